@@ -1,9 +1,9 @@
 """Long-lived API tokens, which programs use in place of a login. They are created and revoked at the command line; each
 has scopes, an expiry date, and a namespace.
 
-Each token is one small file, named by the public part of the token, with a hash of the secret part. Revoking deletes
-the file, which needs no disk space and applies to every server at once. The day of last use is the file's modification
-time, so that nothing has to be written.
+Each token is one small file, named by the public part of the token, with a hash of the secret part. Revoking a token
+deletes its file: this works on a full disk and takes effect on every server at once. The day of last use is stored as
+the file's modification time, so that the content of the file never changes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ SCOPES: Mapping[str, str] = MappingProxyType(
 DAYS = 30
 MAX_DAYS = 366
 TOKEN_NAMESPACE_MARK = "/tokens/"
-"""Separates user and token in the namespace of a token that has its own namespace; no user name contains it."""
+"""Stands between the user and the name of the token in the namespace of a token that has a namespace of its own. No
+user name contains this text."""
 DAY_S = 86_400.0
 MAX_BYTES = 1 << 16
 _NEW = "Create one with: agent-kernel token new"
@@ -51,9 +52,10 @@ _TEXT = re.compile(r"ak_([0-9a-f]{12})_([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True)
 class ApiToken:
-    """A token. ``user`` is the namespace for which it was created; empty means the namespace of the server.
+    """What is stored about a token, without its secret. ``user`` is the namespace for which it was created; empty means
+    the namespace of the server.
 
-    Times are seconds since the epoch; ``used`` is accurate to the day, 0 if never used.
+    Times are seconds since the epoch; ``used`` is the time of last use, accurate to the day (0: never used).
     """
 
     id: str
@@ -73,33 +75,34 @@ class ApiToken:
         return "all" in self.scopes
 
     def has_any_scope(self, scopes: Collection[str]) -> bool:
-        """Return whether the token has one of these scopes."""
+        """Return whether the token has at least one of these scopes. A token with the scope ``all`` has every scope."""
         return self.has_all_scopes or not self.scopes.isdisjoint(scopes)
 
     def namespace(self, server: str) -> str:
-        """Return the namespace of the token.
+        """Return the namespace of the sessions that this token can use. ``server`` is the namespace of the server.
 
-        A token without the scope ``sessions`` has a namespace of its own, so that its sessions are separate from those
-        of the user. Tokens of the same user and name share it, so that one token can replace another.
+        A token with the scope ``sessions`` uses the namespace of its user. Any other token has a namespace of its own,
+        so that its sessions are separate from those of the user. Tokens of the same user with the same name share that
+        namespace, so that a new token can replace an old one.
         """
         user = self.user or server
         return user if self.has_any_scope(("sessions",)) else f"{user}{TOKEN_NAMESPACE_MARK}{self.name}"
 
 
 def looks_like_token(text: str) -> bool:
-    """Return whether the text has the form of a token of agent-kernel, valid or not."""
+    """Return whether the text begins as a token of agent-kernel does. The token may still be invalid."""
     return bool(_BEGINS.match(text))
 
 
 class ApiTokenStore:
-    """The tokens in ``directory``, which is created with the first token."""
+    """The tokens whose files are in ``directory``, which is created with the first token."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def new(self, scopes: Collection[str], *, days: int = DAYS, name: str = "", user: str = "") -> tuple[ApiToken, str]:
-        """Create a token and return it with its text. The text is stored nowhere, so it cannot be shown again. Raises
-        InvalidRequest, StoreFull, StoreError."""
+        """Create a token that is valid for ``days``, and return it with its text. The text is stored nowhere, so it
+        cannot be shown again. Raises InvalidRequest, StoreFull, StoreError."""
         id, secret = secrets.token_hex(6), secrets.token_hex(32)
         now = time.time()
         token = ApiToken(id, name or id, frozenset(scopes), user, now, now + days * DAY_S)
@@ -115,7 +118,7 @@ class ApiTokenStore:
         return sorted((token for token in tokens if token), key=lambda token: (token.created, token.id))
 
     def revoke(self, id: str) -> ApiToken | None:
-        """Delete a token and return it if it was readable. Raises NotFound, StoreError."""
+        """Delete a token. Returns the token, or None if its file was unreadable. Raises NotFound, StoreError."""
         path = self._path(id)
         token = self._read(path)[0]
         try:
@@ -127,7 +130,8 @@ class ApiTokenStore:
         return token
 
     def holder(self, text: str) -> ApiToken:
-        """Return the token with this text if it is valid. Blocking: reads one small file. Raises TokenInvalid."""
+        """Return the token whose text this is, and record that it was used today. Blocking: reads one small file.
+        Raises TokenInvalid if the token is incomplete, unknown, revoked or expired."""
         parts = _TEXT.fullmatch(text)
         if parts is None:
             raise TokenInvalid("This is not a complete token.", hint=_NEW)
@@ -161,7 +165,8 @@ class ApiTokenStore:
         yield from (self._directory / name for name in names if name.endswith(".json") and _ID.fullmatch(name[:-5]))
 
     def _read(self, path: Path) -> tuple[ApiToken | None, str]:
-        """Read a token and the hash of its secret part."""
+        """Read a token and the hash of its secret part from its file. Returns (None, "") if the file is missing or
+        unreadable."""
         try:
             with path.open("rb") as file:
                 body, used = json.loads(file.read(MAX_BYTES)), os.fstat(file.fileno()).st_mtime

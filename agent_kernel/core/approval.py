@@ -1,4 +1,5 @@
-"""Decisions of people about calls: one question with its answer, and decisions for the rest of a session."""
+"""Decisions of people about tool calls: a question about one call with its answer, and grants, which hold for the rest
+of a session."""
 
 from __future__ import annotations
 
@@ -12,13 +13,13 @@ Decision: TypeAlias = Literal["approve", "deny"]
 Remember: TypeAlias = Literal["once", "session", "folder", "never"]
 ApprovalOutcome: TypeAlias = Literal["waiting", "approve", "deny", "cancelled", "interrupted"]
 UNANSWERED = "not run: the server stopped while this waited for an answer"
-"""Text that the model reads for a call whose question was open when the server stopped."""
+"""The result that the model reads for a call if the server stopped while the call waited for a person's answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A stored decision of a user: calls of ``tool`` that are of this ``kind`` run without asking the user again, or,
-    with the decision ``deny``, never run.
+    """A stored decision of a user for the rest of a session: calls of ``tool`` that have this ``kind`` run without
+    asking the user again. With the decision ``deny`` they never run.
 
     With the kind ``path``, ``tool`` names a path instead of a tool: ``read:PATH`` or ``write:PATH``.
     """
@@ -31,10 +32,10 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalQuestion:
-    """One call that a person is asked about.
+    """A question to a person: may this tool call run?
 
-    ``shown`` is the hash of what the person sees. ``outcome`` is ``waiting`` until the question is answered, or
-    ``cancelled`` or ``interrupted`` together with its turn. ``message`` is the person's comment on the answer.
+    ``shown`` is the hash of what the person sees. ``outcome`` is ``waiting`` until the question is answered. If the
+    turn ends first, it becomes ``cancelled`` or ``interrupted``. ``message`` is the person's comment on the answer.
     """
 
     id: str

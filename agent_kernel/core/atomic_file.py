@@ -1,5 +1,5 @@
-"""Writes files so that they are complete and on the disk before they get their final names, and converts the errors of
-a disk."""
+"""Writes files so that they are complete and on the disk before they get their final names, and converts errors of the
+disk into errors of agent-kernel."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from agent_kernel.core.errors import StoreError, StoreFull
 
 
 def write_synced(partial: Path, data: bytes, mode: int = 0o600) -> Path:
-    """Create ``partial`` with this content and sync it; the caller renames it to its place. Follows no link, and leaves
-    nothing behind on failure. Raises OSError."""
+    """Create the file ``partial`` with this content, sync it to the disk, and return its path. The caller then renames
+    it to its final name. An existing file or link at this path is replaced; on failure the file is removed. Raises
+    OSError."""
     partial.unlink(missing_ok=True)
     try:
         with os.fdopen(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb") as file:
@@ -29,7 +30,8 @@ def write_synced(partial: Path, data: bytes, mode: int = 0o600) -> Path:
 
 @contextmanager
 def store_errors(what: str) -> Iterator[None]:
-    """Raise StoreFull or StoreError in place of an OSError. ``what`` is the subject of the error message."""
+    """In the ``with`` block, replace an OSError by StoreFull or StoreError. ``what`` is the subject of the error
+    message."""
     try:
         yield
     except OSError as error:
@@ -40,8 +42,8 @@ def store_errors(what: str) -> Iterator[None]:
 
 
 def sync_directory(path: Path) -> None:
-    """Sync a directory, so that renames into it survive a power cut. Systems that cannot open a directory do not need
-    this."""
+    """Sync a directory, so that renames into it survive a power cut. Does nothing on systems that cannot open a
+    directory; they do not need it."""
     with suppress(OSError):
         handle = os.open(path, os.O_RDONLY)
         try:

@@ -1,7 +1,9 @@
-"""The egress policy: all code that connects to another machine asks it first; ``local_only`` refuses such connections.
+"""The egress policy decides whether this machine may connect to another one. With ``local_only`` it refuses all such
+connections.
 
-Engines, model hub, packages, web tools, MCP over HTTP, dispatch and file URLs all ask. The policy decides by the URL,
-not by what a name resolves to; fetches on behalf of a model also go through the address guard (``net/guard.py``).
+All code that connects to another machine calls it first: engines, the model hub, packages, web tools, MCP over HTTP,
+dispatch and file URLs. The policy decides by the host in the URL, not by the address to which it resolves. Fetches on
+behalf of a model are also checked by the address guard (``net/guard.py``).
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ class EgressPolicy:
     def check(self, url: str, purpose: str) -> None:
         """Raise LocalOnly if ``url`` leads to another machine and ``local_only`` is set.
 
-        ``purpose`` is the subject of the error sentence ("the web search"). ``url`` may be a bare host; an empty one
-        means another machine that only the library behind the call knows.
+        ``purpose`` is the subject of the error sentence ("the web search"). ``url`` may be a host without a scheme. An
+        empty ``url`` stands for another machine whose name only the library in use knows.
         """
         if not self.allows(url):
             host = host_of(url)
@@ -46,7 +48,8 @@ def host_of(url: str) -> str:
 
 
 def is_here(url: str) -> bool:
-    """Return whether the address belongs to this machine. The program that listens there may still forward the data."""
+    """Return whether the host of ``url`` is this machine (localhost or a loopback address). A program that listens
+    there may still forward the data to another machine."""
     name = host_of(url)
     if name == "localhost" or name.endswith(".localhost"):
         return True

@@ -57,8 +57,8 @@ from typing import Any
 
 
 class AgentKernelError(Exception):
-    """Base class of all errors: what happened (``message``), what to do next (``hint``), and facts for programs
-    (``details``)."""
+    """Base class of all errors. ``message`` says what happened, ``hint`` what to do next, and ``details`` holds facts
+    for programs."""
 
     request_id = ""
     """Id of the HTTP request that the server refused, as it appears in the server's log."""
@@ -74,7 +74,7 @@ class AgentKernelError(Exception):
         return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
 
     def to_json(self) -> dict[str, Any]:
-        """Return ``{code, message, hint, details}``, the form used on every wire."""
+        """Return ``{code, message, hint, details}``, the form in which clients receive an error."""
         return {"code": self.code, "message": self.message, "hint": self.hint, "details": self.details}
 
     def __str__(self) -> str:
@@ -85,7 +85,8 @@ class InvalidRequest(AgentKernelError): ...
 
 
 def refuse_fields(names: Sequence[str], who: str, hint: str = "") -> None:
-    """Raise InvalidRequest if ``names`` is not empty: request fields that ``who`` does not support."""
+    """Raise InvalidRequest if ``names`` is not empty. These are the request fields that ``who``, for example an engine,
+    does not support."""
     if names:
         raise InvalidRequest(
             f"{', '.join(names)}: {who} does not support that.",
@@ -155,7 +156,7 @@ class TurnStopped(Conflict): ...
 
 
 class TooManyRequests(AgentKernelError):
-    """A limit of one user is reached.
+    """A rate limit or a concurrency limit of one user is reached.
 
     ``details`` hold the ``limit`` (the name of its setting), how much is ``allowed`` and ``used``, and
     ``retry_after_s``.
@@ -239,6 +240,6 @@ BY_CODE = _tree(AgentKernelError)
 
 
 def from_json(body: Mapping[str, Any]) -> AgentKernelError:
-    """Build the error that ``to_json`` described; an unknown code becomes a plain ``AgentKernelError``."""
+    """Build the error from the result of its ``to_json``. An unknown code becomes a plain ``AgentKernelError``."""
     kind = BY_CODE.get(str(body.get("code")), AgentKernelError)
     return kind(str(body.get("message", "")), hint=str(body.get("hint", "")), details=body.get("details") or {})

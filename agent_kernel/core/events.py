@@ -1,4 +1,4 @@
-"""The events of a turn, one dataclass for each type. Everything that a person sees is rendered from these.
+"""The events of a turn, one dataclass for each type. Clients render everything that a person sees from these events.
 
 On the wire an event is ``{seq, turn, session, round, time, type, data}``. ``seq`` counts from 1 within a turn. This
 module uses the standard library only, because the magic reads events inside the user's kernel.
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from agent_kernel.core.invisible_characters import find_invisible, mark_invisible
 
 MAX_LISTED_NUMBERS = 12
-"""How many uncomputed numbers the summary line of AnswerChecked lists."""
+"""Maximum number of numbers that the summary line of AnswerChecked lists."""
 TurnState: TypeAlias = Literal["open", "committed", "cancelled", "failed", "interrupted"]
 
 
@@ -23,7 +23,8 @@ TurnState: TypeAlias = Literal["open", "committed", "cancelled", "failed", "inte
 class TurnStarted:
     """The turn has begun.
 
-    ``host`` is the machine that receives the conversation when the engine is not ``local``; empty if no machine does.
+    If the engine is not ``local``, ``host`` is the machine to which the conversation is sent; empty if it is not sent
+    to another machine.
     """
 
     type: ClassVar[str] = "turn.started"
@@ -54,9 +55,11 @@ class TurnVersion:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """The turn waits for earlier turns of its session, or its model call for earlier calls of the engine.
+    """The turn waits for earlier turns of its session, or a model call of the turn waits for earlier calls to the
+    engine.
 
-    ``position`` is 1 for the next one in line, in both cases."""
+    In both cases ``position`` 1 means that it is next.
+    """
 
     type: ClassVar[str] = "queued"
     position: int
@@ -75,10 +78,10 @@ class ModelLoading:
 
 @dataclass(frozen=True, slots=True)
 class ContextBuilt:
-    """What the model sees in this round.
+    """A new round begins, and this is what the model sees in it.
 
-    ``messages`` is the number of messages, ``dropped`` how many older ones did not fit, and ``shortened`` how many tool
-    results lost their middle. ``summary`` is true if a summary replaces the beginning of the conversation.
+    ``messages`` is the number of messages, ``dropped`` how many older ones did not fit, and ``shortened`` from how many
+    tool results the middle was cut out. ``summary`` is true if a summary replaces the beginning of the conversation.
     """
 
     type: ClassVar[str] = "context"
@@ -102,7 +105,8 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
-    """A tool call starts; ``where`` is the place that runs it: live, draft, sandbox, server or client."""
+    """A tool call starts; ``where`` says where it runs: ``live`` (in the user's kernel), ``draft`` (in a fork of that
+    kernel), ``sandbox``, ``server`` or ``client``."""
 
     type: ClassVar[str] = "call.started"
     call: str
@@ -123,14 +127,14 @@ class CallOutput:
 class ApprovalRequired:
     """A person must decide about a call before it runs.
 
-    ``code`` is exactly what will run, in a form that a person can read: every character in ``code`` and ``label`` that
-    would be invisible is replaced by its code point (``mark_invisible``), whoever constructs this value, and ``unseen``
-    lists these code points. ``arguments`` are the arguments of the call, unchanged. ``target`` is where it runs.
+    ``code`` is exactly what will run, in a form that a person can read. The constructor replaces every invisible
+    character in ``code`` and ``label`` by its code point (``mark_invisible``) and lists these code points in
+    ``unseen``. ``arguments`` are the arguments of the call, unchanged. ``target`` is where the call runs.
 
-    ``shown`` is the hash of name, target and arguments. A decision repeats it, so that the decision cannot apply to
-    another call. ``remember`` lists the decisions that may outlast this call (session, never; for a path also folder).
-    ``until`` is when the call is denied automatically (seconds since the epoch); None waits without a limit. ``again``
-    explains why an earlier approval does not apply here.
+    ``shown`` is the hash of name, target and arguments. The client returns it with the decision, so that the decision
+    cannot apply to another call. ``remember`` lists the decisions that may be remembered after this call (session,
+    never; for a path also folder). ``until`` is when the call is denied automatically (seconds since the epoch); None
+    waits without a limit. ``again`` explains why an earlier approval does not apply here.
     """
 
     type: ClassVar[str] = "approval.required"
@@ -166,7 +170,8 @@ class ApprovalResolved:
 
 @dataclass(frozen=True, slots=True)
 class CallOffered:
-    """Clients of this notebook may claim and run the call; ``call.claimed`` follows at most once for each claim."""
+    """A call is offered to the clients of this notebook, each of which may claim it and run it. At most one
+    ``call.claimed`` follows for each claim."""
 
     type: ClassVar[str] = "call.offered"
     call: str
@@ -176,10 +181,10 @@ class CallOffered:
 
 @dataclass(frozen=True, slots=True)
 class CallClaimed:
-    """A client runs the call.
+    """A client has claimed the call and runs it.
 
     The event is repeated when that client reports another ``where`` (empty: as in ``call.started``) or another
-    ``state``: running, or waiting for an answer of the person at the client.
+    ``state``. ``state`` says that the call is running, or waits for an answer of the person at the client.
     """
 
     type: ClassVar[str] = "call.claimed"
@@ -213,7 +218,7 @@ class CallFinished:
 class CallReturned:
     """A call of a function that the caller declared and runs itself.
 
-    The turn ends; the caller's next turn brings the result under the same id.
+    The turn ends with this call. The caller's next turn contains the result with the same call id.
     """
 
     type: ClassVar[str] = "call.returned"
@@ -236,7 +241,7 @@ class AnswerLogprobs:
 
 @dataclass(frozen=True, slots=True)
 class FileProduced:
-    """A file is stored with the session.
+    """A file that a tool produced was stored with the session.
 
     ``file`` is ``File.to_json``, with the body (``text`` or ``data_base64``) if the file is small.
     """
@@ -248,7 +253,7 @@ class FileProduced:
 
 @dataclass(frozen=True, slots=True)
 class StateLost:
-    """Variables that the conversation refers to no longer exist."""
+    """Variables to which the conversation refers no longer exist; ``reason`` says why."""
 
     type: ClassVar[str] = "state.lost"
     reason: str
@@ -256,9 +261,10 @@ class StateLost:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One line for the person to read: a limit was reached, a save failed, a layer is missing.
+    """A message of one line to the user, for example that a limit was reached, a save failed, or a sandbox layer is
+    missing.
 
-    ``details`` is plain text of several lines, which clients show folded below the line.
+    ``details`` is plain text, which may have several lines. Clients show it collapsed below the message.
     """
 
     type: ClassVar[str] = "notice"
@@ -268,12 +274,12 @@ class Notice:
 
     @property
     def line(self) -> str:
-        """The notice for clients that cannot fold."""
+        """The text and the details on one line, for clients that cannot collapse the details."""
         return joined_line(self.text, self.details)
 
 
 def joined_line(text: str, details: str) -> str:
-    """Return a line and its details as one line."""
+    """Return a text and its details, which may have several lines, on one line."""
     return " ".join([text, *details.split()])
 
 
@@ -281,9 +287,9 @@ def joined_line(text: str, details: str) -> str:
 class AnswerChecked:
     """Where the numbers of the answer come from.
 
-    ``numbers`` lists the numbers of the last text of the turn in order, each ``{start, end, text, status}``; those that
-    come from a call also have ``{call, line, shown}`` (``turn/number_check/check.py``). Sent just before the end of a
-    turn, in conversations in which tools ran.
+    ``numbers`` lists the numbers in the last text of the turn, in order, each as ``{start, end, text, status}``.
+    Numbers that come from a call also have ``{call, line, shown}`` (see ``turn/number_check/check.py``). The event is
+    sent just before the end of a turn, if tools have run in the conversation.
     """
 
     type: ClassVar[str] = "answer.checked"
@@ -381,7 +387,7 @@ class Event:
 
 
 class EventNumbering:
-    """Wraps the event bodies of one turn in numbered envelopes. Each ContextBuilt starts the next round; the first is
+    """Wraps the event bodies of one turn in numbered envelopes. Each ContextBuilt starts a new round; rounds count from
     1."""
 
     def __init__(self, turn: str, session: str, clock: Callable[[], float] = time.time) -> None:

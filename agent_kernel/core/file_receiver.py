@@ -22,30 +22,32 @@ from agent_kernel.core.files import PREVIEW_CHARS
 
 CHUNK = 1 << 20
 SMALL = 16 * 1024
-"""Files up to this size are stored inline, and need not be synced to disk first."""
+"""Files up to this size in bytes are passed to the store as bytes, so they need not be synced to the disk."""
 STALE_S = 3600.0
 """Age in seconds at which files left by a crashed process are removed."""
 SUFFIX = ".part"
 RESERVE_BYTES = 512 << 20
-"""Free space that copies out of a sandbox leave on the store's disk; a twentieth on a small disk."""
+"""Free bytes that copies of files out of a sandbox leave on the store's disk. On a small disk it is a twentieth of its
+size."""
 METADATA_BYTES = 1 << 16
-"""Disk space that a file may use beside its content."""
+"""Bytes of disk space, in addition to its content, that a file may occupy without being charged for them."""
 ZEROS = bytes(CHUNK)
 
 
 class CopyStopped(Exception):
-    """The call whose files were being copied was cancelled."""
+    """Raised when the call whose files were being copied was cancelled."""
 
 
 class CopyTimeout(Exception):
-    """Copying the files of a call exceeded its time limit."""
+    """Raised when copying the files of a call exceeded its time limit."""
 
 
 class CopyBudget:
     """The limits for copying files out of a sandbox for one call.
 
-    All files together may have ``limit`` bytes and take ``within_s`` seconds, while RESERVE_BYTES of the disk of
-    ``directory`` stay free. ``stop``, from any thread, ends a copy at its next chunk.
+    All files of the call together may have at most ``limit`` bytes and take at most ``within_s`` seconds, and
+    RESERVE_BYTES must stay free on the disk of ``directory``. ``stop`` may be called from any thread and ends a copy at
+    its next chunk.
     """
 
     def __init__(self, directory: Path, limit: int, within_s: float) -> None:
@@ -58,10 +60,11 @@ class CopyBudget:
         self._stopped.set()
 
     def admit(self, status: os.stat_result) -> int:
-        """Charge a file to the budget and return how many bytes may be read of it.
+        """Subtract a file with this ``status`` from the budget, and return how many bytes of it may be read.
 
-        A file counts with its apparent size or its allocated blocks, whichever is more: reading a sparse file costs its
-        apparent size. Raises FileTooLarge, StoreFull, CopyTimeout, CopyStopped.
+        A file counts with its apparent size or the size of its allocated blocks, whichever is larger. A sparse file
+        must be read in its apparent size, although it occupies less. Raises FileTooLarge, StoreFull, CopyTimeout,
+        CopyStopped.
         """
         self.check()
         size = max(status.st_size, 512 * status.st_blocks - METADATA_BYTES)
@@ -90,8 +93,8 @@ class CopyBudget:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedFile:
-    """A completely received file. ``preview`` is the beginning of a text; ``text`` means that all of it is UTF-8
-    without NUL."""
+    """A completely received file. ``text`` is true if all of it is UTF-8 without NUL; then ``preview`` is its
+    beginning."""
 
     path: Path
     size: int
@@ -101,7 +104,7 @@ class ReceivedFile:
 
     @property
     def body(self) -> bytes | Path:
-        """The body for the store: the bytes of a small file, else the path of the synced file."""
+        """The value to pass to the store: the bytes of a small file, otherwise the path of the synced file."""
         return self.path.read_bytes() if self.size <= SMALL else self.path
 
     def remove(self) -> None:
@@ -109,9 +112,11 @@ class ReceivedFile:
 
 
 class FileReceiver:
-    """Receives one file in ``directory`` (created with mode 0700), up to ``limit`` bytes.
+    """Writes the bytes of one file, which arrive in chunks, to a file in ``directory`` (created with mode 0700). At
+    most ``limit`` bytes are accepted.
 
-    Blocking. ``close`` removes an incomplete file. Raises StoreFull or StoreError if the disk does not accept it.
+    All methods block. ``close`` removes an incomplete file. Raises StoreFull or StoreError if the file cannot be
+    written.
     """
 
     def __init__(self, directory: Path, limit: int) -> None:
@@ -144,7 +149,7 @@ class FileReceiver:
                 left = left[self._file.write(left) :]
 
     def finish(self) -> ReceivedFile:
-        """Complete the file on the disk, and describe it. Raises StoreError."""
+        """Complete the file, sync it unless it is small, and return its description. Raises StoreError."""
         assert self._file is not None, "it is closed"
         self._decode(b"", final=True)
         with store_errors("A file"):
@@ -178,10 +183,11 @@ class FileReceiver:
 
 
 def copy_from_descriptor(source: int, directory: Path, limit: int, budget: CopyBudget) -> ReceivedFile:
-    """Copy the rest of the descriptor ``source``, and close it.
+    """Copy what remains to be read from the open file descriptor ``source`` to a file in ``directory``, and close the
+    descriptor.
 
-    Raises FileTooLarge, StoreError, CopyTimeout, CopyStopped, and OSError if it cannot be read; nothing is then left in
-    ``directory``.
+    Raises FileTooLarge, StoreError, CopyTimeout, CopyStopped, and OSError if ``source`` cannot be read. In each case
+    the incomplete copy is removed.
     """
     with os.fdopen(source, "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
@@ -198,7 +204,7 @@ def copy_from_descriptor(source: int, directory: Path, limit: int, budget: CopyB
 
 
 def receive_chunks(chunks: Iterator[bytes], directory: Path, limit: int) -> ReceivedFile:
-    """Receive a file from an iterator. Raises FileTooLarge, StoreError."""
+    """Write the bytes of an iterator to a file in ``directory``. Raises FileTooLarge, StoreError."""
     incoming = FileReceiver(directory, limit)
     try:
         for chunk in chunks:

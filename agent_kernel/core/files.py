@@ -1,4 +1,4 @@
-"""Files of a conversation, produced by tools or uploaded by people, as values without a disk.
+"""The values that describe files of a conversation, which tools produce or people upload. No I/O.
 
 Names, formats and sizes follow mistral.rs's file objects, so that its clients can read them.
 """
@@ -14,14 +14,16 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 INLINE_BYTES = 8 << 20
-"""Larger bodies are not included in events and answers; clients fetch them by id."""
+"""Maximum number of bytes of a file's body that is included in events and answers; clients fetch larger bodies by
+id."""
 PREVIEW_BYTES = 1024
-"""Size of the preview of a produced text file that the model sees."""
+"""Maximum bytes of a produced text file that the model sees as its preview."""
 INPUT_PREVIEW_CHARS = 4_096
 INPUTS_PREVIEW_CHARS = 32_768
-"""Preview limits for one input file (``INPUT_PREVIEW_CHARS``) and for all inputs of a request together."""
+"""Maximum characters of the previews that the model sees: of one input file (``INPUT_PREVIEW_CHARS``), and of all input
+files of a request together (``INPUTS_PREVIEW_CHARS``)."""
 PREVIEW_CHARS = INPUT_PREVIEW_CHARS
-"""Characters of a text that are stored as its preview."""
+"""Maximum characters of a text file that are stored as its preview."""
 MAX_NAME = 255
 MAX_DESCRIBED = 20
 """Maximum number of files of one call that are described to the model individually."""
@@ -64,7 +66,7 @@ _TEXT_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class RequestedFile:
-    """A file that a request asks for; ``name`` is relative to the session's work directory."""
+    """A file that a request asks the turn to produce. ``name`` is its path relative to the session's work directory."""
 
     name: str
     format: str = ""
@@ -78,10 +80,11 @@ class RequestedFile:
 
 @dataclass(frozen=True, slots=True)
 class ProducedFile:
-    """A file that a tool made and that is not stored yet: its bytes, their path, or an error code.
+    """A file that a tool produced and that is not stored yet. ``data`` is its bytes or the path of a file with them; a
+    file that does not exist has an ``error`` code.
 
-    ``declared`` is true if the file was requested by name, and false if it was found in the work directory. A path
-    below ``root``, to which other programs write, is read without following links out of it.
+    ``declared`` is true if the file was requested by name, and false if it was found in the work directory. ``root`` is
+    a directory to which other programs write. A path below it is read without following links that lead out of it.
     """
 
     name: str
@@ -96,10 +99,10 @@ class ProducedFile:
 class File:
     """A file that is stored with a session.
 
-    ``purpose`` is agent_output or user_data; ``tool``, ``round`` and ``turn`` (0-based within the session) are its
-    origin. ``preview`` is the beginning of a text. ``hash`` names the bytes. A file that does not exist has an
-    ``error`` code with a ``message``, and ``size`` 0. ``expires`` is when the file is deleted automatically (seconds
-    since the epoch); 0 means with its session.
+    ``purpose`` is agent_output or user_data. ``tool``, ``round`` and ``turn`` say where it comes from; rounds and turns
+    count from 0. ``preview`` is the beginning of a text file, and ``hash`` the SHA-256 of the bytes. A file without
+    bytes has an ``error`` code with a ``message``, and ``size`` 0. ``expires`` is the time at which the file is deleted
+    automatically, in seconds since the epoch; 0 means that it is deleted with its session.
     """
 
     id: str
@@ -123,8 +126,7 @@ class File:
         return is_text(self.mime)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the file as JSON, without its body. Times are whole seconds since the epoch, as on mistral.rs's
-        wire."""
+        """Return the file as JSON, without its body. Times are whole seconds since the epoch, as in mistral.rs."""
         body: dict[str, Any] = {
             "id": self.id,
             "name": self.name,
@@ -141,7 +143,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A stored file and its wire form, which includes the body if that is small."""
+    """A stored file, and its JSON form (``wire``), which includes the body if that is small."""
 
     file: File
     wire: Mapping[str, Any]
@@ -150,8 +152,8 @@ class StoredFile:
 def describe_files(files: Sequence[File]) -> str:
     """Return the description of files that the model reads.
 
-    At most MAX_DESCRIBED files are listed, with the beginning of those that are texts: PREVIEW_BYTES of each, and four
-    times that in total.
+    At most MAX_DESCRIBED files are listed. For text files the description includes the beginning: at most PREVIEW_BYTES
+    of each file, and four times as much in total.
     """
     lines, room = ["Files:"], 4 * PREVIEW_BYTES
     for file in files[:MAX_DESCRIBED]:
@@ -196,7 +198,8 @@ def mime_of(format: str) -> str:
 def clean_name(name: str) -> str:
     """Return ``name`` as it is stored and shown: on one line, as valid Unicode, and without invisible characters.
 
-    The result keeps the last MAX_NAME characters. Separators stay, so it is not a path to open.
+    Of a long name the last MAX_NAME characters are kept. The result may contain path separators, so it must not be used
+    as a path.
     """
     cleaned = "".join("_" if unicodedata.category(char) in _INVISIBLE_CATEGORIES else char for char in name).strip()
     return cleaned[-MAX_NAME:] or "file"

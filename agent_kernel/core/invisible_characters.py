@@ -1,7 +1,8 @@
-"""Shows invisible characters, and characters that change the order of others, as code points in text that a person
-decides by.
+"""Replaces invisible characters, and characters that change the order of others, by their code points in text on which
+a person bases a decision.
 
-Every surface that asks a person uses ``mark_invisible``: the cell's card, the terminal, the panel, MCP and the API.
+Everything that asks a person for a decision uses ``mark_invisible``: the notebook cell, the terminal, the panel, MCP
+and the API.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ INVISIBLE = re.compile(
 
 
 def mark_invisible(text: str) -> str:
-    """Replace each invisible character with its code point, as ``[U+202E]``. Line ends become newlines."""
+    """Replace each invisible character with its code point, as ``[U+202E]``. All kinds of line ends become newlines."""
     return INVISIBLE.sub(lambda found: f"[{_code_point(found[0])}]", text.replace("\r\n", "\n"))
 
 

@@ -1,7 +1,7 @@
 """The content of a turn: messages, their parts, tool calls and results, and token usage.
 
-All values are frozen and independent of storage and wire. ``to_json`` returns the OpenAI chat form (a superset of
-mistral.rs's serialized messages), in which media are named by hash and never inlined.
+All values are frozen and independent of how they are stored and sent. ``to_json`` returns the OpenAI chat form (a
+superset of mistral.rs's serialized messages), which contains the hashes of media, never their bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """Bytes with a MIME type, named by the SHA-256 of the bytes; ``data`` is None if the bytes are stored elsewhere."""
+    """A media object, such as an image: its MIME type, the SHA-256 and the size of its bytes, and the bytes (``data``),
+    which are None if they are stored elsewhere."""
 
     mime: str
     hash: str
@@ -50,8 +51,8 @@ def is_visible_media(mime: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One tool call of the model; ``arguments`` is a JSON object. Text that could not be parsed is stored under
-    ``_raw``."""
+    """One tool call of the model; ``arguments`` is a JSON object. If the model's text could not be parsed, the object
+    contains the text under ``_raw``."""
 
     id: str
     name: str
@@ -62,10 +63,10 @@ class ToolCall:
 class Message:
     """One message of a conversation.
 
-    ``status`` is set on tool results and, as ``interrupted``, on an assistant message that was cut short. ``hidden``
-    marks the volatile context of a turn, which the model reads and people are not shown. ``extra`` holds fields of
-    another program's message format, keyed by the name of that format; they are JSON, stored unchanged, and ignored by
-    everyone who does not know the format.
+    ``status`` is set on tool results; an assistant message that was cut short has the status ``interrupted``.
+    ``hidden`` is true for context of a turn that the model reads but people are not shown. ``extra`` holds fields of
+    another program's message format as JSON, under the name of that format. They are stored unchanged, and code that
+    does not know the format ignores them.
     """
 
     role: Role
@@ -142,7 +143,7 @@ def system(text: str) -> Message:
 
 
 def replace_media_with_note(message: Message) -> Message:
-    """Replace the media of a message with a text note, for a model without vision.
+    """Return the message with each media object replaced by a text note, for a model without vision.
 
     Tables and charts need no note: the text of their tool result already contains them.
     """
@@ -161,8 +162,9 @@ def tool_result(call: ToolCall, text: str, status: Status, media: Iterable[Media
 
 
 def strict_call_id(call_id: str) -> str:
-    """Return an id of nine letters and digits, the same for the same input, so that calls and results stay paired.
-    Mistral's servers, vLLM with Mistral's tokenizers, and some chat templates refuse any other form."""
+    """Return an id of nine letters and digits that is derived from ``call_id``. Equal ids give equal results, so calls
+    and results stay paired. Mistral's servers, vLLM with Mistral's tokenizers, and some chat templates refuse any other
+    form."""
     if len(call_id) == 9 and call_id.isascii() and call_id.isalnum():
         return call_id
     return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
@@ -171,8 +173,8 @@ def strict_call_id(call_id: str) -> str:
 def parse_arguments(raw: str) -> dict[str, Any]:
     """Parse the arguments that the model wrote.
 
-    Text that is not a JSON object is returned under ``_raw`` and never dropped. The same applies to values that a store
-    would refuse: NaN, infinity (also written 1e999) and more than MAX_ARGUMENT_DEPTH levels.
+    Text that is not a JSON object is returned unchanged under ``_raw``. This also applies to values that a store would
+    refuse: NaN, infinity (also written as 1e999), and more than MAX_ARGUMENT_DEPTH levels.
     """
     try:
         value = json.loads(raw, strict=False)
@@ -213,7 +215,8 @@ def _call_from_json(body: Mapping[str, Any]) -> ToolCall:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Cut the middle out of a long text and note how many characters were left out."""
+    """Return ``text``, cut to ``limit`` characters if it is longer: its middle is replaced by a note, in addition to
+    these characters, of how many were left out."""
     if len(text) <= limit:
         return text
     head = text[: limit * 2 // 3]
@@ -225,11 +228,11 @@ def shorten(text: str, limit: int) -> str:
 class Usage:
     """Token counts and times of a round or a turn. Times are seconds of wall clock.
 
-    ``reused_tokens`` of ``prompt_tokens`` were in the KV cache and not computed again. ``first_token_s`` is the time
-    from the request to its first token; a sum keeps that of the first round. ``decode_s`` is the time from the first
-    token to the last. ``estimated`` is true if at least one token count is a guess because the engine does not report
-    it. ``turn_s`` is the duration of the whole turn including tools and excluding the time spent waiting for a person;
-    it is 0 for a single round.
+    ``reused_tokens`` is the part of ``prompt_tokens`` that was in the KV cache and not computed again.
+    ``first_token_s`` is the time from the request to its first token; the sum over a turn keeps the value of the first
+    round. ``decode_s`` is the time from the first token to the last. ``estimated`` is true if at least one token count
+    is a guess because the engine does not report it. ``turn_s`` is the duration of the whole turn including tools and
+    excluding the time spent waiting for a person; it is 0 for a single round.
     """
 
     prompt_tokens: int = 0
@@ -243,7 +246,7 @@ class Usage:
 
     @property
     def tokens_per_s(self) -> float:
-        """Decoding speed; 0 if nothing was decoded."""
+        """Decoding speed in tokens per second; 0 if nothing was decoded."""
         return self.completion_tokens / self.decode_s if self.decode_s else 0.0
 
     def __add__(self, other: Usage) -> Usage:

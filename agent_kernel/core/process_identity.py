@@ -1,7 +1,8 @@
 """Facts that identify a process, so that another process can later determine whether it is still running.
 
-A pid alone is not enough: it belongs to one pid namespace (containers that share a disk each count from 1) of one boot
-of one machine, and it is reused. Facts that a system does not provide are empty strings; Windows provides none.
+A pid alone is not enough. It is valid only in one pid namespace (in each container pids count from 1) and until the
+machine reboots, and the system reuses it. A fact that the system does not provide is an empty string; Windows provides
+none of them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import uuid
 from pathlib import Path
 
 _GONE = {"Z", "X", "x"}
-"""States in /proc/PID/stat in which a process cannot write any more; a zombie only waits to be reaped."""
+"""States in /proc/PID/stat of processes that have ended: a zombie (Z) only waits for its parent, and X and x mean
+dead."""
 
 
 def machine_id() -> str:
@@ -30,7 +32,7 @@ def boot_id() -> str:
 
 
 def boot_time() -> float | None:
-    """Return when this machine booted, in seconds since the epoch."""
+    """Return when this machine booted, in seconds since the epoch; None if the system does not say."""
     for line in _read("/proc/stat").splitlines():
         if line.startswith("btime "):
             return float(line.split()[1])
@@ -46,12 +48,14 @@ def pid_namespace() -> str:
 
 
 def start_time(pid: int) -> str:
-    """Return when the process started, in clock ticks since boot; it reveals a reused pid."""
+    """Return when the process started, in clock ticks since boot. If the same pid later has another start time, it was
+    reused."""
     return _stat(pid)[1]
 
 
 def is_alive(pid: int, start: str) -> bool:
-    """Return False only if no such process runs here now. ``start`` is its ``start_time``, or empty."""
+    """Return whether the process may still be running: False only if there certainly is no such process on this
+    machine. ``start`` is its ``start_time``, or empty if that is unknown."""
     if os.name == "nt":
         return True  # on Windows, os.kill(pid, 0) sends Ctrl+C
     try:

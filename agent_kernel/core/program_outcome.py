@@ -1,4 +1,4 @@
-"""What a program did: the outcome of a trial as a kernel reports it to its server, and the line that failed."""
+"""The outcome of trying a program, as a kernel reports it to the server, and the line that failed in a traceback."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from typing import Any
 from agent_kernel.core.messages import Status
 
 TRIAL_TOOL = "python_trials"
-"""The name of the call with which a server asks a kernel to try programs. Models do not see this tool."""
+"""Name of the tool that the server calls so that a kernel tries programs. Models do not see this tool."""
 MAX_VARIABLES = 20
 """Maximum number of variables whose contents are compared."""
 MAX_CHARS = 200
-"""Limit for the name of a variable and for a digest."""
+"""Maximum characters of the name of a variable, and of a digest."""
 FRAME = re.compile(r"^ +(?:File \"[^\"\n]*\", )?line (\d+), in .*\n    (.*)$", re.MULTILINE)
-"""A frame of a traceback as a model reads it: its line number, then the line itself."""
+"""Matches one frame in a traceback as models read it. Its groups are the line number and the line of code."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramOutcome:
     """What one program did when it was tried.
 
-    ``text`` is its output as a model would read it, ``figures`` the number of pictures that it showed, and
-    ``variables`` digests of the contents of variables that it created or changed (empty for contents that have none).
+    ``text`` is its output as a model would read it, and ``figures`` the number of pictures that it showed.
+    ``variables`` maps the variables that it created or changed to digests of their contents (empty if no digest can be
+    computed).
     """
 
     status: Status
@@ -53,7 +54,8 @@ class ProgramOutcome:
 
 
 def failed_line(result: str) -> str:
-    """Return the line of the program that failed, as the traceback of a result shows it; empty without one."""
+    """Return the line of the program that failed, as the traceback in ``result`` shows it; empty if there is no
+    traceback."""
     frame = FRAME.search(result)
     return frame[2].strip() if frame else ""
 

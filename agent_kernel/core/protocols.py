@@ -1,8 +1,8 @@
-"""The seams: what an engine, a tool and a sandbox must implement. Implementations do not inherit from these.
+"""The interfaces that an engine, a tool and a sandbox must implement. Implementations do not inherit from these
+protocols.
 
-A caller stops any operation by cancelling the task that awaits it; the outcome of the operation is known when
-CancelledError is raised. Errors are those of ``errors.py``. The interface of a session store is
-``seams/session_store.py``.
+A caller stops any operation by cancelling the task that awaits it. CancelledError is raised only after the operation
+has ended. Errors are those of ``errors.py``. The interface of a session store is ``seams/session_store.py``.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from agent_kernel.core.session import SessionKey
 Where: TypeAlias = Literal["live", "draft", "sandbox", "server", "client", "caller"]
 ToolOrigin: TypeAlias = Literal["built_in", "user", "mcp", "external"]
 RESULT_CHARS = 6_000
-"""Default limit for the characters of a tool result."""
+"""Default maximum length of a tool result in the model's context, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
     """The description of a tool.
 
-    ``kind`` is what the permission gate decides by (for example ``python.live``); ``where`` is shown to people. Calls
-    of a tool whose ``where`` is ``caller`` are not run here: they are returned and end the turn. ``source`` says who
-    provides the tool: agent-kernel, the user's own function, an MCP server, or another program. ``label`` is the name
-    that people see; empty means ``name``.
+    ``kind`` (for example ``python.live``) is the value by which the permission gate decides. ``where`` says what runs
+    the calls and is shown to people. Calls of a tool whose ``where`` is ``caller`` are not run here: they are returned
+    and end the turn. ``source`` says who provides the tool: agent-kernel, the user's own function, an MCP server, or
+    another program. ``label`` is the name that people see; empty means ``name``.
     """
 
     name: str
@@ -44,17 +44,19 @@ class ToolSpec:
     source: ToolOrigin = "built_in"
     label: str = ""
     result_chars: int = RESULT_CHARS
-    """Maximum length of a result in the model's context; longer results lose their middle, with a note."""
+    """Maximum characters of a result in the model's context. The middle of a longer result is replaced by a note."""
     fetches: bool = False
-    """Whether results may contain text from strangers although ``kind`` does not say so: code with network access."""
+    """Whether results may contain text from unknown people although ``kind`` does not say so, as for code with network
+    access."""
 
     @property
     def schema(self) -> dict[str, Any]:
-        """``parameters`` as plain dicts and lists at every level, as wire formats and libraries require."""
+        """``parameters`` as plain dicts and lists at every level, since libraries and wire formats accept nothing
+        else."""
         return {name: _to_plain(value) for name, value in self.parameters.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a model reads of the tool, in the form of OpenAI's chat API."""
+        """Return the description that the model reads, in the form of OpenAI's chat API."""
         function = {"name": self.name, "description": self.description, "parameters": self.schema}
         return {"type": "function", "function": function}
 
@@ -69,10 +71,10 @@ def _to_plain(value: Any) -> Any:
 class Sampling:
     """Sampling parameters; None means the default of the model.
 
-    ``temperature`` 0 is greedy. ``logprobs`` requests the log probability of each token, and ``top_logprobs`` that many
-    likeliest tokens at each position, where the engine provides them. ``logit_bias`` are pairs (token id, number added
-    to its logit). ``reasoning_effort`` ``none`` turns reasoning off; other levels are defined by the engine. An engine
-    that does not support one of the last six fields raises InvalidRequest and names the field.
+    ``temperature`` 0 is greedy. ``logprobs`` requests the log probability of each token, and ``top_logprobs`` is the
+    number of likeliest tokens to report at each position, if the engine provides them. ``logit_bias`` are pairs (token
+    id, number added to its logit). ``reasoning_effort`` ``none`` turns reasoning off; other levels are defined by the
+    engine. An engine that does not support one of the last six fields raises InvalidRequest and names the field.
     """
 
     temperature: float | None = None
@@ -95,8 +97,8 @@ class Sampling:
 class OutputFormat:
     """The required form of a text answer.
 
-    ``json_object`` needs no other field; every other kind uses the field of its name. ``grammar`` is in the notation of
-    the engine that takes it. ``name`` is the client's name for the schema.
+    ``json_object`` needs no other field; every other kind uses the field of its name. ``grammar`` is written in the
+    notation of the engine. ``name`` is the client's name for the schema.
     """
 
     kind: Literal["json_object", "json_schema", "regex", "choice", "grammar"]
@@ -142,7 +144,7 @@ class EngineRequest:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """The natural log probability of a token as the model predicted it, before any grammar was applied."""
+    """A token and its natural log probability as the model predicted it, before any grammar was applied."""
 
     text: str
     logprob: float
@@ -163,7 +165,7 @@ class ReasoningChunk:
 
 @dataclass(frozen=True, slots=True)
 class CallChunk:
-    """A complete tool call; engines assemble partial ones."""
+    """A complete tool call. Engines assemble it from the parts that they receive."""
 
     call: ToolCall
 
@@ -198,8 +200,9 @@ class EngineInfo:
     """State and properties of an engine.
 
     ``context_length`` is in tokens, 0 if unknown. ``state`` is unloaded, loading, ready or failed. ``host`` is the
-    machine that receives the conversation if the engine is not ``local``. ``batches`` means that requests that arrive
-    together and begin with the same messages are decoded together, at a fraction of the cost of one after another.
+    machine that receives the conversation if the engine is not ``local``. If ``batches`` is true, the engine decodes
+    requests together that arrive together and begin with the same messages, which costs a fraction of decoding them one
+    after another.
     """
 
     model: str
@@ -230,19 +233,21 @@ class PathPermissions(Protocol):
     """Paths outside the work directory that a person has allowed for the sandboxed code of a session."""
 
     async def find_allowed(self) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-        """Return (paths to read, paths to write) that exist and are allowed for the rest of the session."""
+        """Return (paths that may be read, paths that may be written) of the session. Only paths that exist are
+        included."""
 
     async def ask(self, path: Path, *, write: bool = False) -> Path | None:
-        """Ask a person about one path that code named and could not open. Returns what the next run may open: the path
-        itself, its folder, or None."""
+        """Ask a person whether code may open ``path``, which it could not open (``write``: for writing). Returns the
+        path or folder that the next run may open, or None if the person denied it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """The turn and the call for which a tool runs.
+    """What a tool knows about the turn and the call for which it runs.
 
     ``emit`` announces progress (CallOutput). ``ordinal`` is the number of the turn in its session, from 0. ``foreign``
-    names what brought text from strangers into this turn before the call; empty if nothing did.
+    names the source of text from unknown people, such as a web page, that entered this turn before the call; empty if
+    there is none.
     """
 
     key: SessionKey
@@ -261,8 +266,8 @@ class ToolOutput:
 
     ``text`` is for the model. ``shown`` means that the client that ran the call has already displayed the media.
     ``files`` are stored with the session and listed to the model; ``keep_s`` bounds how many seconds copying them may
-    take. ``details`` are facts for programs as JSON, such as an exit code or sources. ``foreign`` marks a text that
-    contains words of strangers, for tools where only the result shows it.
+    take. ``details`` are facts for programs as JSON, such as an exit code or sources. ``foreign`` is true if the text
+    was written by unknown people, for tools whose ``kind`` does not show it.
     """
 
     text: str
@@ -282,15 +287,17 @@ class Tool(Protocol):
     def spec(self) -> ToolSpec: ...
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        """Run the call. May raise any exception: the toolbox turns it into a result that the model can read."""
+        """Run the call. It may raise any exception; the toolbox converts the exception to a result that the model can
+        read."""
 
 
 @runtime_checkable
 class CallPreparer(Protocol):
-    """A tool that replaces a call before it runs, for example a cell's id with the code of the cell."""
+    """A tool that changes a call before it runs, for example replaces a cell's id with the code of the cell."""
 
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
-        """Return the call as it will run, which a person is asked about. Raises AgentKernelError if it cannot run."""
+        """Return the call as it will run. A person who must approve the call is shown this form. Raises
+        AgentKernelError if it cannot run."""
 
 
 class FileKeeper(Protocol):
@@ -313,7 +320,8 @@ Encoding: TypeAlias = Literal["json", "npy", "arrow", "pickle"]
 class Variable:
     """A copy of a variable, sent between the user's kernel and the sandbox.
 
-    Pickle is used only towards the sandbox, because reading a pickle runs code that its writer chose.
+    Pickle is used only for variables that are sent to the sandbox, because reading a pickle can run code that its
+    writer chose.
     """
 
     name: str
@@ -326,7 +334,7 @@ class Variable:
 class VariableInfo:
     """A variable that exists in the sandbox, without its value.
 
-    ``shape`` is that of an array or a table, or the length of a text or a collection; empty if there is none.
+    ``shape`` is the shape of an array or a table, or the length of a text or a collection; empty for other values.
     """
 
     name: str
@@ -340,8 +348,8 @@ class Work:
 
     ``python`` runs in the session's persistent namespace; ``shell`` is one ``sh`` script whose only state is files.
     ``given`` are variables to set first, at most 64 MiB in total; if one cannot be read, the result is an error and the
-    code does not run. ``timeout_s`` is wall clock time: then the code is interrupted, and killed 3 s later; its output
-    is kept. ``cpu_s`` limits the processor time of this run (0 uses the limit of the policy, which is also the
+    code does not run. After ``timeout_s`` seconds of wall clock time the code is interrupted, and killed 3 s later; its
+    output is kept. ``cpu_s`` limits the processor time of this run (0 uses the limit of the policy, which is also the
     maximum).
     """
 
@@ -357,10 +365,10 @@ class RunResult:
     """The outcome of one sandbox run.
 
     ``value`` is the repr of the last expression. ``media`` are images, and tables and charts as JSON. ``status`` is
-    success, error, timeout or interrupted. ``lost`` says, once after a restart, why the variables of this session are
-    gone. ``exit_code`` is that of a shell script. ``less`` names the sandbox layers that were requested and are not
-    active; ``interpreter`` names the interpreter and its owner. ``denied`` is a path outside the sandbox that the code
-    reports it could not open, and that a person may allow.
+    success, error, timeout or interrupted. ``lost`` says why the variables of the session no longer exist; it is set
+    only in the first result after a restart. ``exit_code`` is that of a shell script. ``less`` names the sandbox layers
+    that were requested but are not active, and ``interpreter`` the interpreter and its owner. ``denied`` is a path
+    outside the sandbox that the code could not open, and that a person may allow.
     """
 
     status: Status
@@ -391,9 +399,9 @@ class Sandbox(Protocol):
     ) -> RunResult:
         """Run ``work``; a string is python code with the default limits.
 
-        ``on_output(stream, text)`` receives output while the code runs. ``read`` and ``write`` are directories and
-        files that the session may use beside its work directory; when they change, its process is restarted. Cancelling
-        the task interrupts the run. Raises SandboxUnavailable.
+        ``on_output(stream, text)`` is called with output while the code runs. ``read`` and ``write`` are directories
+        and files that the session may use in addition to its work directory; when they change, the session's process is
+        restarted. Cancelling the task interrupts the run. Raises SandboxUnavailable.
         """
 
     async def reset(self, session: SessionKey) -> None:
@@ -409,7 +417,7 @@ class Sandbox(Protocol):
         """Return the variables of the session, ordered by name; empty if no python process runs for it."""
 
     def lost(self, session: SessionKey) -> str:
-        """Return why the variables of the session are gone, until code runs again; empty if they exist."""
+        """Return why the variables of the session no longer exist, until code runs again; empty if they exist."""
 
     def workdir(self, session: SessionKey) -> Path:
         """Return the directory in which the session's code writes; it may not exist yet."""

@@ -1,7 +1,7 @@
 """Open, create and walk files below a directory that another program writes to, without following a link out of it.
 
-Every step starts from the directory descriptor that the previous step opened, so that no link can be inserted in
-between.
+Every step of a path starts from the directory descriptor that the previous step opened, so that the other program
+cannot insert a link in between.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ DEPTH = 32
 
 @dataclass(frozen=True, slots=True)
 class WalkedFile:
-    """A regular file; ``name`` is relative with ``/`` as separator, ``stamp`` is (size, mtime in ns)."""
+    """A regular file found by ``walk``. ``name`` is its path below ``root``, with ``/`` as separator, and ``stamp`` is
+    (size, mtime in ns)."""
 
     name: str
     stamp: tuple[int, int]
@@ -86,8 +87,8 @@ def create_file(root: Path, name: str, mode: int = 0o644) -> int:
 def walk(root: Path, most: int, wanted: Callable[[str], bool]) -> tuple[list[WalkedFile], bool]:
     """Return the regular files below ``root``, without links, and whether the walk was complete.
 
-    At most ``most`` entries are examined. ``wanted`` decides by name whether to enter a directory or include a file.
-    Unreadable entries are skipped.
+    The walk stops, incomplete, after ``most`` entries. ``wanted`` decides by name whether to enter a directory or
+    include a file. Unreadable entries are skipped.
     """
     files: list[WalkedFile] = []
     try:

@@ -16,7 +16,7 @@ from agent_kernel.core.events import TurnState
 from agent_kernel.core.messages import Message
 
 LEASE_S = 60.0
-"""Age in seconds at which a lease is lost; the owner then missed six heartbeats."""
+"""Seconds after which a lease that is not renewed is lost. By then its owner has missed six heartbeats."""
 HEARTBEAT_S = 10.0
 MAX_ID = 512
 MAIN = "main"
@@ -38,8 +38,8 @@ The slowest summary measured with a small model on a CPU took a tenth of this.
 UNLISTED = "unlisted:"
 """Prefix of session ids that lists omit.
 
-Such a session is created for a request that names no session. It is stored because a later request can continue it by
-the id of the response. Search includes its messages.
+Such a session is created for a request that names no session. It is stored so that a later request can continue it by
+the id of the response. Search finds its messages.
 """
 
 
@@ -67,15 +67,15 @@ class SessionKey:
 class Session:
     """A conversation.
 
-    ``revision`` grows with every change of any kind. ``accessed`` is when somebody last read or continued the session.
-    ``metadata`` and ``context`` belong to the caller; ``branch`` is the current branch. ``imported`` describes the
-    document from which the session was imported, and is None for a session that began here; only an import sets it, and
-    a fork copies it.
+    ``revision`` grows with every change of any kind. ``accessed`` is the time when a client last read or continued the
+    session. ``metadata`` and ``context`` hold data of the caller, and ``branch`` is the name of the current branch.
+    ``imported`` describes the document from which the session was imported, and is None for a session that began here;
+    only an import sets it, and a fork copies it.
 
     ``head`` is the last seq that was assigned (0 = none) and ``turns`` the number of turns ever opened, on all
-    branches. Both never shrink, so that no number is assigned twice. ``last_seq`` and ``turn_count`` count the items
-    and turns that exist now, on all branches, without those that were removed; both are 0 in a Session that no store
-    has read.
+    branches. Neither of them ever decreases, so that no number is assigned twice. ``last_seq`` and ``turn_count`` count
+    the items and turns that exist now, on all branches, without those that were removed; both are 0 in a Session that
+    was not read from a store.
     """
 
     key: SessionKey
@@ -99,8 +99,8 @@ class Session:
 class SessionUpdate:
     """Changes to the description of a session; a field that is None stays as it is.
 
-    An empty object deletes ``context``. If ``instead_of`` is set, ``title`` is stored only if it replaces that title,
-    so that a title that a person wrote in the meantime stays.
+    To delete ``context``, set it to an empty object. If ``instead_of`` is set, ``title`` is stored only if the session
+    still has the title ``instead_of``, so that a title that a person wrote in the meantime stays.
     """
 
     title: str | None = None
@@ -141,10 +141,10 @@ class Owner:
         """Return True only if no process can be writing as this owner. ``last_seen`` is its last heartbeat (epoch
         seconds).
 
-        One boot id stands for one running kernel: only there, and only within one pid namespace, can a pid be looked
-        up. A different boot id is an earlier boot of this machine if the machine ids agree *and* the owner fell silent
-        before this boot. The second condition covers images and clones, which share a machine id while both are
-        running.
+        A pid can be looked up only if the owner has the same boot id and the same pid namespace as this process. If the
+        boot id differs, the owner is dead if it ran in an earlier boot of this machine: the machine ids agree, and its
+        last heartbeat was before this boot. The second condition is needed because clones of an image share a machine
+        id while both are running.
         """
         here = Owner.here()
         if self.boot and here.boot and self.boot != here.boot:
@@ -159,9 +159,9 @@ class Owner:
 class Turn:
     """One user message and everything that follows it.
 
-    ``cell`` is the id of the notebook cell (fallback: source hash + ordinal). ``epoch`` names one life of one kernel:
-    variables of another epoch no longer exist. ``since`` is the head of the session when the turn was opened; its own
-    items come after that.
+    ``cell`` is the id of the notebook cell; if it has none, a hash of its source and the ordinal. ``epoch`` identifies
+    one run of a kernel, from start to restart: variables of another epoch no longer exist. ``since`` is the last seq of
+    the session when the turn was opened; all items of the turn come after it.
     """
 
     id: str
@@ -194,8 +194,8 @@ class Item:
 class Branch:
     """One path through the tree of turns.
 
-    Items up to ``since`` are shared with ``parent`` (empty for the first branch). ``head`` is the seq of its newest
-    item, and ``turns`` the number of turns on it.
+    ``parent`` is the branch from which it began (empty for the first branch), and the items up to ``since`` are shared
+    with it. ``head`` is the seq of the branch's newest item, and ``turns`` the number of its turns.
     """
 
     name: str
@@ -209,7 +209,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A text that stands for the items of a branch up to item ``last``.
+    """A text that replaces the items of a branch up to item ``last`` in the model's context.
 
     ``model`` wrote it from the previous summary and the items after that summary; ``usage`` are the tokens and seconds
     of that model call. ``reason`` says why it was written: a person requested it, or the model's context was nearly
@@ -263,8 +263,9 @@ class Snippet:
 class SearchHit:
     """A session that matches a query.
 
-    ``score`` adds, for each matching message, 1 and a part below 1 that grows with the rarity of its words.
-    ``snippets`` come from the MAX_SNIPPETS best messages, in order; of equally good messages the newest are taken.
+    ``score`` is a sum over the matching messages: each adds 1 and a fraction that grows with the rarity of its words.
+    ``snippets`` are taken from the MAX_SNIPPETS messages with the highest scores, newer ones first among equals, and
+    are in the order of the conversation.
     """
 
     session: Session
@@ -274,7 +275,8 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True)
 class OpeningMatch:
-    """A session whose first ``length`` visible messages are the requested beginning; ``seq`` is the last of them."""
+    """A session that begins as requested. Its first ``length`` visible messages match, and ``seq`` is the item of the
+    last of them."""
 
     key: SessionKey
     length: int
@@ -283,7 +285,8 @@ class OpeningMatch:
 
 @dataclass(frozen=True, slots=True)
 class StoreFault:
-    """An inconsistency in a store. ``kind`` is a code for programs; ``mended`` describes the repair."""
+    """An inconsistency in a store. ``kind`` is a code for programs, and ``detail`` a description for people. ``mended``
+    says how it was repaired; empty if it was not."""
 
     namespace: str
     session: str
@@ -309,7 +312,8 @@ def new_id(prefix: str) -> str:
 
 
 def creation_time(id: str) -> int | None:
-    """Return when ``new_id`` made this id (seconds since 1970), or None for any other id.
+    """Return the time at which ``new_id`` created this id, in seconds since the epoch, or None if ``new_id`` did not
+    create it.
 
     The result is stable as long as the time zone of this machine does not change.
     """

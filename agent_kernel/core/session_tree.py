@@ -1,8 +1,8 @@
 """A session as one value: its turns, items, branches and summaries, and the position of each in the tree of turns.
 
-The turns of a session form a tree. A segment is a part of it that grew at one end: its own turns, which follow the
-items of ``parent`` up to item ``since``. Segment 0 is the beginning. A branch is a name for the segment at its end.
-This module does no I/O.
+The turns of a session form a tree of segments. A segment is a sequence of turns; new turns are appended at its end. It
+follows the items of the segment ``parent`` up to item ``since``. Segment 0 is the beginning of the session. A branch is
+a name for its last segment. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ AFTER_EVERY_SEQ = 2**62
 
 @dataclass(frozen=True, slots=True)
 class TreeSegment:
-    """A part of the tree; ``parent`` is smaller than ``id``, and begins at or before ``since``."""
+    """A part of the tree, which begins after item ``since`` of the segment ``parent``. ``parent`` is always smaller
+    than ``id``, and its own ``since`` is not larger."""
 
     id: int
     parent: int
@@ -43,8 +44,8 @@ class BranchTree:
     turns: Mapping[str, int] = field(default_factory=dict)
 
     def way(self, branch: str) -> list[tuple[int, int]]:
-        """Return (segment, last seq of it that the branch shows) for each segment of a branch, from its end to the
-        beginning; empty for an unknown branch."""
+        """Return the segments of a branch, from its last to segment 0, each as (segment, last seq that belongs to the
+        branch); empty for an unknown branch."""
         by_id = {segment.id: segment for segment in self.segments}
         if branch not in self.ends:
             return []
@@ -60,7 +61,7 @@ class BranchTree:
 class SessionSnapshot:
     """Everything of a session at one revision, in the order in which it was stored.
 
-    Without ``branches`` the session is a single line, as one that never branched.
+    If ``branches`` is empty, the session has never branched: its turns are one sequence.
     """
 
     session: Session
@@ -77,8 +78,8 @@ class SessionSnapshot:
         return {medium.hash: medium for item in self.items for medium in item.message.media}
 
     def up_to(self, turn: str) -> tuple[Item, ...] | None:
-        """Return the items that lead to the end of a turn, in order, on the branch that has it; None for an unknown
-        turn."""
+        """Return the items of a branch from its beginning to the last item of a turn, in order. The branch is the
+        current one if it contains the turn, otherwise the first that does. None for an unknown turn."""
         names = [None, *[branch.name for branch in self.branches if branch.name != self.session.branch]]
         for name in names:
             turns, items = self.select_branch(name)
@@ -112,8 +113,8 @@ class Transcript(SessionSnapshot):
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Hashes that items and files refer to and ``blobs`` does not have, in order; they may be files beside the
-        document."""
+        """Hashes to which items and files refer but whose bytes are not in ``blobs``, in order. The bytes may be in
+        files beside the document."""
         return tuple(digest for digest in self._sizes if digest not in self.blobs)
 
     @property
@@ -122,8 +123,8 @@ class Transcript(SessionSnapshot):
         return media | {file.hash: file.size for file in self.files if file.hash}
 
     def with_files(self, files: Mapping[str, bytes]) -> Transcript:
-        """Add missing media from files named by their hash. Raises InvalidRequest if the bytes do not match the
-        hash."""
+        """Return the transcript with the bytes of ``files`` (hash -> bytes) to which it refers. Raises InvalidRequest
+        if bytes do not match their hash."""
         sizes = self._sizes
         wanted = {digest: data for digest, data in files.items() if digest in sizes}
         for digest, data in wanted.items():
@@ -135,10 +136,10 @@ class Transcript(SessionSnapshot):
 def resolve_branches(
     branches: Sequence[Branch], tree: BranchTree, turns: Sequence[Turn], items: Sequence[Item]
 ) -> Iterator[Branch]:
-    """Fill in the fields of branches that follow from the tree: since, head and turns.
+    """Yield the branches with the fields that can be computed from the tree: ``since``, ``head`` and ``turns``.
 
-    A segment begins after an item of its parent segment. It shows what the parent shows up to that item, followed by
-    its own items.
+    A segment begins after an item of its parent segment. A branch that ends in it contains everything in the parent up
+    to that item, followed by the segment's own items.
     """
     segment_of = {turn.id: tree.turns.get(turn.id, 0) for turn in turns}
     seqs: dict[int, list[int]] = {}

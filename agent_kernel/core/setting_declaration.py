@@ -1,4 +1,5 @@
-"""The declaration of one setting: its default, its help text, its choices or bound, and how a variable is parsed."""
+"""The declaration of one setting: its default, its help text, its choices or bounds, and how the value of an
+environment variable is parsed."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ OFF = ("false", "0", "off", "no")
 
 @dataclass(frozen=True, slots=True)
 class NumberBound:
-    """The allowed numbers of a setting. ``text`` completes the sentence "NAME must be"."""
+    """The range of allowed numbers of a setting. ``text`` completes the sentence "NAME must be..."."""
 
     text: str
     low: float
@@ -36,7 +37,9 @@ class Setting:
     """One declared setting. Its name and its default are those of its dataclass field.
 
     ``kind`` (bool, int, float, str, Path or dict) and ``choices`` follow from the type of the field. ``parse`` converts
-    the text of a variable, or a mapping, and raises InvalidRequest; None leaves that to ``kind``."""
+    the text of an environment variable, or a mapping, and raises InvalidRequest; if it is None, the value is converted
+    to ``kind``.
+    """
 
     help: str
     kind: type
@@ -52,7 +55,8 @@ class Setting:
             raise InvalidRequest(f"{name} must be {self.bound.text}.")
 
     def convert(self, name: str, value: Any) -> Any:
-        """Convert the text of a variable, or the value of a trait. Raises InvalidRequest."""
+        """Convert the text of an environment variable, or the value of a trait, to a value of the setting. Raises
+        InvalidRequest."""
         if self.parse is not None:
             return self.parse(value)
         if self.kind is bool:
@@ -70,7 +74,8 @@ class Setting:
 def setting(
     default: Any, help: str, *, bound: NumberBound | None = None, parse: Callable[[Any], Any] | None = None
 ) -> Any:
-    """Declare a field of a dataclass as a setting. A default that can be called returns the value."""
+    """Declare a field of a dataclass as a setting. If ``default`` is callable, it is called to create the default
+    value."""
     metadata = {"help": help, "bound": bound, "parse": parse}
     if callable(default):
         return dataclasses.field(default_factory=default, metadata=metadata)
@@ -116,8 +121,8 @@ def parse_engines(value: Any) -> Mapping[str, Any]:
 
 
 def mapping_parser(name: str, shape: str, allows: Callable[[Any], bool]) -> Callable[[Any], Mapping[str, str]]:
-    """Return the parser of a setting that is a mapping, or a JSON object as a variable. ``allows`` checks each value;
-    errors show the ``shape``."""
+    """Return the parser of the setting ``name``, whose value is a mapping; in an environment variable it is a JSON
+    object. ``allows`` checks each value of the mapping. Error messages contain ``shape``, an example of the form."""
 
     def parse(value: Any) -> Mapping[str, str]:
         try:

@@ -56,7 +56,8 @@ SHARED_SERVER_LIMITS: Mapping[str, int] = MappingProxyType(
 TOOL_GROUPS = ("python", "shell", "files", "web", "skills", "mcp", "functions", "dispatch", "notebook", "recall")
 """Groups of tools for the setting ``tools``; ``agent`` stands for all of them."""
 FROM_PRESET = -1
-"""Marks a number of sessions or turns that the setting ``limits`` determines."""
+"""Value of a retention setting, such as a number of sessions, that means: use the value of the preset that the setting
+``limits`` names."""
 POSITIVE = NumberBound("more than 0", 0, includes_low=False)
 FINITE = NumberBound("0 or more", 0, sys.float_info.max)
 USER_LIMIT = NumberBound("0 (no limit) or more", 0)
@@ -298,7 +299,8 @@ class Settings:
 
     @property
     def store_name(self) -> str:
-        """The store, for people to see: of a URL only the scheme, since the rest may contain a password."""
+        """The name of the store to show to people. Of a database URL it contains only the scheme, since the rest may
+        contain a password."""
         scheme, mark, _ = self.store.partition("://")
         return f"{scheme}:" if mark else self.store
 
@@ -332,4 +334,4 @@ class Settings:
 SETTINGS = declared_settings(Settings)
 """Every setting by its name, in the order of the fields."""
 LIMIT_FIELDS = tuple(name for name, declared in SETTINGS.items() if declared.bound is USER_LIMIT)
-"""The limits for servers with several users."""
+"""Names of the settings that are limits for servers with several users."""

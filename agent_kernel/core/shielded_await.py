@@ -13,11 +13,12 @@ T = TypeVar("T")
 
 
 async def await_uncancelled(work: Awaitable[T] | Future[T], *, may_skip: bool = False) -> T:
-    """Return the result of ``work``, which may run in a thread. A cancelled caller still waits until the outcome is
-    known.
+    """Return the result of ``work``, which may run in a thread. If the caller is cancelled, it still waits until the
+    work has ended, and only then raises CancelledError.
 
-    Either the work never started (possible only with ``may_skip``), or it ended; then its exception, if any, is the
-    cause of the CancelledError."""
+    If the work ended with an exception, this is the cause of the CancelledError. With ``may_skip``, work that has not
+    started yet is not run at all.
+    """
     future = work if isinstance(work, Future) else asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     cancelled: asyncio.CancelledError | None = None
@@ -38,8 +39,8 @@ async def await_uncancelled(work: Awaitable[T] | Future[T], *, may_skip: bool = 
 
 
 def _wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Future[None], done: Any) -> None:
-    """Wake the waiting task, also from another thread. A RuntimeError means that its event loop is closed, so no task
-    is waiting any more."""
+    """Wake the waiting task, also from another thread. If its event loop is closed (RuntimeError), no task is waiting
+    any more."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(_end_wait, woken)
 

@@ -15,14 +15,14 @@ from agent_kernel.core.settings import Settings
 
 NOTEBOOK = ".ipynb"
 DELETED = "deleted:"
-"""Prefix of the binding path of a deleted notebook: ``deleted:ID/path``."""
+"""Prefix of the path in the binding of a deleted notebook: ``deleted:ID/path``."""
 KERNEL = "kernel:"
 
 
 @dataclass(frozen=True, slots=True)
 class StorageLocation:
-    """One location. ``kind`` is a code for programs, ``holds`` a description for people; ``private`` marks conversation
-    data."""
+    """A file or directory in which agent-kernel stores data. ``kind`` is a code for programs, ``holds`` describes the
+    content for people, and ``private`` is true for data of conversations."""
 
     kind: str
     path: Path
@@ -39,7 +39,8 @@ class StorageLocation:
 
 
 def existing_locations(settings: Settings, bound: Iterable[NotebookBinding] = ()) -> list[StorageLocation]:
-    """Return the locations that exist. ``bound`` are the store's bindings, which lead to the sidecars of notebooks."""
+    """Return the locations that exist. ``bound`` are the bindings in the store, by which the sidecars of notebooks are
+    found."""
     data, cache = settings.data_dir, settings.cache_dir
     backups = sorted(data.glob("sessions.db.bak-v*"))
     locations = [
@@ -93,15 +94,16 @@ def notebook_path(binding: NotebookBinding) -> Path | None:
 
 
 def sidecar_paths(notebook: Path) -> list[Path]:
-    """Return the files that the server keeps beside a notebook: sidecar, backup, conflicting version, large media."""
+    """Return the paths of the files that the server keeps beside a notebook: the sidecar, its backup, a conflicting
+    version, and a directory of large media."""
     stem = notebook.name.removesuffix(NOTEBOOK)
     names = (".agent.json", ".agent.json.bak", ".agent.conflict.json", ".agent")
     return [notebook.with_name(stem + name) for name in names]
 
 
 def data_dir_sidecar_paths(settings: Settings, binding: NotebookBinding) -> list[Path]:
-    """Return the sidecar files of a notebook for the setting ``export = data_dir``. They are stored in one directory
-    for each contents root, named by the hash of the root."""
+    """Return the paths of a notebook's sidecar files if the setting ``export`` is ``data_dir``. There is one directory
+    for each contents root, named by a hash of the root."""
     notebook = notebook_path(binding)
     if notebook is None:
         return []
@@ -120,7 +122,7 @@ def session_paths(settings: Settings, key: SessionKey) -> list[Path]:
 def disk_usage(path: Path) -> int:
     """Return the size of a file, or of everything below a directory, in bytes.
 
-    Links are not followed. A file that vanishes in the meantime counts 0.
+    Links are not followed. A file that is deleted in the meantime counts as 0.
     """
     try:
         if path.is_symlink() or not path.is_dir():

@@ -14,7 +14,8 @@ T = TypeVar("T")
 
 
 async def run_in_own_thread(function: Callable[[], T], name: str) -> T:
-    """Return or raise what ``function`` does. If the caller is cancelled, the thread continues until the call ends."""
+    """Call ``function`` in a new thread, and return its result or raise its exception. If the caller is cancelled, the
+    thread continues until the call ends."""
     outcome: Future[T] = Future()
     outcome.set_running_or_notify_cancel()  # from now on, cancelling the caller does not change the outcome
     context = contextvars.copy_context()

@@ -8,15 +8,18 @@ from collections.abc import Iterable
 from agent_kernel.core.messages import Message, Usage
 
 CHARS_PER_TOKEN = 3.0
-"""Below the usual value for English and code (about 4), so that estimated prompts fit rather than overflow."""
+"""Assumed characters per token. It is below the usual value for English and code (about 4), so that a prompt that fits
+by this estimate also fits the model."""
 RESERVED_TOKENS = 1024
-"""Tokens reserved for the answer; half of the context of a model that has fewer than twice as many."""
+"""Tokens of the context that are reserved for the answer. If the context has fewer than twice as many tokens, half of
+it is reserved."""
 PER_MESSAGE = 24
-"""Characters that the chat template adds for each message."""
+"""Assumed number of characters that the chat template adds to each message."""
 
 
 def message_chars(message: Message) -> int:
-    """Return the characters of a message, including calls and template; media are counted separately."""
+    """Return the number of characters of a message, including its calls and the chat template's part. Media are not
+    included."""
     chars = len(message.text) + len(message.reasoning)
     return chars + sum(len(str(call.arguments)) for call in message.calls) + PER_MESSAGE
 
@@ -26,12 +29,14 @@ def total_chars(messages: Iterable[Message]) -> int:
 
 
 def estimate_usage(messages: Iterable[Message], answer_chars: int, seconds: float = 0.0) -> Usage:
-    """Estimate the usage of a model call that was cut off before the engine reported it."""
+    """Estimate the usage of a model call that was cut off before the engine reported it. ``messages`` were its
+    prompt."""
     prompt, answer = (math.ceil(chars / CHARS_PER_TOKEN) for chars in (total_chars(messages), answer_chars))
     return Usage(prompt, answer, seconds=seconds, estimated=True)
 
 
 def prompt_budget(context_length: int) -> int:
-    """Return how many characters a prompt may have for a model with this context length; 0 = unknown, no limit."""
+    """Return how many characters a prompt may have for a model with this context length; 0 means that the context
+    length is unknown and there is no limit."""
     reserved = min(RESERVED_TOKENS, context_length // 2)
     return int((context_length - reserved) * CHARS_PER_TOKEN)

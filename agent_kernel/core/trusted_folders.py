@@ -1,7 +1,7 @@
 """Directories whose instructions, skills and MCP servers turns use, because a person trusts them.
 
-The list is stored outside these directories, by real path, with the hash of each ``.mcp.json`` at that time. A changed
-file is no longer trusted, because it contains commands.
+The list of these directories is stored outside of them, by real path, together with a hash of each ``.mcp.json`` at the
+time when the directory was trusted. If such a file has changed, it is no longer trusted, because it contains commands.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from agent_kernel.core.atomic_file import write_synced
 from agent_kernel.core.errors import InvalidRequest
 
 WATCHED = (".mcp.json",)
-"""Files of a directory that are trusted by their content."""
+"""Names of the files that are trusted only as long as their content does not change."""
 MAX_WATCHED = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class TrustedFolder:
-    """A folder that a person trusts since ``since`` (seconds since the epoch). ``files`` maps the names of its watched
-    files to their SHA-256 at that time."""
+    """A folder that a person trusts. ``since`` is the time of that decision (seconds since the epoch), and ``files``
+    maps the names of the WATCHED files in it to their SHA-256 at that time."""
 
     path: Path
     since: float
@@ -36,13 +36,14 @@ class TrustedFolder:
 
 
 class TrustStore:
-    """The trusted folders of a user, in the file ``path``, which is created with the first folder."""
+    """The list of a user's trusted folders. It is stored in the file ``path``, which is created with the first
+    folder."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def folders(self) -> list[TrustedFolder]:
-        """Return the folders by path. An unreadable file counts as empty."""
+        """Return the trusted folders, sorted by path. If the file is unreadable, the result is empty."""
         listed = []
         for name, entry in self._read().items():
             files = {str(file): str(digest) for file, digest in dict(entry.get("files", {})).items()}
@@ -57,13 +58,14 @@ class TrustStore:
         return any(real == known.path or known.path in real.parents for known in self.folders())
 
     def is_trusted_file(self, folder: Path, name: str, digest: str) -> bool:
-        """Return whether the file ``name`` of exactly this folder is trusted with its current content. Blocking."""
+        """Return whether ``folder`` itself, not only a folder above it, is trusted and its file ``name`` had the
+        SHA-256 ``digest`` at that time. Blocking."""
         real = Path(os.path.realpath(folder))
         return any(known.path == real and known.files.get(name) == digest for known in self.folders())
 
     def add(self, folder: Path) -> TrustedFolder:
-        """Trust a folder with its current files. Raises InvalidRequest for anything but a directory, and for the root
-        directory."""
+        """Add a folder to the list, with the hashes of its current files. Raises InvalidRequest for anything but a
+        directory, and for the root directory."""
         real = Path(os.path.realpath(folder))
         if not real.is_dir():
             raise InvalidRequest(f"{folder} is not a directory.")
@@ -79,8 +81,8 @@ class TrustStore:
         return trusted
 
     def remove(self, folder: Path) -> bool:
-        """Remove a folder from the list, and return whether the list contained that folder itself; a folder above it
-        does not count."""
+        """Remove a folder from the list. Returns whether the list contained it; False if only a folder above it is
+        trusted."""
         with self._lock():
             body = self._read()
             names = {str(folder), os.path.realpath(folder)} & set(body)

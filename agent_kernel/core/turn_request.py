@@ -12,7 +12,8 @@ from agent_kernel.core.protocols import OutputFormat, Sampling, ToolSpec, Variab
 from agent_kernel.core.settings import Effort, Permission
 
 History: TypeAlias = Literal["auto", "append", "replay"]
-"""How the messages of a request relate to the stored ones: all are new, or they repeat the conversation."""
+"""How the messages of a request relate to the stored ones: ``append`` (all are new), ``replay`` (they repeat the
+conversation), or ``auto`` (decided by the messages)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class PageCell:
-    """A cell of a notebook; ``text`` is what the model reads if the cell is not a turn of the session."""
+    """A cell of a notebook. The model reads ``text`` if the cell does not belong to a turn of the session."""
 
     id: str
     text: str = ""
@@ -35,35 +36,35 @@ class PageCell:
 class TurnRequest:
     """What a client asks for in one turn.
 
-    Where it comes from: ``cell`` is the notebook cell, ``epoch`` names one life of the kernel, and ``answers`` are the
-    kinds of calls for which the client can ask a person (``*`` = all). ``model`` selects an engine if the server has
-    several; an Agent that was constructed with an engine ignores it. ``effort`` says how many programs are compared
-    before one is used (empty: as the server is configured).
+    Origin: ``cell`` is the notebook cell, ``epoch`` identifies one run of the kernel, and ``answers`` are the kinds of
+    calls for which the client can ask a person (``*`` = all). ``model`` selects an engine if the server has several; an
+    Agent that was constructed with an engine ignores it. ``effort`` determines how many programs are compared before
+    one is used (empty: the server's setting).
 
-    Conversation: ``messages`` is the conversation that the client carries. ``prompt`` follows it, or is empty if
-    ``messages`` ends with the prompt. ``history`` says how ``messages`` relates to the store: ``append`` means that all
-    of it is new; ``replay`` means that it is the conversation as the client knows it, which is reconciled with the
-    stored one; ``auto`` is replay if ``messages`` contains an answer before what it adds. System messages at its
-    beginning are instructions for this turn and are not stored. ``history_limit`` is the maximum number of earlier
-    items that the model sees (None: the limit of the session). ``after`` is the turn, on any branch, that this one
-    continues; empty continues the current branch. With ``after``, all of ``messages`` is new.
+    Conversation: ``messages`` are those that the client sends. ``prompt`` follows them, or is empty if ``messages``
+    ends with the prompt. ``history`` says how ``messages`` relate to the stored ones. ``append``: all of them are new.
+    ``replay``: they are the conversation as the client knows it, and are merged with the stored one. ``auto``: replay
+    if an answer precedes the messages that the request adds, otherwise append. System messages at the beginning are
+    instructions for this turn and are not stored. ``history_limit`` is the maximum number of earlier items that the
+    model sees (None: the limit of the session). ``after`` is the id of the turn, on any branch, that this one follows;
+    if it is empty, this turn follows the end of the current branch. With ``after``, all of ``messages`` is new.
 
-    ``instructions`` are what the person who set up the server or the folder wants of every turn. They are added to the
-    server's own instructions, not to those that ``messages`` begin with.
+    ``instructions`` are those that apply to every turn of the server or the folder, written by the person who set it
+    up. They are added to the server's own instructions, not to those at the beginning of ``messages``.
 
     Tools: ``tools`` are names or groups of tools (None: all that the server has); a request can only narrow the set.
-    ``tool_choice`` applies to the first round only. ``required`` is satisfied only by functions that the client
-    declares, if it declares any: until one of them was called, the model is offered no other tools. ``client_tools``
-    are tools that the client can run itself. ``functions`` are tools that the client declares: a call of one whose
-    ``where`` is ``caller`` ends the turn, and the client's next turn brings the result; ``dispatch_url`` runs the calls
-    of the others. ``skills`` (``id`` or ``id@version``) are mounted for the turn. ``web`` are web_search_options; None
-    disables the web tools.
+    ``tool_choice`` applies to the first round only. If it is ``required`` and the client declares functions, the model
+    is offered no other tools until it has called one of them. ``client_tools`` are tools that the client can run
+    itself. ``functions`` are tools that the client declares: a call of a function whose ``where`` is ``caller`` ends
+    the turn, and the client's next turn contains the result. The server behind ``dispatch_url`` runs the calls of the
+    other functions. ``skills`` (``id`` or ``id@version``) are mounted for the turn. ``web`` holds OpenAI's
+    web_search_options; None disables the web tools.
 
     Files and variables: ``inputs`` are ids of files that are described to the model and copied to the work directory,
     ``outputs`` are files that the turn should produce, and ``given`` are copies of variables for the sandbox.
 
-    Permissions: ``permission`` can only make the policy stricter. ``remembered`` False ignores what was allowed for the
-    session. ``denied`` are kinds or names of tools that do not run in this turn.
+    Permissions: ``permission`` can only make the policy stricter. If ``remembered`` is False, earlier decisions for the
+    session are ignored. ``denied`` are kinds or names of tools that do not run in this turn.
 
     Notebook: ``page`` selects the cells that the model sees in place of the conversation: ``above`` (the cells above
     ``cell``, in page order), ``none``, or cells by number or id as ``3, 5-8``; empty selects the conversation. ``ran``

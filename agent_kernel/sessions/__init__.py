@@ -1,7 +1,7 @@
 """Stored conversations: how turns are written, serialized, merged and matched. Databases are in ``store`` and
 ``tables``.
 
-``Sessions`` and ``Chat``, for programs, are imported on first use.
+The names ``Sessions`` and ``Chat``, by which programs store conversations, are imported when they are first used.
 """
 
 from __future__ import annotations

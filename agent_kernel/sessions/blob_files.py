@@ -1,4 +1,5 @@
-"""Bytes that are too large for a row of the store: files named by their hash, beside the database.
+"""Files beside the database for the bytes of media and files that are too large for a row. Each is named by the SHA-256
+of its bytes.
 
     sessions.db.blobs/NAMESPACE/ab/abcdef...
 
@@ -22,15 +23,16 @@ from pathlib import Path
 from agent_kernel.core import atomic_file
 
 IN_ROW = 16 * 1024
-"""Bytes up to which a medium is stored in its row. A file costs about 5 ms (two fsyncs) whatever its size, a row of
-this size 0.2 ms. Larger rows make the database slow to copy and to vacuum (measured on ext4, one virtual disk)."""
+"""Largest number of bytes that is stored in a row of the database instead of a file. A file costs about 5 ms (two
+fsyncs) whatever its size, a row of this size 0.2 ms. Larger rows make the database slow to copy and to vacuum (measured
+on ext4, one virtual disk)."""
 PART = ".part"
 
 
 @dataclass(frozen=True, slots=True)
 class BlobFiles:
-    """The files below ``directory``, which is created with mode 0700 at the first write; files have mode 0600. Data of
-    up to ``in_row`` bytes belongs in a row."""
+    """The blob files below ``directory``, which is created with mode 0700 at the first write; files have mode 0600.
+    Data of up to ``in_row`` bytes belongs in a row."""
 
     directory: Path
     in_row: int = IN_ROW
@@ -44,8 +46,9 @@ class BlobFiles:
         self._move_in(atomic_file.write_synced(self._partial(path), data), path)
 
     def take(self, namespace: str, digest: str, written: Path) -> None:
-        """Do the same as ``put`` with the file ``written``, which must be synced and have the hash ``digest``. The file
-        stays where it is; on the same disk a hard link is created instead of a copy. Raises OSError."""
+        """Store the content of the file ``written``, as ``put`` stores bytes. ``written`` must be synced and have the
+        hash ``digest``; it stays where it is. On the same disk a hard link is created instead of a copy. Raises
+        OSError."""
         path = self._path(namespace, digest)
         partial = self._partial(path)
         try:
@@ -71,11 +74,11 @@ class BlobFiles:
             self._path(namespace, digest).unlink()
 
     def all_files(self) -> Iterator[Path]:
-        """Yield every file, including unfinished ones."""
+        """Yield the path of every blob file, including files that are not written completely."""
         return (path for path in self.directory.glob("*/*/*") if path.is_file())
 
     def relative_path(self, namespace: str, digest: str) -> str:
-        """Return the path of a file relative to the directory."""
+        """Return where the file is, relative to the directory: ``NAMESPACE/ab/abcdef...``."""
         return f"{hashlib.sha256(namespace.encode()).hexdigest()[:16]}/{digest[:2]}/{digest}"
 
     def _partial(self, path: Path) -> Path:
@@ -85,7 +88,7 @@ class BlobFiles:
         return path.with_name(f"{path.name}.{secrets.token_hex(4)}{PART}")
 
     def _move_in(self, partial: Path, path: Path) -> None:
-        """Give a complete file its name, and sync the directories above it."""
+        """Rename the completely written file ``partial`` to ``path``, and sync the directories above it."""
         os.replace(partial, path)
         for folder in (path.parent, path.parent.parent, self.directory, self.directory.parent):
             atomic_file.sync_directory(folder)
@@ -95,8 +98,9 @@ class BlobFiles:
 
 
 class StoreConnection(sqlite3.Connection):
-    """A connection to a database with blob files. ``files`` is None if all bytes are stored in rows. ``unnamed`` holds
-    (namespace, hash) of files whose rows this process has deleted; the files are deleted after the transaction."""
+    """A SQLite connection that also knows the blob files of its database. ``files`` is None if all bytes are stored in
+    rows. ``unnamed`` holds (namespace, hash) of files whose rows this process has deleted; the files are deleted after
+    the transaction."""
 
     files: BlobFiles | None = None
 
@@ -115,7 +119,7 @@ def matches_hash(path: Path, digest: str) -> bool:
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
-    """Create a hard link, or a copy where the disk has no hard links or is another one."""
+    """Create a hard link, or a copy if the disk has no hard links, or if source and target are on different disks."""
     try:
         os.link(source, target)
     except OSError:

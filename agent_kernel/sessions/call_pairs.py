@@ -15,11 +15,13 @@ NO_REASON = "The call was interrupted."
 
 
 def pending_calls(pending: Mapping[str, str], messages: Iterable[Message]) -> dict[str, str]:
-    """Return the calls (id -> name, in order) without a result after ``messages``, given those without one before.
+    """Return the calls (id -> name, in order) that have no result after ``messages``. ``pending`` are the calls that
+    had no result before them.
 
     Raises InvalidRequest for a result without its call, a second result, a call without an id of its own, and for
     anything but a result while a call is pending. Ids are unique only within a message: small models count from call_0
-    in every round, and each round is answered before the next one begins."""
+    in every round, and each round is answered before the next one begins.
+    """
     waiting = dict(pending)
     for message in messages:
         if message.role == "tool":
@@ -35,19 +37,20 @@ def pending_calls(pending: Mapping[str, str], messages: Iterable[Message]) -> di
 
 
 def interrupted_results(pending: Mapping[str, str], reason: str) -> list[Message]:
-    """Return the results that close a turn: one with status interrupted for every pending call."""
+    """Return one result with the status ``interrupted`` for every pending call, so that the turn can be closed.
+    ``reason`` is their text; an empty one becomes NO_REASON."""
     text = reason or NO_REASON
     return [tool_result(ToolCall(id, name, {}), text, "interrupted") for id, name in pending.items()]
 
 
 def drop_leading_results(items: Sequence[Item]) -> list[Item]:
-    """Return the items without leading results whose call was cut off."""
+    """Return the items without the results at the beginning, whose calls are not among the items."""
     return list(dropwhile(lambda item: item.message.role == "tool", items))
 
 
 def drop_incomplete_rounds(items: Sequence[Item]) -> list[Item]:
-    """Return the items without incomplete rounds (calls and their results). Calls at the very end stay, since they may
-    still get their results."""
+    """Return the items without incomplete rounds. A round is a message with calls and the results of these calls. Calls
+    at the very end stay, since they may still get their results."""
     complete: list[Item] = []
     open_round: list[Item] = []
     waiting: set[str] = set()

@@ -1,10 +1,11 @@
 """Finds the session that a request without a session id continues: the one that begins with the same messages.
 
-Sessions are found by hashes of their beginnings, so no conversation is read for it. Only sessions that were created by
-requests without a session id are found, and only for the same user, model and instructions (``scope``). The common
-beginning must contain an answer, and the request must continue after it with a user message or tool results. The
-longest match wins, then the one changed last. A session bound to a notebook is never found, nor one that a request
-has named by its id since: its hashes are removed then (``SessionStore.forget``).
+Sessions are found by hashes of their beginnings, so that no stored conversation needs to be read. Only sessions that
+were created by requests without a session id are found, and only for the same user, model and instructions (``scope``).
+The common beginning must contain an answer, and the request must continue after it with a user message or tool results.
+The session with the longest match is chosen, and of equal ones the one that changed last. A session that is bound to a
+notebook is never found. When a request names a session by its id, the hashes of that session are removed
+(``SessionStore.forget``), so that it is not found afterwards either.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from agent_kernel.sessions import history_merge, message_comparison
 
 T = TypeVar("T")
 AT_ONCE = 200
-"""Messages that are hashed on the event loop, at about 10 microseconds each. More are hashed on a thread."""
+"""Number of messages from which on they are hashed on a thread instead of the event loop. Hashing takes about 10
+microseconds per message."""
 _DATES = re.compile(
     r"\d+|\b(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?\b|\b[ap]m\b"
     r"|\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?"
@@ -35,7 +37,7 @@ _DATES = re.compile(
 
 
 def scope(subject: str, model: str, instructions: Sequence[Message]) -> str:
-    """Return a hash of who (``subject``, the credential's owner) asks which model with which instructions. Numbers and
+    """Return a hash of the user (``subject``, the owner of the credential), the model and the instructions. Numbers and
     names of days and months in the instructions are ignored, since instructions may state the time."""
     text = _DATES.sub("0", "\n\n".join(message.text.strip() for message in instructions))
     return hashlib.sha256(json.dumps([subject, model, text]).encode()).hexdigest()
@@ -53,8 +55,9 @@ async def find_session(
 
 
 async def remember_openings(store: SessionStore, key: SessionKey, scope: str, after: int = 0) -> None:
-    """Store the openings (hashes of beginnings) of a session after a turn; those up to item ``after`` are already
-    stored. An answer that came in pieces between tool calls is stored both by its last piece and as a whole."""
+    """Store the openings of a session (hashes of its beginnings) after a turn. Openings up to the item ``after`` are
+    already stored. If an answer consists of several texts between tool calls, two hashes are stored for it: one with
+    its last text, and one with all its texts joined, because clients repeat it in either form."""
     items = await store.latest(key, failed=False)
     for hashes in await _run_off_loop(_answer_hashes, [item.message for item in items]):
         await store.remember(key, scope, {items[at].seq: digest for at, digest in hashes if items[at].seq > after})
@@ -66,8 +69,8 @@ async def _run_off_loop(work: Callable[[Sequence[Message]], T], messages: Sequen
 
 
 def _answer_hashes(messages: Sequence[Message]) -> list[list[tuple[int, str]]]:
-    """Return lists of (index of a visible message, hash of the conversation up to it), from the first answer on. There
-    is a second list with joined answers if an answer came in pieces."""
+    """Return a list of (index of a visible message, hash of the conversation up to it), from the first answer on. If an
+    answer consists of several texts between calls, a second list follows, for which these texts are joined."""
     steps = history_merge.visible_steps(messages)
     last_pieces = [messages[step.at] for step in steps]
     as_wholes = [_join_pieces([messages[index] for index in (*step.before, step.at)]) for step in steps]
@@ -81,7 +84,8 @@ def _answer_hashes(messages: Sequence[Message]) -> list[list[tuple[int, str]]]:
 
 
 def _opening_hashes(said: Sequence[Message]) -> list[str]:
-    """Return the hashes of the beginnings by which a session may be found, from short to long."""
+    """Return the hashes of those beginnings of the request's messages by which a session may be found, from short to
+    long."""
     known = history_merge.drop_unpaired(said, history_merge.first_added(said))
     places = message_comparison.visible_indices(known)
     end = len(known) - (len(said) - history_merge.first_added(said))
@@ -97,7 +101,7 @@ def _opening_hashes(said: Sequence[Message]) -> list[str]:
 
 
 def _join_pieces(pieces: Sequence[Message]) -> Message:
-    """Return the answer with the text of all its pieces, as a client without tool traffic has it."""
+    """Join the texts of an answer that is divided by tool calls, as a client that does not see tool calls knows it."""
     last = pieces[-1]
     if last.role != "assistant" or not any(piece.text for piece in pieces[:-1]):
         return last

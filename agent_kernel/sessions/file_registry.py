@@ -44,13 +44,14 @@ from agent_kernel.core.session import SessionKey
 
 log = logging.getLogger(__name__)
 UPLOADS = "uploads"
-"""Session of files that were uploaded without a session. It is a session like any other, with the same retention."""
+"""Id of the session that holds files uploaded without a session. It is a session like any other, with the same
+retention."""
 KEEP_S = 60.0
-"""Seconds for the copies of one tool call, unless the caller passes another limit."""
+"""Default time limit, in seconds, for copying the files of one tool call."""
 STOP_S = 5.0
-"""Seconds that a cancelled call waits for its copy to stop."""
+"""Seconds to wait until a copy has stopped, after its call was cancelled."""
 TURNS = 1_000
-"""Number of turns whose file counters are remembered. Only turns that are running need them."""
+"""Number of recent tool rounds whose file counters are remembered. Only turns that are running need them."""
 GONE_MESSAGES = {
     NOT_PRODUCED: "not produced",
     "vanished": "it was gone, or was no file, when it was to be kept",
@@ -60,8 +61,9 @@ GONE_MESSAGES = {
 class FileRegistry:
     """Stores files in the session store, each for its session only.
 
-    ``directory`` holds incoming bytes, best on the disk of the store. ``output_bytes`` limits one file of a tool,
-    ``upload_bytes`` one uploaded file."""
+    ``directory`` holds the bytes of files while they arrive; it should be on the same disk as the store.
+    ``output_bytes`` is the maximum size of a file that a tool produces, ``upload_bytes`` that of an uploaded file.
+    """
 
     def __init__(
         self,
@@ -91,9 +93,9 @@ class FileRegistry:
     async def keep(
         self, files: Sequence[ProducedFile], context: ToolContext, *, within_s: float = KEEP_S
     ) -> list[StoredFile]:
-        """Store files of a tool call, as ``FileKeeper`` describes. The results contain bodies as long as those of the
-        call are at most INLINE_BYTES together. Files in a work directory are copied with one budget for all: the size
-        limit of one file."""
+        """Store files of a tool call, as ``FileKeeper`` describes. A result contains the file's body as long as the
+        bodies of the call together have at most INLINE_BYTES. All files that are copied from a work directory together
+        may have as many bytes as one file."""
         stored_files: list[StoredFile] = []
         room = INLINE_BYTES
         budget = CopyBudget(self._directory, self._output_bytes, within_s)
@@ -136,8 +138,8 @@ class FileRegistry:
         return StoredFile(file, file.to_json())
 
     async def _copy(self, produced: ProducedFile, budget: CopyBudget) -> ReceivedFile:
-        """Copy the bytes. Raises what ``_read_received`` raises. When cancelled, the copy ends at its next block
-        and is removed."""
+        """Copy the bytes of a produced file into ``directory``. Raises what ``_read_received`` raises. If the task is
+        cancelled, the copy stops after its current block and is removed."""
         copy = asyncio.ensure_future(asyncio.to_thread(self._read_received, produced, budget))
         try:
             return await asyncio.shield(copy)
@@ -189,8 +191,10 @@ class FileRegistry:
     ) -> File:
         """Store an upload as a file of an existing session.
 
-        ``mime`` is used where the name does not determine the type. ``lasts_s`` is the file's lifetime in seconds;
-        None: as long as its session. ``arrived`` is removed in any case. Raises what ``add_files`` raises."""
+        ``arrived`` holds the received bytes. ``mime`` is used if the name does not determine the type. ``lasts_s`` is
+        the file's lifetime in seconds; None: as long as its session. The file of ``arrived`` is removed, even on
+        failure. Raises what ``add_files`` raises.
+        """
         try:
             session = await self._store.info(key)
             origin = {"purpose": purpose, "tool": "user_upload", "turn": session.turns if session else 0}
@@ -206,8 +210,9 @@ class FileRegistry:
             arrived.remove()
 
     async def attach(self, key: SessionKey, source: SessionKey, id: str) -> File:
-        """Add a file of session ``source`` to session ``key`` under the same id. Raises FileNotFound, FileGone,
-        FileNotProduced, and what ``add_files`` raises."""
+        """Add the file ``id`` of session ``source`` to session ``key`` under the same id, and return it. If ``key`` has
+        that file already, nothing is changed. Raises FileNotFound, FileGone, FileNotProduced, and what ``add_files``
+        raises."""
         if (known := await self._store.file(key, id)) is not None and await self._is_current(key, known):
             return known
         file, body = await self.open(source, id)
@@ -230,8 +235,8 @@ class FileRegistry:
         return file
 
     async def open(self, key: SessionKey, id: str) -> tuple[File, bytes | Path]:
-        """Return a file with its bytes or their path. Raises FileNotFound; FileGone if its bytes no longer exist;
-        FileNotProduced if they never did."""
+        """Return a file with its bytes or their path. Raises FileNotFound, FileGone if its bytes no longer exist, and
+        FileNotProduced if they never existed."""
         file = await self.file(key, id)
         if file.error in (BODY_OMITTED, "gone"):
             raise FileGone(f"{file.name}: {file.message}.", details={"file": file.id})
@@ -248,7 +253,8 @@ class FileRegistry:
     async def everywhere(
         self, namespace: str, limit: int | None, among: frozenset[str] | None
     ) -> list[tuple[SessionKey, File]]:
-        """Return the files of a namespace, newest first: of the sessions ``among``, or of all sessions (None)."""
+        """Return at most ``limit`` files of a namespace with their sessions, newest first. ``among`` are the ids of the
+        sessions to read (None: all)."""
         entries = await self._store.all_files(namespace, sessions=among)
         there = [(key, file) for key, file in entries if await self._is_current(key, file)]
         return there if limit is None else there[:limit]
@@ -261,7 +267,7 @@ class FileRegistry:
         await self.everywhere(namespace, None, None)
 
     async def _is_current(self, key: SessionKey, file: File) -> bool:
-        """Whether the file has not expired. An expired file is removed."""
+        """Remove the file if it has expired. Returns whether it has not expired."""
         if not file.expires or file.expires > self._clock():
             return True
         await self._store.remove_file(key, file.id)
@@ -274,7 +280,8 @@ def _remove_copy(copy: asyncio.Future[ReceivedFile]) -> None:
 
 
 def make_id(turn: str, round: int, number: int) -> str:
-    """Return the id of a file that a tool produced. ``round`` and the ``number`` within it count from 0."""
+    """Return the id of a file that a tool produced. ``number`` is the file's number within ``round`` of the turn; both
+    count from 0."""
     return f"file_{hashlib.sha256(turn.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}_r{round}_{number}"
 
 
@@ -286,6 +293,6 @@ def _fill_facts(facts: File, arrived: ReceivedFile) -> File:
 
 
 def _to_json_with_body(file: File, arrived: ReceivedFile, room: int) -> dict[str, Any]:
-    """Return the JSON form of a file, with its body if that fits into ``room`` bytes."""
+    """Return the JSON form of a file; it includes the body if that has at most ``room`` bytes."""
     facts = file.to_json()
     return with_body(facts, arrived.path.read_bytes(), text=file.is_text) if file.size <= room else facts

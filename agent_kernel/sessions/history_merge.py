@@ -1,14 +1,15 @@
 """Merges the messages that a client sends with the stored history. The functions have no side effects.
 
-``append``: all messages are new. ``replay``: the client sends the conversation as it knows it, without the tools that
-ran here. Where it agrees with the stored history, the stored copy is used, including tool traffic. From the first
-difference on, the client's version is used, and the stored one stays on a branch of its own.
+There are two modes. ``append``: all messages are new. ``replay``: the client sends the conversation as it knows it,
+without the calls of tools that ran on the server. As far as it agrees with the stored history, the stored messages are
+used, including calls and results. From the first difference on, the client's messages are used, and the stored ones
+stay on a branch of their own.
 
-Intended differences from mistral.rs: a conversation is found again only by a beginning that contains an answer (there,
-also by a single user message); no session is removed because others were created or time passed, unless a policy says
-so; a fork of 0 turns is empty; a failed turn is stored and marked, and the model does not see it. Some faults of
-mistral.rs are not copied: a client that sends only new messages loses nothing, new media are stored, tool history that
-a client repeats is not duplicated, and its system messages are not stored.
+The rules follow mistral.rs, with intended differences. A conversation is found again only by a beginning that contains
+an answer; in mistral.rs a single user message is enough. Sessions are removed because of their number or age only if a
+retention limit is set. A fork of 0 turns is empty. A failed turn is stored and marked, and the model does not see it. A
+client that sends only new messages loses no history, new media are stored, calls and results that a client repeats are
+not stored twice, and its system messages are not stored.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ from agent_kernel.core.turn_request import History
 from agent_kernel.sessions import message_comparison
 
 MOST_BRANCHES = 32
-"""Number of other branches, newest first, with which a request is compared besides the current one."""
+"""Maximum number of branches, newest first, with which a request is compared besides the current branch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """The first ``kept`` stored messages stay and the messages ``new`` follow them. The last ``added`` messages of
-    ``new`` are those that the request adds to the conversation. ``agreed`` is the number of visible messages that are
-    the same in both. The model sees ``stored[:kept]`` and then ``new``."""
+    """How the messages of a request continue the stored ones. The first ``kept`` stored messages stay, and the messages
+    ``new`` follow them: the model sees ``stored[:kept]`` and then ``new``. The last ``added`` messages of ``new`` are
+    those that the request adds to the conversation. ``agreed`` is the number of visible messages at the beginning that
+    the request and the store have in common."""
 
     kept: int
     new: tuple[Message, ...]
@@ -42,8 +44,9 @@ class Splice:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A visible message at index ``at`` and the tool rounds behind it, each as (start, end) of its messages.
-    ``before``: indices of texts with calls since the previous visible message."""
+    """One visible message and the tool rounds around it, as indices into a list of messages. ``at`` is the index of the
+    visible message. ``rounds`` are the tool rounds after it, each as (start, end). ``before`` are the indices of the
+    messages with calls between the previous visible message and this one; their texts belong to the same answer."""
 
     at: int
     rounds: tuple[tuple[int, int], ...] = ()
@@ -55,15 +58,16 @@ class Step:
 
 
 def split_instructions(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
-    """Return (leading system messages, the rest without hidden and empty messages)."""
+    """Return (system messages at the beginning, all other messages without hidden and empty ones)."""
     start = message_comparison.count_instructions(messages)
     spoken = [message for message in messages[start:] if not (message.hidden or message_comparison.is_empty(message))]
     return list(messages[:start]), spoken
 
 
 def first_added(messages: Sequence[Message]) -> int:
-    """Return the index from which on a request adds to a conversation: its last user message, or the calls and results
-    at its end. Returns the number of messages if they end with an answer."""
+    """Return the index of the first message that a request adds to the conversation: its last user message, or the
+    beginning of the calls and results at its end. If the messages end with an answer, nothing is added, and their
+    number is returned."""
     if not messages or messages[-1].role == "assistant":
         return len(messages)
     index = len(messages) - 1
@@ -74,15 +78,17 @@ def first_added(messages: Sequence[Message]) -> int:
 
 
 def mode(messages: Sequence[Message], wanted: History = "auto") -> Literal["append", "replay"]:
-    """Return ``replay`` if an assistant message precedes what the request adds, otherwise ``append``."""
+    """Return ``wanted`` unless it is ``auto``. For ``auto``, return ``replay`` if an assistant message precedes what
+    the request adds, otherwise ``append``."""
     if wanted != "auto":
         return wanted
     return "replay" if any(message.role == "assistant" for message in messages[: first_added(messages)]) else "append"
 
 
 def splice_append(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
-    """Append everything. Results that come without their calls answer the newest stored calls with these ids: those
-    calls are written again with the results, replacing what is stored there."""
+    """Append all incoming messages to the stored ones. Results that come without their calls belong to the newest
+    stored calls with these ids. In that case the stored messages from these calls on do not stay; the calls are
+    repeated in ``new``, followed by the results."""
     alone = next((at for at, message in enumerate(incoming) if message.role != "tool"), len(incoming))
     added = max(first_added(incoming), alone)
     known = drop_unpaired(incoming[alone:], added - alone)
@@ -97,9 +103,10 @@ def splice_append(stored: Sequence[Message], incoming: Sequence[Message]) -> Spl
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """Where the messages of a request go. ``history`` are the stored messages that stay. ``behind`` is the seq of the
-    last of them if it is not the end of the current branch (0: nothing stays). After it follow ``carried`` (messages of
-    the client that are not stored here) and ``added``."""
+    """Where the messages of a request are stored. ``history`` are the stored messages that stay; after them follow
+    ``carried``, earlier messages of the client that are not stored, and then ``added``, the messages that the request
+    adds. ``behind`` is the seq of the item after which they are stored: None for the end of the current branch, 0 if no
+    stored message stays."""
 
     history: tuple[Message, ...]
     carried: tuple[Message, ...]
@@ -113,8 +120,9 @@ def plan_append(items: Sequence[Item], incoming: Sequence[Message]) -> MergePlan
 
 
 def plan_replay(whole: SessionSnapshot, incoming: Sequence[Message]) -> MergePlan:
-    """Find the branch where a request that carries its history belongs: the one that agrees longest; then one of which
-    nothing has to be left out; then the current one, then the newest."""
+    """Plan a request that repeats its conversation. It continues the branch with which it has the most visible messages
+    in common. Among equal branches, one that the request continues at its end is preferred, then the current branch,
+    then the newest."""
     failed = {turn.id for turn in whole.turns if turn.state == "failed"}
     heads = {branch.name: branch.head for branch in whole.branches}
     here = whole.session.branch
@@ -133,7 +141,8 @@ def plan_replay(whole: SessionSnapshot, incoming: Sequence[Message]) -> MergePla
 
 
 def _to_plan(items: Sequence[Item], found: Splice, end: int | None) -> MergePlan:
-    """Convert a splice into a plan. ``end`` is the head of the branch with these items, None for the current branch."""
+    """Convert a splice of these items into a plan. ``end`` is the seq of the branch's last item, or None for the
+    current branch."""
     first = len(found.new) - found.added
     behind = items[found.kept - 1].seq if found.kept else 0
     history = tuple(item.message for item in items[: found.kept])
@@ -143,8 +152,10 @@ def _to_plan(items: Sequence[Item], found: Splice, end: int | None) -> MergePlan
 def splice(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
     """Compare a request that carries its history with the stored messages.
 
-    Neither contains failed turns, and ``incoming`` no instructions. What the request adds always counts as new: if it
-    repeats a stored message, it is a retry, and the stored messages from there on do not stay."""
+    Neither list may contain failed turns, and ``incoming`` must not contain instructions. Messages that the request
+    adds always count as new. If they repeat a stored message, the request is a retry, and the stored messages from that
+    one on do not stay.
+    """
     known = drop_unpaired(incoming, first_added(incoming))
     added = len(known) - (len(incoming) - first_added(incoming))
     ours, theirs = visible_steps(stored), visible_steps(known[:added])
@@ -171,7 +182,7 @@ def splice(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
 
 
 def visible_steps(messages: Sequence[Message]) -> list[Step]:
-    """Return the visible messages with what follows each."""
+    """Return a Step for each visible message, in order."""
     places = message_comparison.visible_indices(messages)
     steps: list[Step] = []
     texts: tuple[int, ...] = ()
@@ -183,8 +194,9 @@ def visible_steps(messages: Sequence[Message]) -> list[Step]:
 
 
 def drop_unpaired(messages: Sequence[Message], until: int | None = None) -> list[Message]:
-    """Return the messages without calls that lack results directly behind them, and without results that lack their
-    call. From index ``until`` on, all messages stay."""
+    """Return the messages without calls that are not directly followed by all their results, and without results that
+    do not follow their call. The text of a message with such calls stays. Messages from index ``until`` on stay
+    unchanged (None: none)."""
     until = len(messages) if until is None else until
     paired: list[Message] = []
     index = 0
@@ -202,7 +214,8 @@ def drop_unpaired(messages: Sequence[Message], until: int | None = None) -> list
 
 
 def split_exchanges(messages: Sequence[Message]) -> tuple[list[list[Message]], list[Message]]:
-    """Return (one list per answered user message with all that follows it, the unanswered messages at the end)."""
+    """Return (exchanges, unanswered messages at the end). An exchange is a user message with an answer and everything
+    that follows it up to the next user message."""
     starts = [at for at, message in enumerate(messages) if not at or message.role == "user"]
     ends = [*starts[1:], len(messages)]
     exchanges = [list(messages[start:end]) for start, end in zip(starts, ends, strict=False)]
@@ -218,15 +231,17 @@ def newest_messages(messages: Sequence[Message], limit: int) -> list[Message]:
 
 
 def _leading_end(stored: Sequence[Message]) -> int:
-    """Return the index behind the instructions and the tool rounds that precede the first visible message."""
+    """Return the index after the instructions and the tool rounds at the beginning, which precede the first visible
+    message."""
     start = message_comparison.count_instructions(stored)
     rounds = [*_find_rounds(stored, start, (message_comparison.visible_indices(stored) or [len(stored)])[0])]
     return rounds[-1][1] if rounds else start
 
 
 def _is_same_message(stored: Sequence[Message], mine: Step, known: Sequence[Message], other: Step) -> bool:
-    """Whether two messages match. An answer that came in pieces between calls matches the joined text; an interrupted
-    answer matches its beginning, since its reader may have left before the end."""
+    """Return whether the stored message ``mine`` and the message ``other`` of the request match. If a stored answer
+    consists of several texts between calls, their joined text matches too. If it was interrupted, a beginning of it
+    matches too, since the client may not have received all of it."""
     one, two = stored[mine.at], known[other.at]
     if message_comparison.is_same(one, two):
         return True
@@ -244,12 +259,14 @@ def _is_same_message(stored: Sequence[Message], mine: Step, known: Sequence[Mess
 def _merge_rounds(
     stored: Sequence[Message], mine: Step, known: Sequence[Message], other: Step, adds: frozenset[str]
 ) -> tuple[int, int, bool]:
-    """Return (index behind the stored messages that stay, index behind the messages of the request that they replace,
-    whether the tool rounds of both agree).
+    """Compare the tool rounds after two matching messages. Returns (index after the last stored message that stays,
+    index after the last message of the request that the stored ones replace, whether all tool rounds agree). ``mine``
+    is the step of ``stored``, ``other`` that of ``known``, the messages of the request.
 
-    ``adds`` are the ids of the calls that the request adds to these rounds; if there are any, stored rounds that follow
-    those in the request do not stay. Calls that were returned to the client are also stored: the request contains their
-    results, and stored rounds before these calls stay even if the client does not know them."""
+    ``adds`` are the ids of calls whose results the request adds here. If there are any, stored rounds after those in
+    the request do not stay. If the store has these calls, because a turn returned them to the client, the stored rounds
+    before them stay, even if the request does not contain these rounds.
+    """
     here = [_round_form(stored[start:end]) for start, end in mine.rounds]
     there = [_round_form(known[start:end]) for start, end in other.rounds]
     common = next((n for n, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), min(len(here), len(there)))
@@ -272,7 +289,8 @@ def _is_subsequence(some: Sequence[Any], all_of: Sequence[Any]) -> bool:
 
 
 def _round_form(messages: Sequence[Message]) -> list[Any]:
-    """Return a comparable form of a call message and its results, in the order of the calls."""
+    """Return the message at the beginning of a round and its results in a form that can be compared, with the results
+    in the order of the calls."""
     results: Mapping[str | None, Message] = {message.call_id: message for message in messages[1:]}
     ordered = [results[call.id] for call in messages[0].calls if call.id in results]
     return [message_comparison.comparison_form(message) for message in (messages[0], *ordered)]
@@ -287,7 +305,7 @@ def _find_rounds(messages: Sequence[Message], start: int, stop: int) -> Iterator
 
 
 def _round_end(messages: Sequence[Message], start: int) -> int:
-    """Return the index behind the results of the message at ``start``."""
+    """Return the index after the results that follow the message at ``start``."""
     end = start + 1
     while messages[start].calls and end < len(messages) and messages[end].role == "tool":
         end += 1

@@ -1,9 +1,9 @@
-"""A form in which messages are compared, its hash, and hashes of beginnings of conversations. The functions have no
-side effects.
+"""The form in which messages are compared, and hashes of the beginnings of conversations. The functions have no side
+effects.
 
-Only role, content and calls count. Nulls, unknown keys, names, reasoning, status and call ids do not. Texts are joined
-and lose trailing white space, media are represented by their hashes, arguments are JSON with sorted keys and one
-notation for numbers. The role ``developer`` is ``system`` before messages get here.
+Only role, content and calls are compared, not nulls, unknown keys, names, reasoning, status and call ids. Adjacent
+texts are joined and lose trailing white space, media are represented by their hashes, and arguments are JSON with
+sorted keys and one notation for numbers. Callers have already replaced the role ``developer`` by ``system``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from agent_kernel.core.messages import Media, Message, Text
 
 _EXACT = 2**53
-"""Integers below this are the same as float and as int."""
+"""Integers below this value are exactly representable as float."""
 
 
 def comparison_form(message: Message) -> list[Any]:
@@ -29,8 +29,8 @@ def is_same(one: Message, other: Message) -> bool:
 
 
 def hash_chain(messages: Iterable[Message]) -> list[str]:
-    """Return for each message the hash of it and all messages before it. White space is ignored here; a match by hash
-    is compared again."""
+    """Return for each message a hash of this message and all messages before it. White space is ignored, so a match by
+    hash must be compared again."""
     hashes: list[str] = []
     for message in messages:
         content = [message.role, spoken_text([message]), *(medium.hash for medium in message.media)]
@@ -40,19 +40,20 @@ def hash_chain(messages: Iterable[Message]) -> list[str]:
 
 
 def is_tool_traffic(message: Message) -> bool:
-    """Whether a message is a call or a result. Clients do not see those of tools that run on the server."""
+    """Return whether a message contains a call or is a result. If the tool runs on the server, clients do not see such
+    messages."""
     return message.role == "tool" or bool(message.calls)
 
 
 def is_empty(message: Message) -> bool:
-    """Whether a message has no text, media or calls. Some clients omit such answers, and some programs store notes in
-    this form."""
+    """Return whether a message has no text, media or calls. Some clients leave out such answers when they repeat a
+    conversation, and some programs store their own notes in such messages."""
     return not is_tool_traffic(message) and not _content(message)
 
 
 def visible_indices(messages: Sequence[Message]) -> list[int]:
-    """Return the indices of messages that a client knows: no tool traffic, nothing hidden or empty, and no leading
-    system messages."""
+    """Return the indices of the messages that a client knows: all but calls and results, hidden and empty messages, and
+    system messages at the beginning."""
     start = count_instructions(messages)
     return [
         index
@@ -62,7 +63,7 @@ def visible_indices(messages: Sequence[Message]) -> list[int]:
 
 
 def count_instructions(messages: Sequence[Message]) -> int:
-    """Return the number of leading system messages."""
+    """Return the number of system messages at the beginning."""
     return next((index for index, message in enumerate(messages) if message.role != "system"), len(messages))
 
 
@@ -81,8 +82,8 @@ def _content(message: Message) -> list[Any]:
 
 
 def _number(value: Any) -> Any:
-    """Return the number in one notation: 1.0 becomes 1, since a client that parses and rewrites JSON may change one
-    into the other."""
+    """Return a JSON value in which whole floats are integers: 1.0 becomes 1, since a client that parses and rewrites
+    JSON may change one into the other."""
     if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
         return int(value)
     if isinstance(value, Mapping):
@@ -91,7 +92,8 @@ def _number(value: Any) -> Any:
 
 
 def spoken_text(messages: Iterable[Message]) -> str:
-    """Return the text of messages without white space, to compare an answer that came in pieces."""
+    """Return the text of messages without white space, so that an answer that is divided by calls can be compared with
+    one that is not."""
     return "".join(
         "".join(part.text.split()) for message in messages for part in message.parts if isinstance(part, Text)
     )

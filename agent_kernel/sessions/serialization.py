@@ -1,8 +1,7 @@
-"""How every store serializes values: JSON text for messages and records, media bytes separately by hash. The functions
-have no side effects.
+"""The serialization that all stores use: JSON text for messages and records. The bytes of media are stored separately,
+by hash. The functions have no side effects.
 
-Decoding normalizes: empty text parts are removed, adjacent texts are joined, tuples become lists, media have no
-data.
+Decoding normalizes: empty text parts are removed, adjacent texts are joined, tuples become lists, media have no data.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from agent_kernel.core.messages import Media, Message, Role, Text, is_too_deep
 from agent_kernel.core.session import MAX_DESCRIPTION, MAX_TAGS, Branch, Session, SessionUpdate, Summary, Turn, check_id
 
 MAX_DEPTH = 200
-"""Levels of lists and objects in one JSON value. Python's own codec fails at about 1000."""
+"""Maximum nesting of lists and objects in one JSON value. Python's own JSON parser fails at about 1000 levels."""
 MAX_PATH = 4096
 MAX_TAG = 100
 MAX_EXTRA = 16 * 2**20
-"""Characters of JSON of a message in another program's shape."""
+"""Maximum characters of the JSON in ``Message.extra``, which holds messages in another program's format."""
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-"""Created once: creating it is a third of the time of a call of json.dumps with these options."""
+"""Created once, because creating it takes a third of the time of a call of json.dumps with these options."""
 _ROLES = frozenset(get_args(Role))
 
 
 def encode(message: Message) -> str:
-    """Serialize a message. Raises InvalidRequest for what JSON cannot represent, including NaN and infinity."""
+    """Serialize a message. Raises InvalidRequest for values that JSON cannot represent, including NaN and infinity."""
     if message.role not in _ROLES:
         raise InvalidRequest(f"{message.role!r} is not a message role.", hint=f"Roles: {', '.join(sorted(_ROLES))}.")
     plain = not (message.calls or message.extra)  # a plain message is flat
@@ -44,7 +43,7 @@ def decode(body: str) -> Message:
 
 
 def as_stored(message: Message, body: str) -> Message:
-    """Return the message as decoding would return it. ``body`` is the result of ``encode``."""
+    """Return the message in the form that ``decode`` returns. ``body`` is the result of ``encode``."""
     if message.calls or message.extra or message.media:
         return decode(body)
     text = message.text
@@ -53,14 +52,15 @@ def as_stored(message: Message, body: str) -> Message:
 
 
 def encode_value(value: Any) -> str:
-    """Serialize as readable text (é stays é, so that it can be searched), escaped only where UTF-8 cannot encode it."""
+    """Serialize a JSON value. Letters such as é stay readable, so that they can be searched; if UTF-8 cannot encode the
+    text, it is escaped. Raises InvalidRequest."""
     if is_too_deep(value, MAX_DEPTH):
         raise InvalidRequest(f"JSON values of more than {MAX_DEPTH} levels cannot be stored.")
     return dumps(value)
 
 
 def dumps(value: Any) -> str:
-    """Serialize a value of few levels as ``encode_value`` does, without counting its levels."""
+    """Serialize a value as ``encode_value`` does, without checking how deep it nests. Raises InvalidRequest."""
     try:
         text = _ENCODER.encode(value)
     except (TypeError, ValueError) as error:
@@ -83,8 +83,10 @@ def _to_container(value: Any) -> Any:
 def collect_media(messages: Iterable[Message], known: Callable[[str], bool]) -> dict[str, Media]:
     """Return the media of the messages by hash.
 
-    Raises InvalidRequest if bytes do not match their hash or size, or if a medium comes without bytes and the session
-    does not contain it yet: knowing a hash must not give access to another session's medium."""
+    ``known`` says whether the session already contains the bytes of a hash. Raises InvalidRequest if bytes do not match
+    their hash or size, or if media come without bytes and the session does not contain them. Otherwise a client that
+    knows a hash could read media of another session.
+    """
     media: dict[str, Media] = {}
     for medium in (medium for message in messages for medium in message.media):
         if medium.data is not None:
@@ -97,7 +99,7 @@ def collect_media(messages: Iterable[Message], known: Callable[[str], bool]) -> 
 
 
 def validate_turn(turn: Turn) -> Turn:
-    """Return the turn as a store returns it. Raises InvalidRequest."""
+    """Return a new turn in the form in which a store returns it, in the state ``open``. Raises InvalidRequest."""
     check_id(turn.id, "turn id")
     for name in ("reason", "cell", "epoch", "where", "model"):
         text(getattr(turn, name), name)
@@ -106,7 +108,8 @@ def validate_turn(turn: Turn) -> Turn:
 
 
 def validate_description(change: SessionUpdate) -> SessionUpdate:
-    """Return the change as a store returns it. Raises InvalidRequest."""
+    """Return the change in the form in which a store applies it, for example without duplicate tags. Raises
+    InvalidRequest."""
     if change.title is not None:
         text(change.title, "title")
     for name, value in (("metadata", change.metadata), ("context", change.context)):
@@ -124,21 +127,22 @@ def validate_description(change: SessionUpdate) -> SessionUpdate:
 
 
 def text(value: str, what: str) -> str:
-    """Return ``value`` if UTF-8 can encode it. Raises InvalidRequest."""
+    """Return ``value`` if UTF-8 can encode it; otherwise raise InvalidRequest, in which ``what`` names the value."""
     if not _is_utf8(value):
         raise InvalidRequest(f"This {what} is not valid Unicode.")
     return value
 
 
 def path(value: str, what: str = "path") -> str:
-    """Return a contents root or a path below it: 1..MAX_PATH characters, no NUL. Raises InvalidRequest."""
+    """Return ``value``, a contents root or a path below it. Raises InvalidRequest unless it has 1 to MAX_PATH
+    characters and no NUL; ``what`` names it in the message."""
     if not 1 <= len(value) <= MAX_PATH or "\0" in value:
         raise InvalidRequest(f"A {what} must have 1 to {MAX_PATH} characters, none of them NUL.")
     return text(value, what)
 
 
 def validate_limit(limit: int | None) -> int | None:
-    """Return ``limit``: None is all, 0 is none. Raises InvalidRequest for a negative one."""
+    """Return ``limit``: None means all, 0 means none. Raises InvalidRequest if it is negative."""
     if limit is not None and limit < 0:
         raise InvalidRequest("A limit must be None (all) or 0 or more.")
     return limit

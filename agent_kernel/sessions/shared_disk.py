@@ -11,21 +11,22 @@ _SHARED = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "ocfs2"}
     | {"gfs2", "orangefs", "pvfs2", "panfs", "virtiofs", "vboxsf", "vmhgfs", "prl_fs", "fuse"}
 )
-"""File system types. WAL needs memory shared by all processes that open the file (https://sqlite.org/wal.html). None of
-these types shares memory between machines, and several not even between processes. ``fuse.NAME`` counts too (sshfs,
-s3fs, glusterfs, bind mounts of desktop container tools); ``fuseblk`` is a local disk."""
+"""Types of file systems on which WAL is not safe. WAL needs memory that all processes that open the file share
+(https://sqlite.org/wal.html). None of these file systems shares memory between machines, and several do not even share
+it between processes. All types ``fuse.NAME`` belong to them as well (sshfs, s3fs, glusterfs, bind mounts of desktop
+container tools), but not ``fuseblk``, which is a local disk."""
 
 
 def is_shared_disk(path: Path, mounts: str | None = None) -> bool:
-    """Whether ``path`` is on a network or virtual machine file system. ``mounts`` is the text of /proc/self/mountinfo;
-    where there is none (macOS, Windows), the answer is False."""
+    """Return whether ``path`` is on a network file system or a virtual machine's shared file system. ``mounts`` is the
+    text of /proc/self/mountinfo (None: read it). On systems without that file (macOS, Windows) the result is False."""
     kind = _kind(path.resolve(), mounts if mounts is not None else _mountinfo())
     return kind in _SHARED or kind.startswith("fuse.")
 
 
 def _kind(path: Path, mounts: str) -> str:
-    """Return the file system type of the innermost mount. Of two mounts at one place the later one covers the
-    earlier."""
+    """Return the type of the file system that holds ``path``: that of the innermost mount point above it. If two mounts
+    have the same mount point, the later one counts, since it covers the earlier."""
     best, kind = -1, ""
     for line in mounts.splitlines():
         left, _, right = line.partition(" - ")

@@ -11,8 +11,9 @@ from agent_kernel.core.session import Item, SessionKey
 
 @dataclass(frozen=True, slots=True)
 class UndoResult:
-    """What ``undo`` removed. ``prompt`` is the text of the user message, and ``ran`` are the names of the tools that
-    ran. The effects of these calls (variables, files, sent data) remain."""
+    """What ``undo`` removed: the id of the turn and its number of items. ``prompt`` is the text of the user message,
+    and ``ran`` are the names of the tools that ran in the turn. The effects of these calls (variables, files, sent
+    data) remain."""
 
     turn: str
     items: int
@@ -21,8 +22,9 @@ class UndoResult:
 
 
 async def undo(store: SessionStore, key: SessionKey) -> UndoResult | None:
-    """Remove the items of the newest turn from the current branch; other branches that show it keep it. Returns None if
-    there is none. Raises SessionBusy, SessionNotFound, or Conflict if the session changed meanwhile."""
+    """Remove the newest turn from the current branch, and return what was removed; None if there is no turn. Other
+    branches that contain the turn keep it. Raises SessionBusy, SessionNotFound, or Conflict if the session changed
+    meanwhile."""
     tail = await _newest_turn_items(store, key)
     if not tail:
         return None
@@ -38,7 +40,7 @@ async def undo(store: SessionStore, key: SessionKey) -> UndoResult | None:
 
 
 async def _newest_turn_items(store: SessionStore, key: SessionKey) -> list[Item]:
-    """Return the newest items of one turn, reading more until the turn is complete."""
+    """Return all items of the newest turn of the current branch, reading more items until the turn is complete."""
     session, wanted = await store.info(key), 16
     while session is not None:
         newest = await store.latest(key, wanted)

@@ -1,5 +1,5 @@
-"""Usage of turns: tokens and seconds by model, branch and day, and what their tools did. The numbers are sums over the
-stored turns."""
+"""Reports the usage of stored turns: tokens and seconds by model, branch and day, and the number of tool calls with
+their outcomes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import MAIN, Session, SessionKey, Summary, Turn
 
 CALLS = "calls"
-"""Key in the record of a turn: {tool: {count, seconds, outcomes}}."""
+"""Key in the record of a turn for its tool calls: {tool: {count, seconds, outcomes}}."""
 
 
 class CallTally:
@@ -29,13 +29,14 @@ class CallTally:
 
     @property
     def record(self) -> dict[str, Any]:
-        """Return the entry for the record of the turn; empty if there were no calls."""
+        """Return {CALLS: tool calls} for the record of the turn; empty if there were no calls."""
         return {CALLS: {name: use.to_json() for name, use in self._tools.items()}} if self._tools else {}
 
 
 @dataclass(slots=True)
 class ToolUsage:
-    """The calls of one tool. ``seconds`` include waiting for a person; ``outcomes`` counts results by status."""
+    """The calls of one tool. ``seconds`` includes the time spent waiting for a person's approval; ``outcomes`` counts
+    the results by status."""
 
     count: int = 0
     seconds: float = 0.0
@@ -53,7 +54,8 @@ class ToolUsage:
 
 @dataclass(slots=True)
 class UsageCost:
-    """Sums over turns. ``turns`` counts turns in every state, ``summaries`` the model calls that wrote a summary."""
+    """Token counts and seconds, added up over several turns. ``turns`` counts turns in every state, ``summaries`` the
+    model calls that wrote a summary."""
 
     turns: int = 0
     summaries: int = 0
@@ -62,7 +64,7 @@ class UsageCost:
     reused_tokens: int = 0
     seconds: float = 0.0
     estimated: bool = False
-    """At least one token count is an estimate."""
+    """True if at least one of the token counts is an estimate."""
 
     def add_usage(self, usage: Mapping[str, float]) -> None:
         self.prompt_tokens += int(usage.get("prompt_tokens", 0))
@@ -110,7 +112,8 @@ class UsageReport:
 
 
 async def account(store: SessionStore, sessions: Iterable[Session | SessionKey]) -> UsageReport:
-    """Report on everything in these sessions. Each turn and summary counts once, however many branches show it."""
+    """Return the usage of all turns and summaries in these sessions. Each counts once, however many branches show
+    it."""
     whole = UsageReport()
     for session in sessions:
         key = session.key if isinstance(session, Session) else session

@@ -1,7 +1,7 @@
-"""Classifies IP addresses: only addresses of the public internet may be fetched from.
+"""Classifies IP addresses. Fetches are allowed only from addresses of the public internet.
 
-Everything else is refused, by the registries of special addresses (IANA, RFC 6890 and its updates) and by the IPv6
-forms that can embed an IPv4 address.
+All other addresses are refused: those in the registries of special addresses (IANA, RFC 6890 and its updates), and IPv6
+addresses that embed such an IPv4 address.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ _BY_ADDRESS_ONLY = tuple(ipaddress.ip_network(network) for network in (*_METADAT
 
 
 def refusal_reason(address: Address) -> str:
-    """Return which kind of special address ``address`` is; empty for an address of the public internet."""
+    """Return why fetches from this address are refused, for example that it is private; empty for an address of the
+    public internet."""
     for form in _embedded_addresses(address):
         for network, reason in _REFUSED:
             if form in network:
@@ -77,13 +78,14 @@ def refusal_reason(address: Address) -> str:
 
 
 def requires_address_rule(address: Address) -> bool:
-    """Return whether this address needs a rule that names the address itself; allowing a host name is not enough."""
+    """Return whether fetches from this address are allowed only if ``web_hosts`` names the address or its network. For
+    these addresses an entry with a host name is not enough, since the name may later resolve to another address."""
     return any(form in network for form in _embedded_addresses(address) for network in _BY_ADDRESS_ONLY)
 
 
 def is_own_address(address: Address) -> bool:
-    """Return whether this machine has the address: the system would then use it as the source of packets to it. Sends
-    no packet."""
+    """Return whether the address belongs to this machine. This asks the system which source address it would use for
+    packets to the address; no packet is sent."""
     return any(_source_address(form) == form for form in _embedded_addresses(address))
 
 
@@ -98,7 +100,7 @@ def _source_address(address: Address) -> Address | None:
 
 
 def _embedded_addresses(address: Address) -> Iterator[Address]:
-    """Yield the address, and the IPv4 addresses that it embeds."""
+    """Yield the address itself, and the IPv4 address that it embeds, if any."""
     yield address
     if not isinstance(address, IPv6Address):
         return

@@ -13,9 +13,9 @@ _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 
 
 def create_decompressor(encoding: str) -> Callable[[bytes], Iterator[bytes]]:
-    """Return a decompressor for one response: raw bytes -> chunks of at most PIECE bytes.
+    """Return a decompressor for one response. It takes compressed bytes and yields chunks of at most PIECE bytes.
 
-    Raises FetchFailed for an encoding that was not requested.
+    Raises FetchFailed for an encoding that the request did not allow.
     """
     name = encoding.strip().lower()
     if name in ("", "identity"):
@@ -26,8 +26,8 @@ def create_decompressor(encoding: str) -> Callable[[bytes], Iterator[bytes]]:
 
 
 class Inflater:
-    """Decompresses gzip, including several members, and deflate with the zlib header of the standard or without
-    (``bare``)."""
+    """Decompresses gzip, including files of several members, and deflate, with the zlib header that the standard
+    requires or without it (``bare``)."""
 
     def __init__(self, *, bare: bool = False) -> None:
         self._bare = bare

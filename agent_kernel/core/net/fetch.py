@@ -1,8 +1,8 @@
-"""HTTP GET for tools, limited to what the address guard allows. Connects to the checked addresses; every redirect is
-checked again.
+"""HTTP GET for tools, limited to targets that the address guard allows. It connects to the addresses that the guard has
+checked, and every redirect is checked too.
 
-A fetch uses no cookies, keys, environment proxies or reused connections, so that it cannot use the credentials of
-another one.
+A fetch uses no cookies, keys, proxies from the environment or connections of other fetches, so that it cannot use the
+credentials of another fetch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 REDIRECTS = 5
 ADDRESSES = 3
-"""Maximum number of addresses of a host to try, within the time for one connection."""
+"""Maximum number of addresses of a host to try. Together they have the time limit for one connection."""
 USER_AGENT = "Mozilla/5.0 (compatible; agent-kernel)"
 MOVED = (301, 302, 303, 307, 308)
 
@@ -36,7 +36,8 @@ class FetchLimits:
     """Limits of one fetch, including redirects.
 
     ``bytes`` are counted after decompression. ``types`` are prefixes of the accepted content types; empty accepts all.
-    The times are those of mistral.rs: 5 and 10 s for pages, 30 s for files.
+    ``connect_s`` limits the time to connect, ``total_s`` that of the whole fetch. The default times are those of
+    mistral.rs: 5 and 10 s for pages, 30 s for files.
     """
 
     connect_s: float = 5.0
@@ -71,7 +72,8 @@ class FetchResult:
 
 
 class Fetcher:
-    """Fetches URLs. The error of a fetch that ``exits`` (the egress policy) refuses contains its ``purpose``."""
+    """Fetches URLs that ``guard`` and the egress policy ``exits`` allow. If the policy refuses a fetch, the error
+    contains the ``purpose`` of the fetch."""
 
     def __init__(self, guard: Guard, exits: EgressPolicy) -> None:
         self._guard = guard
@@ -89,7 +91,7 @@ class Fetcher:
     ) -> AsyncIterator[tuple[FetchResult, AsyncGenerator[bytes, None]]]:
         """Yield the response headers and the body as it arrives.
 
-        The time limit covers the whole block. Raises what ``get`` raises, also while the body is read.
+        The time limit covers the whole ``async with`` block. Raises what ``get`` raises, also while the body is read.
         """
         try:
             async with (
@@ -107,7 +109,7 @@ class Fetcher:
     async def _follow_redirects(
         self, url: str, bounds: FetchLimits, purpose: str
     ) -> AsyncIterator[tuple[FetchTarget, httpx.Response]]:
-        """Follow redirects and yield the first other response."""
+        """Follow redirects, and yield the first response that is not a redirect with its target."""
         for _ in range(REDIRECTS + 1):
             self._exits.check(url, purpose)
             place = await self._guard.check(url)
@@ -120,8 +122,8 @@ class Fetcher:
 
     @asynccontextmanager
     async def _send_request(self, place: FetchTarget, bounds: FetchLimits) -> AsyncIterator[httpx.Response]:
-        """Send the request over a new connection: a connection that was opened for another name has not verified the
-        certificate of this name."""
+        """Send the request over a new connection. A connection for another host name cannot be reused, since it has not
+        verified the certificate of this name."""
         client = await self._client(place, bounds)
         import httpx  # loaded by now
 
@@ -165,7 +167,8 @@ def _load_certificates() -> ssl.SSLContext:
 
 
 def _build_request(client: httpx.AsyncClient, place: FetchTarget, address: str) -> httpx.Request:
-    """Address the request to the checked IP, with the host name in the Host header and for the certificate check."""
+    """Build a request to the checked IP address. The host name is in the Host header, and is used to verify the
+    certificate."""
     import httpx
 
     url = httpx.URL(place.url)
@@ -197,7 +200,8 @@ def _check(answer: FetchResult, response: httpx.Response, bounds: FetchLimits) -
 async def _iterate_body(
     answer: FetchResult, response: httpx.Response, bounds: FetchLimits
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the decompressed body up to the limit: a small response may expand to gigabytes of zeros."""
+    """Yield the decompressed body. Raises FetchFailed when it exceeds the limit, since a small response may expand to
+    gigabytes."""
     import httpx
 
     unpack = create_decompressor(response.headers.get("content-encoding", ""))

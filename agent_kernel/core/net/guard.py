@@ -1,5 +1,5 @@
-"""The address guard of every fetch: decides where the fetch may connect. It checks the same addresses that the
-connection then uses."""
+"""The address guard, which decides for every fetch where it may connect. The fetch then connects only to the addresses
+that the guard has checked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOOKUPS = 8
 """Maximum number of concurrent name lookups, so that a resolver that hangs cannot use up all threads."""
 MAX_URL = 8_192
 Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Resolves name and port to addresses as text. Raises OSError."""
+"""Resolves a host name and a port to IP addresses as text. Raises OSError."""
 
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 _NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
@@ -34,7 +34,8 @@ _HINT = "The server's administrator can allow hosts with the setting web_hosts (
 
 @dataclass(frozen=True, slots=True)
 class FetchTarget:
-    """A checked target: ``addresses`` are the only ones that were checked for ``host`` and ``port``.
+    """A target that the guard has allowed. Connections to ``host`` and ``port`` must use one of ``addresses``, since
+    only these were checked.
 
     ``url`` is normalized, with the host in ASCII; empty if only a host was checked.
     """
@@ -72,10 +73,11 @@ class AllowedHost:
 
 
 class Guard:
-    """The rules for fetches.
+    """Checks the targets of fetches.
 
-    ``hosts`` is the setting ``web_hosts``: these hosts may be private, and use any port unless the entry names one.
-    ``ports`` are open for all other hosts; None opens all. Raises InvalidRequest for an invalid setting.
+    ``hosts`` is the setting ``web_hosts``. These hosts may have private addresses, and may be fetched from on any port
+    unless the entry names one. For all other hosts only ``ports`` are allowed; None allows all. Raises InvalidRequest
+    for an invalid setting.
     """
 
     def __init__(
@@ -91,8 +93,8 @@ class Guard:
         self._lookups = asyncio.Semaphore(LOOKUPS)
 
     async def check(self, url: str) -> FetchTarget:
-        """Check a URL. Raises InvalidRequest for anything but an http or https URL, Forbidden for a forbidden target,
-        FetchFailed for an unknown name."""
+        """Check a URL. Raises InvalidRequest for anything but an http or https URL, Forbidden for a target that the
+        rules do not allow, and FetchFailed for an unknown host name."""
         scheme, host, port, rest = _split_url(url)
         place = await self.admit(host, port)
         shown = f"[{place.host}]" if ":" in place.host else place.host
@@ -100,7 +102,7 @@ class Guard:
         return FetchTarget(place.host, port, place.addresses, f"{scheme}://{authority}{rest}")
 
     async def admit(self, host: str, port: int) -> FetchTarget:
-        """Check a host and a port, which are all that a proxy receives. Raises what ``check`` raises."""
+        """Check a host and a port, for a proxy, which receives no URL. Raises what ``check`` raises."""
         host = normalize_host(host)
         if not 0 < port < 65_536:
             raise InvalidRequest(f"{port} is not a port number.")
@@ -112,7 +114,8 @@ class Guard:
         return FetchTarget(host, port, tuple(str(address) for address in addresses))
 
     def _problem(self, address: Address, port: int, listed: bool) -> str:
-        """Return why the address is forbidden; empty if it is allowed. All addresses of a name must be allowed."""
+        """Return why the address is forbidden; empty if it is allowed. ``listed`` is true if ``web_hosts`` contains the
+        name of its host. A host is allowed only if all its addresses are."""
         if any(entry.holds(address, port) for entry in self._parse_allowed_host):
             return ""
         if listed:
@@ -182,7 +185,7 @@ def _ascii(host: str) -> str:
 
 
 def _split_url(url: str) -> tuple[str, str, int, str]:
-    """Return scheme, host, port and the rest, without the fragment."""
+    """Return (scheme, host, port, path and query) of a URL, without its fragment."""
     if len(url) > MAX_URL or _UNSAFE.search(url):
         raise InvalidRequest(
             "A URL cannot have spaces, control characters, backslashes, or more than 8,192 characters."

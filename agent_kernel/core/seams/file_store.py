@@ -11,10 +11,10 @@ from agent_kernel.core.session import SessionKey
 
 
 class SessionFiles(Protocol):
-    """Files of sessions: produced by tools and uploaded by people.
+    """The interface for the files of sessions, which tools produce or people upload.
 
-    A custom store may leave this part out; files are then not stored. Files are deleted with their session and when it
-    is cleared; a fork has the files of its turns.
+    A custom store may leave this part out; files are then not stored. Files are deleted when their session is deleted
+    or cleared. A fork contains the files of the turns that it contains.
     """
 
     async def add_files(self, key: SessionKey, new: Sequence[tuple[File, bytes | Path | None]]) -> None:
@@ -22,7 +22,7 @@ class SessionFiles(Protocol):
 
         Each file comes with its bytes, with the path of a written and synced file (which is copied or linked), or, for
         a file with an error, with None. Raises SessionNotFound, Conflict for an id that the session already has,
-        QuotaExceeded, and InvalidRequest for bytes that do not match.
+        QuotaExceeded, and InvalidRequest for bytes that do not match the hash and size of the file.
         """
 
     async def file(self, key: SessionKey, id: str) -> File | None: ...
@@ -31,15 +31,18 @@ class SessionFiles(Protocol):
         """Return the files of a session, oldest first."""
 
     async def file_body(self, key: SessionKey, id: str) -> bytes | Path | None:
-        """Return the bytes, or a path that is readable until the file is removed; None if there are no bytes."""
+        """Return the bytes of a file, or a path at which they can be read until the file is removed; None if there are
+        no bytes."""
 
     async def remove_file(self, key: SessionKey, id: str) -> bool:
-        """Remove a file from a session and return whether it existed. Other sessions with the same file keep it."""
+        """Remove a file from a session and return whether it existed. Other sessions to which the same file was added
+        keep it."""
 
     async def sessions_of_file(self, namespace: str, id: str) -> list[SessionKey]:
-        """Return the sessions that have a file, in the order in which they received it."""
+        """Return the sessions that have the file with this id, in the order in which it was added to them."""
 
     async def all_files(
         self, namespace: str, limit: int | None = None, *, sessions: Collection[str] | None = None
     ) -> list[tuple[SessionKey, File]]:
-        """Return the files of these sessions or (None) of all sessions of a namespace, newest first."""
+        """Return at most ``limit`` files of a namespace with their sessions, newest first. ``sessions`` are the ids of
+        the sessions to include (None: all)."""

@@ -1,4 +1,5 @@
-"""The seam for trying programs: running several programs on the same state, each without effect, to compare them."""
+"""The interface for trying programs: each of several programs runs on the same state, and its effects are undone, so
+that their outcomes can be compared."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ from agent_kernel.core.protocols import ToolContext
 
 @runtime_checkable
 class ProgramTrials(Protocol):
-    """A tool that can try programs where its calls run."""
+    """A tool that can try programs in the place where its calls run."""
 
     async def try_programs(
         self, programs: Sequence[str], names: Sequence[str], context: ToolContext
     ) -> list[ProgramOutcome]:
-        """Run each program on the present state and undo it. ``names`` are variables whose contents count if a program
-        creates them. Returns the outcomes in order; fewer if time ran out, none where nothing can be tried."""
+        """Run each program on the current state, and undo its effects. ``names`` are the variables whose contents are
+        compared if a program creates them. Returns the outcomes in order: fewer than programs if time ran out, and none
+        if programs cannot be tried here."""
         ...

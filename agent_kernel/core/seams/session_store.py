@@ -1,10 +1,10 @@
 """The interface of a session store, in small parts; implementations do not inherit from these. The parts that hold
 files and permission decisions are ``file_store.py`` and ``grant_store.py``.
 
-Every operation is one transaction: it takes effect completely or not at all, even if the caller is cancelled; the
-outcome is then the cause of the CancelledError. Every change of a session increases its ``revision``. A ``limit`` of
-None means all and 0 means none; a negative one raises InvalidRequest. The errors are those of ``errors.py``; any
-operation may raise StoreError.
+Every operation is one transaction: it takes effect completely or not at all, even if the caller is cancelled.
+CancelledError is raised only after the operation has ended; if it failed, its exception is the cause of the
+CancelledError. Every change of a session increases its ``revision``. A ``limit`` of None means all and 0 means none; a
+negative one raises InvalidRequest. The errors are those of ``errors.py``; any operation may raise StoreError.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class SessionOperations(Protocol):
         SessionNotFound, and InvalidRequest for more than MAX_TAGS tags or MAX_DESCRIPTION bytes of JSON."""
 
     async def touch(self, key: SessionKey) -> None:
-        """Set ``accessed`` to now and change nothing else, not even the revision. An unknown session is not an
-        error."""
+        """Set ``accessed`` to now and change nothing else, not even the revision. Does nothing for an unknown
+        session."""
 
     async def clear(self, key: SessionKey) -> None:
         """Remove every item, turn, branch and summary; the session and its bindings stay. Raises SessionBusy while a
@@ -71,8 +71,8 @@ class TurnOperations(Protocol):
     async def append(self, turn: Turn, owner: Owner, messages: Sequence[Message], expect_seq: int) -> list[Item]:
         """Append all messages in order, or none, and return the new items. The bytes of their media are stored in the
         same transaction. Raises SequenceConflict if the head is not ``expect_seq``; LeaseLost if the turn is closed or
-        belongs to another owner; InvalidRequest for a result without its call, for a second result, and for anything
-        but a result while a call is unanswered."""
+        belongs to another owner; InvalidRequest for a result without its call, for a second result, and for any other
+        message while a call has no result."""
 
     async def append_at(
         self,
@@ -87,11 +87,11 @@ class TurnOperations(Protocol):
         """Append the first items of an open turn after item ``behind`` of any branch (0: at the beginning, None: at the
         end of the current branch), and return them.
 
-        The branch that ends there becomes the current one, or a new branch if none ends there; this happens in the same
-        transaction, so that no reader sees an empty branch. Each element of ``earlier`` is an exchange that took place
-        elsewhere before this turn, and becomes a committed turn. Raises what ``append`` raises; Conflict if the turn
-        already has items; InvalidRequest if item ``behind`` does not exist or is between calls and their results, or if
-        a call in ``earlier`` has no result.
+        The branch that ends at this item becomes the current one; if there is none, a branch is created. This happens
+        in the same transaction, so that no reader sees an empty branch. Each element of ``earlier`` is an exchange that
+        took place elsewhere before this turn, and becomes a committed turn. Raises what ``append`` raises; Conflict if
+        the turn already has items; InvalidRequest if item ``behind`` does not exist or is between calls and their
+        results, or if a call in ``earlier`` has no result.
         """
 
     async def heartbeat(self, turn: Turn, owner: Owner) -> bool:
@@ -107,20 +107,23 @@ class TurnOperations(Protocol):
         *,
         record: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Close the turn in one transaction. Every unanswered call gets a result with the status interrupted and the
-        text ``reason``; ``record`` is merged into the turn's record. Returns False and writes nothing if the turn is
-        unknown, closed, or belongs to another owner, so that closing a turn twice is harmless."""
+        """Close the turn in one transaction, and return True. Every unanswered call gets a result with the status
+        interrupted and the text ``reason``; ``record`` is merged into the turn's record. Returns False and writes
+        nothing if the turn is unknown, closed, or belongs to another owner, so that closing a turn twice is
+        harmless."""
 
     async def recover(self) -> list[Turn]:
-        """Close, as interrupted, the open turns whose lease is LEASE_S old or whose owner is provably dead, unless the
-        lease was renewed in the meantime. Returns the turns that were closed."""
+        """Close the open turns whose owner has stopped, with the state interrupted, and return them. An owner counts as
+        stopped if its lease was not renewed for LEASE_S seconds or if it is provably dead. A lease that is renewed in
+        the meantime keeps its turn open."""
 
     async def add_turn(
         self, turn: Turn, messages: Sequence[Message], *, usage: Usage | None = None, expect_seq: int | None = None
     ) -> list[Item]:
-        """Add a complete turn that took place elsewhere, committed, to the current branch, and return its items; the
-        session is created if it does not exist. Raises SequenceConflict if the head is not ``expect_seq``, SessionBusy,
-        Conflict for an id that the session already has, and InvalidRequest for a call without its result."""
+        """Add a complete turn that was not run here to the current branch, with the state committed, and return its
+        items. The session is created if it does not exist. Raises SequenceConflict if the head is not ``expect_seq``,
+        SessionBusy, Conflict for an id that the session already has, and InvalidRequest for a call without its
+        result."""
 
     async def extend_turn(self, turn: Turn, messages: Sequence[Message]) -> list[Item]:
         """Append items to the newest turn of the current branch, which must be closed, and return them. Raises Conflict
@@ -129,10 +132,10 @@ class TurnOperations(Protocol):
     async def add_messages(
         self, key: SessionKey, messages: Sequence[Message], *, record: Mapping[str, Any] | None = None
     ) -> list[Item]:
-        """Append the messages of another program to the end of the current branch, and return the items; the session is
+        """Append the messages of another program to the end of the current branch, and return the items. The session is
         created if it does not exist. Every user message that is not hidden begins a committed turn with this
-        ``record``. Messages before the first one continue the newest turn, or begin a turn if there is none. Raises
-        SessionBusy, and InvalidRequest for a call without its result."""
+        ``record``. Messages before the first user message continue the newest turn, or begin a turn if there is none.
+        Raises SessionBusy, and InvalidRequest for a call without its result."""
 
     async def turn(self, namespace: str, id: str) -> Turn | None:
         """Return the turn with this id, or None. If several sessions have a turn with this id, the one that was opened
@@ -141,13 +144,13 @@ class TurnOperations(Protocol):
     async def pop(self, key: SessionKey) -> list[Item]:
         """Remove the newest item of the current branch and everything that cannot exist without it: a result is removed
         together with the message that made the call and all results of that message. Returns the removed items; empty
-        if there are none. A turn that loses its last item is removed with its usage. Other branches keep the items that
-        they share. Raises SessionBusy, SessionNotFound."""
+        if there are none. A turn whose last item is removed is removed too, with its usage. Other branches keep the
+        items that they share. Raises SessionBusy, SessionNotFound."""
 
     async def rewind(self, key: SessionKey, tail: Sequence[Item]) -> bool:
-        """Remove ``tail`` if it is exactly the newest items of the current branch (compared by seq, turn and message),
-        and return True; otherwise change nothing and return False. Raises SessionBusy, and InvalidRequest if a call
-        would lose its results."""
+        """Remove the items ``tail`` and return True if they are exactly the newest items of the current branch,
+        compared by seq, turn and message. Otherwise change nothing and return False. Raises SessionBusy, and
+        InvalidRequest if a call would lose its results."""
 
 
 class HistoryQueries(Protocol):
@@ -174,32 +177,32 @@ class HistoryQueries(Protocol):
         """Return all items of one turn in order, whichever branch the turn is on."""
 
     async def blob(self, key: SessionKey, digest: str) -> bytes | None:
-        """Return the bytes of a medium that an item of this session refers to, or None."""
+        """Return the bytes with the hash ``digest`` if an item of this session refers to them, otherwise None."""
 
 
 class BranchOperations(Protocol):
-    """The branches of a session. Its turns form a tree, and a branch is the path from the beginning to one end. Every
-    session has at least the branch with which it was created, ``main``."""
+    """The branches of a session. The turns of a session form a tree, and a branch is the path from the beginning to one
+    end. Every session has at least the branch with which it was created, ``main``."""
 
     async def branches(self, key: SessionKey) -> list[Branch]:
         """Return the branches in the order in which they were created."""
 
     async def branch(self, key: SessionKey, *, before: str | None = None, name: str = "") -> Branch:
-        """Create a branch that has everything of the current branch before the turn ``before`` (None: everything), make
-        it the current one, and return it. An empty name becomes ``branch-N``. Raises Conflict for a name that a branch
-        of this session has or had, TurnNotFound if ``before`` is not on the current branch, and SessionBusy."""
+        """Create a branch that contains everything on the current branch before the turn ``before`` (None: everything),
+        make it the current one, and return it. An empty name becomes ``branch-N``. Raises Conflict for a name that a
+        branch of this session has or had, TurnNotFound if ``before`` is not on the current branch, and SessionBusy."""
 
     async def switch(self, key: SessionKey, name: str) -> Branch:
         """Make the branch the current one and return it. Raises BranchNotFound, SessionBusy."""
 
     async def drop_branch(self, key: SessionKey, name: str) -> None:
-        """Remove the branch and everything that no other branch shares. Raises BranchNotFound, Conflict for the current
-        branch, and SessionBusy."""
+        """Remove the branch, and everything that no other branch contains. Raises BranchNotFound, Conflict for the
+        current branch, and SessionBusy."""
 
     async def siblings(self, key: SessionKey, turn: str) -> list[tuple[str, str]]:
-        """Return (turn, branch) of the turns that follow the same item as this turn, in order: the versions of one
-        question, each with the first branch that shows it. Turns without items are left out, except this turn itself.
-        Empty for an unknown turn."""
+        """Return the versions of one question: (turn, first branch that contains it) for all turns that follow the same
+        item as ``turn``, in order. Turns without items are left out, except ``turn`` itself. Empty for an unknown
+        turn."""
 
     async def fork(self, key: SessionKey, target: SessionKey, turns: int | None = None) -> Session:
         """Create the session ``target`` from the first ``turns`` committed turns of the current branch (None = all, 0 =
@@ -209,14 +212,14 @@ class BranchOperations(Protocol):
 
 
 class SummaryOperations(Protocol):
-    """Rolling summaries. Each replaces, for the model, everything of its branch up to its ``last`` item; the items stay
-    stored."""
+    """Summaries of the beginning of a conversation. In the model's context a summary replaces everything on its branch
+    up to the item ``last``; the items themselves stay stored."""
 
     async def summaries(self, key: SessionKey, *, branch: str | None = None) -> list[Summary]:
         """Return the summaries that apply to a branch (None = the current one), in order."""
 
     async def claim_summary(self, key: SessionKey, owner: Owner) -> bool:
-        """Claim the right to write the next summary. Returns True for one owner at a time; a claim expires after
+        """Claim the right to write the next summary. Returns False if another claim is held. A claim expires after
         SUMMARY_CLAIM_S."""
 
     async def add_summary(self, summary: Summary, owner: Owner) -> Summary:
@@ -244,26 +247,27 @@ class SearchOperations(SearchIndexing, Protocol):
 
 
 class OpeningIndex(Protocol):
-    """Finds the session that begins with given messages. Beginnings are stored as hashes
+    """The interface that finds the session that begins with given messages. Beginnings are stored as hashes
     (``sessions/conversation_match.py``), so that the cost of a search does not depend on how much is stored."""
 
     async def remember(self, key: SessionKey, scope: str, chain: Mapping[int, str]) -> None:
-        """Store the hash of the visible conversation up to each item (seq -> hash) of the current branch. ``scope``
-        identifies who asked which model with which instructions; a beginning is found only within its scope."""
+        """Store the hashes in ``chain`` (seq -> hash of the visible conversation up to that item) of items on the
+        current branch. ``scope`` is a hash of user, model and instructions; a beginning is found only within its
+        scope."""
 
     async def forget(self, key: SessionKey) -> None:
         """Remove the stored beginnings of the session, because a client now uses it by its id."""
 
     async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> OpeningMatch | None:
-        """Return the session with the longest of these beginnings; ``chain`` has their hashes from short to long. Of
-        several sessions, the one that changed last is returned. A session that is bound to a notebook is never
-        found."""
+        """Return the session that has the longest of these beginnings, or None. ``chain`` contains their hashes from
+        short to long. Of several sessions, the one that changed last is returned. A session that is bound to a notebook
+        is never found."""
 
 
 class BindingOperations(Protocol):
-    """Which session a notebook, or a kernel without a notebook, uses. ``root`` is the contents root, so that two
-    servers that each have an Untitled.ipynb do not share a session; ``path`` is the path of the notebook below it, or
-    ``kernel:ID``."""
+    """The bindings, which say which session a notebook, or a kernel without a notebook, uses. ``root`` is the contents
+    root, so that two servers that each have an Untitled.ipynb do not share a session; ``path`` is the path of the
+    notebook below it, or ``kernel:ID``."""
 
     async def bind(self, namespace: str, root: str, path: str, session: str) -> None: ...
 
@@ -282,13 +286,14 @@ class SnapshotOperations(Protocol):
     """Reads and writes whole sessions, for export, import, and copies of a notebook."""
 
     async def whole(self, key: SessionKey) -> SessionSnapshot | None:
-        """Return the session with all branches at one revision, or None if it does not exist. Media have no data."""
+        """Return the whole session with all branches, read at one revision, or None if it does not exist. Media have no
+        data."""
 
     async def restore(self, whole: SessionSnapshot, blobs: Mapping[str, bytes], *, replace: bool = False) -> Session:
         """Store a whole session, with its seqs, ids, times and revision unchanged, except that ``accessed`` becomes
-        now. Raises Conflict if the session exists, and InvalidRequest for a medium without its bytes and for an open
-        turn, which no process would own. With ``replace`` an existing session is replaced in the same transaction: its
-        notebooks stay bound to the new one, and the revision is higher than before. Raises SessionBusy if the existing
+        now. Raises Conflict if the session exists, and InvalidRequest for media without their bytes, and for an open
+        turn, which no process would own. With ``replace`` an existing session is replaced in the same transaction. Its
+        notebooks stay bound to it, and its revision becomes higher than before. Raises SessionBusy if the existing
         session has an open turn."""
 
     async def clear_outputs(self, key: SessionKey, turns: Collection[str], text: str) -> int:
@@ -303,8 +308,8 @@ class StoreMaintenance(Protocol):
         head."""
 
     async def repair(self, namespace: str | None = None) -> list[StoreFault]:
-        """Repair what ``verify`` finds, in one transaction, and return it. What cannot be repaired is moved to the
-        quarantine, never deleted."""
+        """Repair the faults that ``verify`` finds, in one transaction, and return them. Rows that cannot be repaired
+        are moved to the quarantine, never deleted."""
 
     async def stats(self, namespace: str | None = None) -> Mapping[str, Any]:
         """Return counts (``namespaces``, ``sessions``, ``turns``, ``items``, ``media``, ``files``, ``bindings``, and
@@ -330,8 +335,8 @@ class RetentionQueries(Protocol):
         have no open turn, longest unused first."""
 
     async def excess(self, cap: int, namespace: str | None = None) -> list[Session]:
-        """Return the longest unused sessions beyond the number ``cap`` in the namespace (None: in each namespace),
-        longest unused first, without those that have an open turn."""
+        """Return the sessions that exceed the number ``cap`` in the namespace (None: in each namespace): the longest
+        unused ones, longest unused first, without sessions that have an open turn."""
 
 
 class SessionStore(

@@ -1,1 +1,2 @@
-"""From bytes to messages: frames on pipes, server-sent events, and how a reader follows a turn. No I/O of its own."""
+"""Converts bytes to messages: frames on pipes, server-sent events, and the events of a turn that a reader follows. No
+I/O of its own."""

@@ -1,8 +1,8 @@
 """Length-prefixed frames on pipes and sockets between our processes.
 
 A frame is a kind (1 byte, in protocols that have kinds), a length (4 bytes, big-endian) and a body. Every reader has a
-limit, and checks the length before it reads the body: a wrong length would otherwise allocate gigabytes or wait for
-ever. This module uses the standard library only, because the sandbox and the draft import it.
+limit, and checks the length before it reads the body. Without this check, a wrong length would make it allocate
+gigabytes or wait forever. This module uses the standard library only, because the sandbox and the draft import it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LENGTH = struct.Struct(">I")
 HEAD = struct.Struct(">cI")
-"""A kind and a length."""
+"""The binary form of what precedes a body: a kind (1 byte) and a length (4 bytes, big-endian)."""
 
 
 class FrameError(ValueError):
@@ -25,7 +25,7 @@ class FrameError(ValueError):
 
 
 def encode_head(length: int, kind: bytes = b"") -> bytes:
-    """Encode what precedes a body, so that a large body can be sent without a copy."""
+    """Return the bytes that precede a body of this length, so that a large body can be sent without copying it."""
     return kind + LENGTH.pack(length)
 
 
@@ -34,7 +34,8 @@ def encode_frame(body: bytes, kind: bytes = b"") -> bytes:
 
 
 def decode_head(head: bytes, limit: int, kind: bytes = b"") -> int:
-    """Return the length of the body. Raises FrameError for another kind, and for more than ``limit`` bytes."""
+    """Return the length of the body from the bytes that precede it. Raises FrameError if the frame is not of ``kind``,
+    or if the body has more than ``limit`` bytes."""
     (length,) = LENGTH.unpack_from(head, len(kind))
     if not head.startswith(kind):
         raise FrameError(f"a frame of the unexpected kind {head[:1]!r}")
@@ -50,8 +51,8 @@ def check_length(length: int, limit: int) -> int:
 def read_body(read_into: Callable[[memoryview], int], limit: int, kind: bytes = b"") -> bytearray | None:
     """Wait for the next frame, which must be of ``kind``, and return its body; None at the end of the stream.
 
-    ``read_into`` fills the start of a buffer and returns the number of bytes, as ``socket.recv_into`` does. A frame
-    that the end of the stream cuts off is dropped. Raises FrameError as ``decode_head``.
+    ``read_into`` fills the start of a buffer and returns the number of bytes, as ``socket.recv_into`` does. If the
+    stream ends within a frame, the frame is dropped and None is returned. Raises FrameError as ``decode_head`` does.
     """
     head = _read_exactly(read_into, len(kind) + LENGTH.size)
     return None if head is None else _read_exactly(read_into, decode_head(bytes(head), limit, kind))
@@ -69,8 +70,8 @@ def _read_exactly(read_into: Callable[[memoryview], int], size: int) -> bytearra
 
 
 async def read_body_async(reader: asyncio.StreamReader, limit: int, kind: bytes = b"") -> bytes:
-    """Wait for the next frame, which must be of ``kind``, and return its body. Raises FrameError as ``decode_head``,
-    and ``asyncio.IncompleteReadError`` at the end of the stream."""
+    """Wait for the next frame, which must be of ``kind``, and return its body. Raises FrameError as ``decode_head``
+    does, and ``asyncio.IncompleteReadError`` at the end of the stream."""
     head = await reader.readexactly(len(kind) + LENGTH.size)
     return await reader.readexactly(decode_head(head, limit, kind))
 
@@ -83,8 +84,8 @@ class FrameDecoder:
         self._buffer = bytearray()
 
     def feed(self, chunk: bytes) -> list[tuple[bytes, bytes]]:
-        """Add bytes and return the frames that they complete, as (kind, body). Raises FrameError for a body of more
-        than the limit."""
+        """Add received bytes, and return the frames that are complete now, as (kind, body). Raises FrameError for a
+        body of more bytes than the limit."""
         self._buffer += chunk
         frames, start = [], 0
         while len(self._buffer) - start >= HEAD.size:

@@ -1,4 +1,4 @@
-"""Parses the HTTP header Retry-After, by which a server says when a request may be repeated."""
+"""Parses the HTTP header Retry-After, in which a server states when a request may be repeated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 
 def parse_retry_after(header: str, now: Callable[[], float] = time.time) -> float | None:
-    """Return the seconds that the header states, as a number or as a date; None if it is empty or invalid."""
+    """Return how many seconds to wait. The header states them as a number, or as a date, which is compared with
+    ``now``. None if the header is empty or invalid."""
     header = header.strip()
     if header.replace(".", "", 1).isdigit() and header.isascii():
         return float(header)

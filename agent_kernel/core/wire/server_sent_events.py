@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from agent_kernel.core.errors import AgentKernelError
 
 MAX_EVENT = 256 << 20
-"""Bytes of one event. The largest ones are results of calls that carry the data of their media."""
+"""Maximum bytes of one event. The largest events are results of calls that contain the bytes of media."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerEvent:
-    """One event; ``id`` and ``event`` are empty if it has none."""
+    """One server-sent event. ``id`` and ``event`` are empty if the server did not send these fields."""
 
     id: str
     event: str
@@ -25,10 +25,10 @@ class ServerEvent:
 
 
 class EventDecoder:
-    """Decodes bytes as they arrive, in chunks of any length. Lines end with LF, CRLF or CR.
+    """Decodes the bytes of one stream into events. Chunks may have any length, and lines end with LF, CRLF or CR.
 
-    Raises ``error`` for an event of more than ``max_event`` bytes, and for an answer of more than ``max_answer`` bytes.
-    Without ``max_answer`` the answer has no limit.
+    Raises ``error`` for an event of more than ``max_event`` bytes, and for a whole stream of more than ``max_answer``
+    bytes (None: no limit).
     """
 
     def __init__(
@@ -65,13 +65,14 @@ class EventDecoder:
                 yield event
 
     def end(self) -> Iterator[ServerEvent]:
-        """Yield the last event of a server that closes the stream without a blank line."""
+        """Call at the end of the stream. Yields the last event if the server did not send a blank line after it."""
         for _ in range(2):
             if event := self._end_line():
                 yield event
 
     def _end_line(self) -> ServerEvent | None:
-        """Parse the line that was collected. A blank line completes an event, which is returned."""
+        """Parse the line that was collected. If it is blank, it completes an event, which is returned; otherwise
+        None."""
         line = self._line.rstrip(b"\r\n")
         self._line.clear()
         if line:

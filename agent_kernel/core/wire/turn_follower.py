@@ -1,4 +1,5 @@
-"""How a program follows the events of a turn across lost connections. No I/O: transports open the streams and wait."""
+"""Keeps track of the events of a turn that a program has received, so that it can continue after a lost connection. No
+I/O: transports open the streams and wait."""
 
 from __future__ import annotations
 
@@ -25,23 +26,25 @@ from agent_kernel.core.events import (
 from agent_kernel.core.wire.server_sent_events import ServerEvent
 
 STORED_HEADER = "X-Agent-Stored"
-"""The header of a stream that was made from stored items, whose numbers are not those of the live log."""
+"""HTTP header of a stream of events that the server made from stored items. Their numbers differ from those of the live
+log."""
 
 
 class TurnFollower:
     """The position of one reader in the events of ``turn``.
 
-    Until ``finished``, a transport opens ``path`` with ``query``, calls ``begin`` and passes each server-sent
-    event to ``accept``. When the stream fails or ends early, the transport waits for ``pause_after(error)`` seconds
-    and opens it again.
+    Until ``finished``, a transport opens ``path`` with ``query``, calls ``begin`` and passes each server-sent event to
+    ``accept``. When the stream fails or ends early, the transport waits for ``pause_after(error)`` seconds and opens it
+    again.
 
-    When the live log is gone (after a restart of the server), the reader gets what the stored items contain beyond the
-    received events, with continued numbers. ``relays`` turns that off, for events that are passed on to a reader with
-    a position of its own, who has received more of the turn than this object.
+    After a restart of the server the live log no longer exists. The server then sends the stored items of the turn, and
+    ``accept`` returns only what the reader has not received yet, with continued numbers. ``relays`` disables this, for
+    a transport that passes the events on to a reader who keeps track of its own position and may have received more of
+    the turn than this object.
 
-    ``after`` is the number of the last event that the reader knows. ``pauses`` makes an iterator of the seconds to
-    wait before each attempt after a connection was lost; the follower gives up at its end. ``stored`` asks for the
-    stored items of a turn of ``session`` and their media from the beginning.
+    ``after`` is the number of the last event that the reader has received. ``pauses`` returns an iterator over the
+    seconds to wait before each attempt after a connection was lost; when it ends, the follower gives up. With
+    ``stored`` the query requests the stored items of the turn, in ``session``, and their media from the beginning.
     """
 
     def __init__(
@@ -78,8 +81,8 @@ class TurnFollower:
         return {name: value for name, value in query.items() if value}
 
     def begin(self, *, from_store: bool) -> bool:
-        """Begin to read a stream; ``from_store`` is true if it has STORED_HEADER. Returns False if the stream must be
-        opened again at once, because ``query`` has changed."""
+        """Prepare to read a new stream; ``from_store`` is true if it has STORED_HEADER. Returns True if the stream can
+        be read, and False if it must be opened again at once because ``query`` has changed."""
         if from_store and self._after and not self._relays and not self._matches_content:
             self._matches_content = True
             return False
@@ -87,8 +90,8 @@ class TurnFollower:
         return True
 
     def accept(self, sent: ServerEvent) -> Event | None:
-        """Return the event, or None if the reader has it, or if a newer server sends a type of event that this version
-        does not know."""
+        """Return the event to pass to the reader. Returns None if the reader has received it already, or if this
+        version does not know its type, which a newer server may send."""
         self._has_received = True
         number = int(sent.id) if sent.id.isdecimal() else 0
         if not self._matches_content:
@@ -124,7 +127,8 @@ class TurnFollower:
         return pause
 
     def _remove_received(self, body: EventBody) -> EventBody | None:
-        """Return the part of a stored item that the reader does not have."""
+        """Return the part of an event that the reader has not received yet; None if there is none. The event was made
+        from a stored item."""
         if isinstance(body, TextDelta | ReasoningDelta):
             known = min(self._to_skip[body.type], len(body.text))
             self._to_skip[body.type] -= known
@@ -140,7 +144,8 @@ class TurnFollower:
 
 
 def _mark(body: EventBody) -> tuple[str, str] | None:
-    """Return what identifies an event that a turn has once."""
+    """Return (type, id) of an event that occurs once in a turn, for example once for each call; None for other
+    events."""
     if isinstance(body, TurnStarted | TurnVersion | TurnFinished):
         return body.type, ""
     if isinstance(body, CallStarted | CallReturned | CallFinished):
@@ -151,7 +156,8 @@ def _mark(body: EventBody) -> tuple[str, str] | None:
 
 
 def _restart_error(error: AgentKernelError) -> ServerUnreachable:
-    """Describe a server that no longer knows a turn, or the kernel, which it knew before the connection was lost."""
+    """Return the error for a server that no longer knows the turn or the kernel, although it knew them before the
+    connection was lost."""
     hint = f"{error.hint} Ask again." if error.hint and isinstance(error, Forbidden) else "Ask again."
     restarted = ServerUnreachable(
         "The server was restarted and the turn was interrupted. Its results so far are stored in its session, unless "

@@ -13,8 +13,8 @@ T = TypeVar("T")
 
 class EventLoopThread:
     """Runs coroutines on an event loop in a thread of its own. The thread starts at first use, and again in a forked
-    process. ``run`` can be called from any thread; it blocks that thread, and a loop that runs in it, until the
-    coroutine ends."""
+    process. ``run`` can be called from any thread. It blocks the calling thread, including an event loop that runs
+    there, until the coroutine ends."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

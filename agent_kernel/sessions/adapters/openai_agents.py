@@ -26,13 +26,13 @@ from agent_kernel.sessions.export.responses_items import Body
 from agent_kernel.sessions.serialization import MAX_DEPTH
 
 RECORD = {"by": "openai-agents"}
-"""Record of turns that the SDK wrote."""
+"""The ``record`` of turns that OpenAI's Agents SDK wrote."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """Replaces the SDK's SessionSettings if the SDK is not installed. ``limit`` is the number of newest items to return
-    (None = all)."""
+    """Read settings of a session, used if the SDK with its own SessionSettings is not installed. ``limit`` is the
+    number of newest items to return (None: all)."""
 
     limit: int | None = None
 
@@ -46,14 +46,16 @@ class ReadSettings:
 
 
 class AgentsSession:
-    """``store`` is a SessionStore, which the caller closes, or the path of a SQLite file (``:memory:``: private to this
-    object), which ``close`` releases. ``namespace`` may be a function of the run's context wrapper (None outside of a
-    run); a tenant never sees another tenant's session with the same id. ``clean`` changes what is stored of a message,
-    like ``Redactor().message``; the SDK then does not recognize its own items where it compares them, and removes none.
+    """A session of OpenAI's Agents SDK that is stored by agent-kernel. ``store`` is a SessionStore, which the caller
+    closes, or the path of a SQLite file (``:memory:``: private to this object), which ``close`` releases. ``namespace``
+    may be a function of the run's context wrapper (None outside of a run); a tenant never sees another tenant's session
+    with the same id. ``clean`` changes a message before it is stored, like ``Redactor().message``. The SDK finds the
+    items to remove by comparison, so it does not find, and does not remove, items that ``clean`` has changed.
 
-    Can be used from any thread and event loop. Every method except ``pop_item`` is one transaction, whose outcome is
-    known when CancelledError is raised. Raises RuntimeError after ``close``, TypeError for a value that is not JSON,
-    InvalidRequest for a negative limit, and the errors of the store: SessionBusy while our own agent runs a turn.
+    Can be used from any thread and event loop. Every method except ``pop_item`` is one transaction; CancelledError is
+    raised only after it has ended. Raises RuntimeError after ``close``, TypeError for a value that is not JSON,
+    InvalidRequest for a negative limit, and the errors of the store, among them SessionBusy while agent-kernel's own
+    agent runs a turn.
     """
 
     def __init__(
@@ -105,8 +107,8 @@ class AgentsSession:
 
     async def pop_item(self, *, wrapper: Any = None) -> Body | None:
         """Remove and return the newest item, or return None if there is none. Calls and results of agent-kernel's own
-        agent cannot stand alone: the rest of such a group is stored again as items of the SDK, in a second
-        transaction."""
+        agent can only be removed together. If one of them is removed, the others are stored again as items of the SDK,
+        in a second transaction."""
         store, key = self._holder.store, self._key(wrapper)
         while unit := await self._newest_unit(store, key):
             items = _flat(await self._forms(store, key, unit))
@@ -119,7 +121,7 @@ class AgentsSession:
         return None
 
     async def clear_session(self, *, wrapper: Any = None) -> None:
-        """Remove the items. The session's title and notebook stay."""
+        """Remove the items. The session itself, its title and its binding to a notebook stay."""
         store, key = self._holder.store, self._key(wrapper)
         with suppress(SessionNotFound):
             await store.clear(key)
@@ -128,8 +130,9 @@ class AgentsSession:
         self, limit: int, *, prune_prefix: Callable[[Any], bool] | None = None
     ) -> CompactionSnapshot:
         """Return the newest ``limit`` items regardless of the settings. The SDK's OpenAIResponsesCompactionSession
-        calls this by name. Replaced items stay in the session as an earlier branch; with ``prune_prefix``, from an
-        EncryptedSession, they are removed together with expired items at the beginning."""
+        calls this by name. Items that compaction replaces stay in the session as an earlier branch. The SDK's
+        EncryptedSession passes ``prune_prefix``; then the replaced items, and expired items at the beginning, are
+        removed."""
         store, key = self._holder.store, self._key(None)
         forms = await self._newest(store, key, limit + 1)
         items = _flat(forms)
@@ -167,7 +170,8 @@ class AgentsSession:
 
     @classmethod
     async def _newest(cls, store: SessionStore, key: SessionKey, wanted: int | None) -> Forms:
-        """Return at least the newest ``wanted`` items (None: all), if there are that many."""
+        """Return stored items with their Responses API forms, reading back until the forms of the newest ``wanted``
+        items are included or no older items exist (None: all)."""
         forms = await cls._forms(store, key, await store.latest(key, wanted, failed=False))
         window = wanted or 0
         while wanted and len(_flat(forms)) < wanted and window < await cls._head(store, key):
@@ -214,7 +218,8 @@ def _settings_type() -> Callable[[int | None], Any]:
 
 
 def _settings(given: Any) -> Any:
-    """Return settings of the SDK unchanged, None and mappings as ReadSettings. Raises TypeError for an unknown key."""
+    """Return settings of the SDK unchanged; convert None and mappings to ReadSettings. Raises TypeError for an unknown
+    key."""
     if given is None:
         return ReadSettings()
     if not isinstance(given, Mapping):

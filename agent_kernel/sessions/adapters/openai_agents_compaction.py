@@ -1,8 +1,9 @@
 """Automatic compaction by OpenAI's Agents SDK: the newest items of a session, and what replaces them.
 
-The SDK asks a session for its newest items regardless of its read limit, lets the API write a shorter version of the
-last ones, and replaces them with it. Here the shorter version begins another branch of the session: no reader sees a
-history without it, and the branch with the replaced items stays available to people, search and export.
+The SDK reads the newest items of a session regardless of its read limit, has the API write a shorter version of the
+last ones, and replaces these items with that version. Here the shorter version is stored on a new branch, in one
+transaction, so that no reader sees a history that has neither version. The branch with the replaced items stays
+available to people, search and export.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ Replace: TypeAlias = Callable[[int, list[Any]], Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True)
 class CompactionSnapshot:
-    """The attributes that the SDK reads. ``complete`` is true if ``items`` is the whole history. ``replace_suffix``
-    replaces the items from an index on; it returns False and writes nothing if they are no longer the newest ones."""
+    """What the SDK's compaction reads from a session. ``items`` are its newest items, and ``complete`` is true if they
+    are the whole history. ``replace_suffix`` replaces the items from an index on; it returns False and writes nothing
+    if they are no longer the newest items."""
 
     items: list[Body]
     complete: bool
@@ -39,9 +41,10 @@ class Suffix:
     """The newest items of a session, which compaction replaces.
 
     ``start`` is the index of the first of these items in the flattened Responses API bodies of ``forms``.
-    ``is_expired`` comes from an EncryptedSession: it returns True for an item that can no longer be decrypted. If it is
-    given, a replacement also removes the expired items at the beginning of the history, and deletes the branch that
-    holds the replaced items. If it is None, that branch stays in the session."""
+    ``is_expired`` is passed by the SDK's EncryptedSession, and returns True for an item that can no longer be
+    decrypted. If ``is_expired`` is given, a replacement also removes the expired items at the beginning of the history,
+    and deletes the branch that holds the replaced items. If it is None, that branch stays in the session.
+    """
 
     def __init__(
         self, store: SessionStore, key: SessionKey, forms: Forms, start: int, is_expired: Callable[[Body], bool] | None
@@ -57,8 +60,8 @@ class Suffix:
         self._splits_pair = not offset and self._tail[0].message.role == "tool"
 
     async def replace(self, messages: Sequence[Message], record: dict[str, Any]) -> bool:
-        """Replace in a turn with this ``record``. Returns False if the suffix changed, or while another turn of the
-        session runs."""
+        """Replace the suffix with ``messages``, in a turn with this ``record``, and return True. Returns False, without
+        a change, if the suffix is no longer the end of the branch or another turn of the session runs."""
         before = await self._read_before()
         if before is None or self._splits_pair:
             return False
@@ -86,8 +89,9 @@ class Suffix:
         return len(before)
 
     async def _branch_off(self, fresh: Sequence[Message], record: dict[str, Any], expired: int) -> bool:
-        """Write the replacement on a new branch. While this turn is open no other writer can change the session, so
-        what is checked here stays true."""
+        """Write the messages ``fresh`` on a new branch in place of the suffix, and return True. Returns False if the
+        history has changed: the suffix is no longer its end, or it no longer begins with ``expired`` expired items. The
+        open turn prevents other writers from changing the session after this check."""
         owner = Owner.here()
         turn = await self._store.open_turn(Turn(new_id("turn"), self._key, record=record), owner)
         replaced = False

@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 
 
 class StorageKey(str):
-    """A session id as ``list`` and ``search`` return it: a string ``namespace:id`` that also holds both parts
-    separately, so that the session ``a:b`` is never confused with the session ``b`` of the namespace ``a``."""
+    """A session id as ``list`` and ``search`` return it: the string ``namespace:id``, which also holds the SessionKey.
+    The string alone is ambiguous: ``a:b`` may be a session id, or the session ``b`` of the namespace ``a``."""
 
     key: SessionKey
 
@@ -43,14 +43,15 @@ class StorageKey(str):
 
 
 class SelectoolsStore:
-    """``store`` is a SessionStore, which the caller closes, or the path of a SQLite file. Sessions without a namespace
-    are in ``namespace``; any other namespace belongs to this store too. A session that did not change for
-    ``default_ttl`` seconds is expired: whoever loads, lists or checks it next removes it.
+    """A session store for selectools. ``store`` is a SessionStore, which the caller closes, or the path of a SQLite
+    file. Calls without a namespace use ``namespace``; calls may also name any other namespace. A session that did not
+    change for ``default_ttl`` seconds is expired: the next call that loads, lists or checks it removes it.
 
-    ``save`` appends what is new, so that messages that have left the memory's window stay stored; ``load`` returns the
-    window that was saved last. An edited memory continues on a new branch; if two memories continue the same beginning,
-    both stay stored, in order of arrival. Can be used from any thread. Raises ValueError for ids that are empty, longer
-    than 512 characters or contain control characters, RuntimeError after ``close``, otherwise the errors of the store.
+    ``save`` appends the new messages, so that messages that have left the memory's window stay stored. ``load`` returns
+    the window that was saved last. If a saved memory was edited, it continues on a new branch of the session. If two
+    memories continue the same beginning, the messages of both are stored in the order in which they arrive. Can be used
+    from any thread. Raises ValueError for ids that are empty, longer than 512 characters or contain control characters,
+    RuntimeError after ``close``, otherwise the errors of the store.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class SelectoolsStore:
         self._key("s", None)
 
     def save(self, session_id: str, memory: ConversationMemory, namespace: str | None = None) -> None:
-        """Save a memory. Failures are logged, since selectools does not report them."""
+        """Save a memory. A failure is also logged, since selectools does not report it."""
         try:
             key = self._key(session_id, namespace)
             with self._lock:
@@ -101,7 +102,7 @@ class SelectoolsStore:
             return memory
 
     def list(self) -> builtins.list[SessionMetadata]:
-        """Return the sessions of all namespaces, unused longest first, without those with a running turn."""
+        """Return the sessions of all namespaces, longest unused first, without sessions that have a running turn."""
         from selectools.sessions import SessionMetadata
 
         return [
@@ -121,14 +122,14 @@ class SelectoolsStore:
         return self._bridge.run(self._sessions.info(self._key(session_id, namespace))) is not None
 
     def branch(self, source_id: str, new_id: str, namespace: str | None = None) -> None:
-        """Copy a session with its limits and summary. Raises ValueError if the source does not exist or the target
-        does."""
+        """Copy the session ``source_id`` with its limits and summary to ``new_id``. Raises ValueError if the source
+        does not exist, or if the target exists."""
         source, target = self._key(source_id, namespace), self._key(new_id, namespace)
         self._bridge.run(self._sessions.branch(source, target))
 
     def search(self, query: str, namespace: str | None = None, limit: int = 5) -> builtins.list[SessionSearchResult]:
-        """Return the best matches first. Searches only texts of users and assistants; any of the words, also as part of
-        a word."""
+        """Return the sessions that match, best first. A session matches if one of the words of ``query`` occurs in a
+        text of a user or an assistant, also as part of a word."""
         from selectools.sessions import SessionSearchResult
 
         if limit <= 0 or not query.strip():
@@ -144,7 +145,7 @@ class SelectoolsStore:
         ]
 
     def close(self) -> None:
-        """Release the file and stop the thread. Idempotent."""
+        """Close the SQLite file, unless another adapter uses it, and stop the thread. Idempotent."""
         with self._lock:
             self._holder.close()
         self._bridge.close()

@@ -15,7 +15,8 @@ from agent_kernel.sessions.export import responses_items
 
 Body: TypeAlias = dict[str, Any]
 SHAPE = "selectools"
-"""Key of ``Message.extra``: what our message cannot represent."""
+"""Key of ``Message.extra`` under which the fields of a selectools message are stored that a Message has no field
+for."""
 EMPTY: Body = dict.fromkeys(("image_base64", "tool_name", "tool_result", "tool_calls", "tool_call_id", "content_parts"))
 SPOKEN: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 
@@ -46,7 +47,8 @@ def bodies_of(messages: Sequence[Message]) -> list[Body]:
 
 
 def _round(bodies: Sequence[Body]) -> list[Message]:
-    """Return the calls and results with which ``bodies`` begin, empty if they do not begin with a complete round."""
+    """Return the messages of the round of calls and results with which ``bodies`` begin; empty if they do not begin
+    with a complete round."""
     calls = bodies[0].get("tool_calls") or []
     results = bodies[1 : 1 + len(calls)]
     ids = [call.get("id") for call in calls]

@@ -1,4 +1,5 @@
-"""The operations that selectools needs of a store: saving and loading windows, and removing expired sessions."""
+"""The operations that a selectools store needs: saving and loading the windows of memories, and removing expired
+sessions."""
 
 from __future__ import annotations
 
@@ -18,13 +19,14 @@ from agent_kernel.sessions.adapters.selectools_window import Window, find_diverg
 NAME = "selectools"
 RECORD = {"by": NAME}
 LONGEST_SUMMARY = 32_000
-"""Characters; the metadata of a session has 64 KiB."""
+"""Maximum characters of a stored summary. All metadata of a session together may have 64 KiB."""
 LONGEST_QUERY = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class SavedMemory:
-    """The messages of a memory at the time when it was loaded or saved, and the head of the session at that time."""
+    """A memory as it was last loaded or saved: the texts of its messages, and ``head``, the seq of the session's newest
+    item at that time."""
 
     texts: Sequence[str]
     head: int
@@ -32,7 +34,8 @@ class SavedMemory:
 
 @dataclass(frozen=True, slots=True)
 class LoadedMemory:
-    """``memory`` in the form that ``ConversationMemory.from_dict`` accepts."""
+    """A memory that was read from the store: ``memory`` in the form that ``ConversationMemory.from_dict`` accepts, and
+    ``head``, the seq of the session's newest item."""
 
     memory: Body
     head: int
@@ -49,8 +52,8 @@ class SavedSessions:
 
     async def save(self, key: SessionKey, memory: Body, known: SavedMemory | None, *, meant: bool) -> SavedMemory:
         """Append the new messages of a memory. ``known`` is the memory as it was last loaded or saved. ``meant`` is
-        true if the caller has used this session before, so that a completely different memory replaces the window
-        intentionally."""
+        true if the caller has used this session before; a completely different memory then replaces the window on
+        purpose."""
         bodies = memory["messages"]
         texts = [text_of(body) for body in bodies]
         session = await self.info(key) or await self._store.create(key)
@@ -77,8 +80,8 @@ class SavedSessions:
         return LoadedMemory({**facts, "messages": bodies, "message_count": len(bodies)}, session.head)
 
     async def info(self, key: SessionKey) -> Session | None:
-        """Return the session. An expired session is removed and None is returned, unless it was saved again in the
-        meantime."""
+        """Return the session, or None if there is none. An expired session is removed and None is returned, unless it
+        was saved again before it could be removed."""
         while session := await self._store.info(key):
             if not self._is_expired(session):
                 return session
@@ -94,7 +97,8 @@ class SavedSessions:
         return await self.info(key) is not None and await self._store.delete(key)
 
     async def branch(self, source: SessionKey, target: SessionKey) -> None:
-        """Copy a session. Raises ValueError if the source does not exist or the target does."""
+        """Copy the session ``source`` to ``target``. Raises ValueError if the source does not exist, or if the target
+        exists."""
         if await self.info(target) is not None:
             raise ValueError(f"Session {target.id!r} already exists.")
         session = await self.info(source)
@@ -107,7 +111,7 @@ class SavedSessions:
         await self._store.describe(target, SessionUpdate(metadata=session.metadata, context=session.context))
 
     async def search(self, query: str, namespace: str | None, limit: int) -> list[SearchHit]:
-        """Return the best hits, of all namespaces if none is named."""
+        """Return at most ``limit`` hits, best first, from ``namespace``, or from all namespaces if it is None."""
         known = {namespace} if namespace else {session.key.namespace for session in await self._store.idle(math.inf)}
         hits: list[SearchHit] = []
         for name in known:
@@ -118,8 +122,9 @@ class SavedSessions:
         return sorted(hits, key=lambda hit: (-hit.score, hit.session.key.id))[:limit]
 
     async def _compare(self, session: Session, texts: Sequence[str], *, meant: bool) -> tuple[int, int]:
-        """Return (number of last messages that are new, number of messages of the window) for a memory not seen before.
-        An edited memory continues on a branch that leaves the old one where they differ."""
+        """Compare the ``texts`` of a memory that was not loaded or saved here before with the stored session. Returns
+        (number of last messages that are new, number of messages of the window). If the memory was edited, begins a
+        branch at the first difference."""
         key = session.key
         items = await self._store.latest(key, max(len(texts), count_of(session)) + 1, failed=False)
         stored = [text_of(body) for item in items for body in bodies_of([item.message])]
@@ -133,7 +138,8 @@ class SavedSessions:
         return len(texts) - max(0, kept_count), len(texts)
 
     async def _branch_before(self, key: SessionKey, said: Sequence[Item], at: int) -> int:
-        """Begin a branch before the turn of ``said[at]``, and return how many of ``said`` it still shows."""
+        """Begin a branch before the turn of the item ``said[at]``. Returns how many items of ``said`` the new branch
+        still contains."""
         turn = said[at].turn
         await self._store.branch(key, before=turn)
         return next(index for index, item in enumerate(said) if item.turn == turn)
@@ -151,7 +157,7 @@ class SavedSessions:
 
 
 def count_of(session: Session) -> int:
-    """Return the number of messages of the window that ``load`` returns; for a session that selectools did not save,
-    its items."""
+    """Return how many messages ``load`` returns for this session: those of its window, or all items of a session that
+    selectools did not save."""
     window: Any = Window.of(session.metadata.get(NAME))
     return session.head if window is None else int(window.at(session.head))

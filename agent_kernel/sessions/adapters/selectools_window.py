@@ -15,8 +15,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The session metadata about the memory that was saved last: its limits, its summary, and its number of messages
-    when the session was at item ``head``."""
+    """The window of the memory that was saved last, as it is stored in the session's metadata: its limits, its summary,
+    and its number of messages (``count``) when the newest item of the session had the seq ``head``."""
 
     max_messages: int = 20
     max_tokens: int | None = None
@@ -26,7 +26,7 @@ class Window:
 
     @classmethod
     def of(cls, facts: Any) -> Window | None:
-        """Parse metadata. Returns None for anything that this version did not write."""
+        """Read a window from the metadata ``facts``. Returns None for values that this version did not write."""
         names = ("max_messages", "count", "head")
         if not isinstance(facts, Mapping) or not all(type(facts.get(name)) is int for name in names):
             return None
@@ -34,27 +34,29 @@ class Window:
         return cls(facts["max_messages"], tokens, summary, facts["count"], facts["head"])
 
     def at(self, head: int) -> int:
-        """Return the number of messages in the window when the session is at ``head``: messages stored after it was
-        saved are added, up to its limit."""
+        """Return the number of messages in the window when the session's newest item has the seq ``head``. Messages
+        that were stored after the window was saved are added, up to its limit."""
         since = max(0, head - self.head)
         return max(self.count, min(self.max_messages, self.count + since)) if since else self.count
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The first ``same`` messages of the window match the stored messages from index ``start`` on; then they differ."""
+    """Where a window leaves the stored messages: its first ``same`` messages match the stored messages from index
+    ``start`` on, and the next one differs."""
 
     start: int
     same: int
 
 
 def text_of(body: Mapping[str, Any]) -> str:
-    """Return a text by which messages are compared. Raises TypeError for a message that is not JSON."""
+    """Return a message of selectools as text, so that messages can be compared. Raises TypeError for a message that is
+    not JSON."""
     return json.dumps(body, sort_keys=True, ensure_ascii=False)
 
 
 def overlap(stored: Sequence[str], window: Sequence[str]) -> int:
-    """Return how many of the first messages of the window are the newest stored ones."""
+    """Return the number of messages at the beginning of ``window`` that are also the newest stored messages."""
     for count in range(min(len(stored), len(window)), 0, -1):
         if stored[len(stored) - count :] == window[:count]:
             return count

@@ -19,16 +19,16 @@ from agent_kernel.sessions.store.store_url import open_store
 from agent_kernel.sessions.undo import UndoResult
 
 RECORD = {"by": "program"}
-"""Record of turns that a program wrote."""
+"""The ``record`` of turns that a program wrote."""
 
 
 class Chat:
     """One conversation. It is stored from its first message on; until then it is empty.
 
-    The methods work on the current branch of the session. Each is one transaction, whose outcome is known when
-    CancelledError is raised. They raise the errors of the store, among them SessionBusy while an agent runs a turn of
-    the session. ``async for message in chat`` reads the messages that a person sees, in order, as they are when the
-    loop begins; the media of a message have no data.
+    The methods work on the current branch of the session. Each is one transaction; CancelledError is raised only after
+    it has ended. They raise the errors of the store, among them SessionBusy while an agent runs a turn of the session.
+    ``async for message in chat`` reads the messages that a person sees, in order, as they are when the loop begins.
+    Media in these messages have no data.
     """
 
     def __init__(self, store: SessionStore, key: SessionKey) -> None:
@@ -36,9 +36,9 @@ class Chat:
         self.key = key
 
     async def add(self, *given: Message, user: str | None = None, assistant: str | None = None) -> None:
-        """Append messages: first those given as values, then the text of the user, then that of the assistant. All are
-        stored or none. A message of the user begins a turn. Raises InvalidRequest if there is no message, and for a
-        tool call without its result."""
+        """Append messages in one transaction: first the values ``given``, then a message with the text ``user``, then
+        one with the text ``assistant``. A user message begins a turn. Raises InvalidRequest if there is no message, and
+        for a tool call without its result."""
         added = [*given]
         if user is not None:
             added.append(messages.user(user))
@@ -54,8 +54,8 @@ class Chat:
                 yield item.message
 
     async def last(self, count: int = 1) -> list[Message]:
-        """Return the newest ``count`` messages that a person sees, in order. A result is never returned without its
-        call, so that there may be fewer. Raises InvalidRequest for a negative number."""
+        """Return the newest ``count`` messages that a person sees, in order. Fewer are returned if the first ones would
+        be results without their calls. Raises InvalidRequest for a negative number."""
         wanted = count
         while True:
             items = await self._store.latest(self.key, wanted)

@@ -30,16 +30,16 @@ class OpenFile:
 
 
 class SharedStores:
-    """The open files by process id and path. A file is opened again in a forked process, where thread and connection do
-    not exist."""
+    """The SQLite files that are open, by process id and path. A forked process opens a file again, because the thread
+    and the connection of its parent do not exist there."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[int, Path], OpenFile] = {}
         self._lock = threading.Lock()
 
     def take(self, path: str | Path, *, durable: bool = False) -> OpenFile:
-        """Open the file, or share it if this process has it open; then the value of ``durable`` that the first caller
-        passed applies."""
+        """Open the file at ``path``, or return the OpenFile that already exists for it in this process. In that case
+        ``durable`` has no effect: the value of the first caller applies."""
         if str(path) == MEMORY:
             return OpenFile(MemoryStore())
         place = os.getpid(), Path(path).expanduser().resolve()
@@ -51,7 +51,7 @@ class SharedStores:
             return self._open[place]
 
     def give_back(self, file: OpenFile) -> None:
-        """Release the file. The last holder closes the store and waits for it."""
+        """Release the file. When its last user releases it, this closes the store and waits until it is closed."""
         with self._lock:
             file.users -= 1
             if file.users:
@@ -63,7 +63,8 @@ class SharedStores:
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Run ``work`` in a new loop on a thread, and return its result. The caller may or may not have a running loop."""
+    """Run ``work`` in a new loop on a thread, and return its result. This also works in a thread whose own event loop
+    is running; that loop is blocked meanwhile."""
     with ThreadPoolExecutor(1, thread_name_prefix="agent-kernel-peers") as thread:
         return thread.submit(asyncio.run, work).result()
 
@@ -100,7 +101,8 @@ class StoreHolder(Generic[S]):
         return self._file.store
 
     def close(self) -> None:
-        """Release the file. Idempotent."""
+        """Release the SQLite file, which is closed when no other adapter uses it. A store of the caller stays open.
+        Idempotent."""
         if not self._closed:
             self._closed = True
             if self._file is not None:

@@ -3,7 +3,7 @@ they need pytest.
 
     from agent_kernel.sessions.contract_tests.suite import *
 
-in a test module, with a fixture ``store``, is all of it; see docs/session-stores.md.
+A test module that contains this line and defines the fixture ``store`` runs all of them; see docs/session-stores.md.
 """
 
 import pkgutil

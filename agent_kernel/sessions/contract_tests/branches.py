@@ -1,4 +1,5 @@
-"""Tests of branches: an edit deletes nothing, and items that branches share stay for each of them."""
+"""Tests of branches: editing an earlier message deletes nothing, and items that several branches share stay in each of
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tests of messages from other programs: they are stored unchanged, completely, and in turns."""
+"""Tests of messages from other programs: the store returns them completely and unchanged, and groups them into
+turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of reading: the newest items, complete pairs of calls and results, media by hash."""
+"""Tests of reading a history: the newest items, calls together with their results, and media by hash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tests of turns that begin elsewhere than at the end of the branch, and of finding sessions by their beginnings."""
+"""Tests of turns that are added elsewhere than at the end of the current branch, and of finding a session by the
+beginning of its conversation."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ async def exchange(talk: Talk, number: int) -> Talk:
 
 
 async def two(store: SessionStore, owner: Owner) -> Talk:
-    """Create a session with two exchanges of four items each, and an open turn."""
+    """Create a session with two exchanges of four items each, open another turn, and return the Talk of that turn."""
     return await exchange(await exchange(await Talk.begin(store, owner), 1), 2)
 
 

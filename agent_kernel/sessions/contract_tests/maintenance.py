@@ -16,7 +16,7 @@ ANN = SessionKey("ann", "s")
 
 
 async def ids(store: KeptStore, clock: Clock, *names: str, namespace: str = "local") -> None:
-    """Create sessions in this order, ten seconds apart."""
+    """Create sessions with these ids in this order; the clock advances ten seconds before each."""
     for name in names:
         clock.now += 10
         await store.create(SessionKey(namespace, name))

@@ -20,7 +20,8 @@ LONG = 1_000_000
 
 @pytest.fixture(params=["at once", "folded"])
 def find(request: pytest.FixtureRequest, store: SessionStore) -> Find:
-    """Return a search function that searches either before or after the new items are added to the index."""
+    """Return a search function. Each test runs twice: once the function searches at once, and once it first adds all
+    new items to the index."""
 
     async def find_hits(text: str, namespace: str = "local", **where: Any) -> list[SearchHit]:
         if request.param == "folded":

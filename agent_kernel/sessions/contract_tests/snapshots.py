@@ -1,4 +1,4 @@
-"""Whole sessions (``whole``, ``restore``) and replaced outputs (``clear_outputs``)."""
+"""Tests of whole sessions (``whole``, ``restore``) and of replacing the outputs of tools (``clear_outputs``)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ BYTES = {PNG.hash: PNG.data or b""}
 
 
 async def add_branches(store: SessionStore, owner: Owner) -> SessionSnapshot:
-    """Return a session with a medium, a call, a summary, a description and two branches: the current one ends with a2,
-    the other one with a3."""
+    """Create a session with an image, a call, a summary, a description and two branches, and return its snapshot. The
+    current branch ends with the message a2, the other one with a3."""
     await store.create(KEY, "title")
     await store.describe(KEY, SessionUpdate(tags=("a", "b"), metadata={"n": 1}, context={"k": [1]}))
     await store.add_turn(Turn("t1", KEY, cell="c1"), [user("u1", [PNG]), calls("c"), result("c"), assistant("a1")])

@@ -1,4 +1,4 @@
-"""The contract of a SessionStore: every test of it, and the fixtures ``clock``, ``owner`` and ``talk``.
+"""All tests of the contract of a SessionStore, and the fixtures ``clock``, ``owner`` and ``talk`` that they need.
 
 The implementation provides the fixture ``store``: an empty store that takes its time (seconds since the epoch) from the
 fixture ``clock`` and is closed after the test. The tests do not depend on how a store keeps its data.
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.asyncio
 
 @pytest.fixture
 def clock() -> Clock:
-    """Return a clock that stands still until a test sets it."""
+    """Return a clock that shows the same time until a test changes it."""
     return Clock()
 
 
@@ -42,5 +42,5 @@ def owner() -> Owner:
 
 @pytest_asyncio.fixture
 async def talk(store: SessionStore, owner: Owner) -> Talk:
-    """Return a session with an open turn."""
+    """Create a session with an open turn, and return the Talk that writes to it."""
     return await Talk.begin(store, owner)

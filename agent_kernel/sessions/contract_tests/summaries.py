@@ -1,4 +1,5 @@
-"""Tests of data about a session: descriptions, summaries, beginnings, cells."""
+"""Tests of what is stored about a session besides its items: description, summaries, hashes of its beginnings, and the
+cells of its turns."""
 
 from __future__ import annotations
 

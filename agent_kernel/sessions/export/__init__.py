@@ -1,1 +1,2 @@
-"""Sessions as documents: export, import, validation and sanitizing of foreign documents. Formats are in ``formats``."""
+"""Sessions as documents: export, import, validation, and removal of unsafe content from documents of other people. The
+formats are in ``formats``."""

@@ -15,15 +15,16 @@ from agent_kernel.core.session_tree import SessionSnapshot, Transcript
 
 _ATTEMPTS = 20
 DOCUMENT_BYTES = 32 * 2**20
-"""Bytes of all files of a session that are included in a document; as base64 they stay below the largest document."""
+"""Maximum total bytes of a session's files that are included in a document. In base64 they stay below the maximum size
+of a document."""
 
 
 async def read_snapshot(store: SessionStore, key: SessionKey) -> Transcript | None:
     """Return the session with all branches and media at one revision, or None if it does not exist.
 
-    Media are read afterwards, one by one. A missing medium is reported as missing only if the revision is still the
-    same; otherwise the read starts again, since removing items removes their media. Raises Conflict after twenty
-    changes in a row.
+    The bytes of media are read afterwards, one by one. If some are missing and the revision has changed, the read
+    starts again, since removing items removes their media. If the revision is unchanged, they are reported as missing.
+    Raises Conflict if the session changes during twenty reads in a row.
     """
     for _ in range(_ATTEMPTS):
         whole = await store.whole(key)
@@ -41,8 +42,8 @@ async def read_snapshot(store: SessionStore, key: SessionKey) -> Transcript | No
 
 
 async def _files(store: SessionStore, whole: SessionSnapshot) -> dict[str, bytes | None]:
-    """Return the bytes of files that are small enough for a document, newest first; of larger files only the metadata
-    is exported."""
+    """Return the bytes of files by hash, newest first, as long as they fit into a document. Of the other files only the
+    metadata is exported."""
     room = DOCUMENT_BYTES
     bodies: dict[str, bytes | None] = {}
     for file in reversed(whole.files):
@@ -55,7 +56,7 @@ async def _files(store: SessionStore, whole: SessionSnapshot) -> dict[str, bytes
 
 
 def to_transcript(whole: SessionSnapshot, blobs: dict[str, bytes]) -> Transcript:
-    """Return a transcript. Summaries lose their ids, which belong to this store."""
+    """Return a transcript of the snapshot. Summaries lose their ids, which are valid in this store only."""
     summaries = tuple(dataclasses.replace(summary, id=0) for summary in whole.summaries)
     fields = {field.name: getattr(whole, field.name) for field in dataclasses.fields(SessionSnapshot)}
     return Transcript(**{**fields, "summaries": summaries}, blobs=blobs)

@@ -27,18 +27,19 @@ from agent_kernel.sessions.export.transcript_reader import is_own, read_fields
 from agent_kernel.sessions.redaction.redaction import Redactor
 
 MAX_BYTES = 128 * 2**20
-"""Bytes of a document to import."""
+"""Maximum size in bytes of a document to import."""
 SHOWN = 200
-"""Characters of the first message in a preview."""
+"""Number of characters of the first user message that a preview shows."""
 _ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class ImportPreview:
-    """What a document contains and what of it an import would take.
+    """Describes a document before its import: what it contains, and what of it would not be imported.
 
     ``begins`` is the beginning of the first user message; ``left_out`` counts what is not imported, by kind;
-    ``media_bytes`` excludes files beside the document; ``files`` counts files of the session."""
+    ``media_bytes`` excludes files beside the document; ``files`` counts files of the session.
+    """
 
     format: str
     id: str
@@ -64,9 +65,10 @@ async def export_session(
 ) -> Exported:
     """Export the session in one of ``FORMATS``.
 
-    ``agent-kernel`` and ``jsonl`` contain all branches and media; ``markdown`` names all branches; the others, and
-    markdown with a ``branch``, contain one branch (None: the current one). Raises SessionNotFound, InvalidRequest for
-    an unknown format or branch."""
+    ``agent-kernel`` and ``jsonl`` contain all branches and media. ``markdown`` contains all branches if ``branch`` is
+    None. In all other cases the document contains one branch: ``branch``, or the current one. Raises SessionNotFound,
+    InvalidRequest for an unknown format or branch.
+    """
     if format not in FORMATS:
         raise InvalidRequest(f"There is no format {format[:80]!r}.", hint=f"Formats: {', '.join(FORMATS)}.")
     original = await _read_session(store, key)
@@ -91,13 +93,14 @@ async def import_session(
 ) -> ImportResult:
     """Create a session from a document, in one transaction.
 
-    ``id`` None creates an id; one that is in use raises Conflict unless ``replace`` is set. ``format`` None detects it.
-    ``files`` are media beside the document, by hash.
+    ``id`` is the id of the new session; None creates an id. Raises Conflict for an id in use, unless ``replace`` is
+    set. ``format`` None means that the format is detected. ``files`` are media beside the document, by hash.
 
     Text, media and files are imported, with branches, title, tags and times. Approvals, permissions, tools, settings
-    and paths are not, nor anything that a model would read without the user seeing it. ``trusted`` imports an own
-    document completely. ``redactor`` removes secrets. A replaced session keeps its metadata and context. Raises
-    InvalidRequest that names the place in the document."""
+    and paths are not imported, nor anything that a model would read without the user seeing it. With ``trusted``, for a
+    document that the user exported, everything is imported. ``redactor`` removes secrets. With ``replace``, the
+    existing session's metadata and context stay. Raises InvalidRequest; the message names the position in the document.
+    """
     read, name = await asyncio.to_thread(_parse_as, document, format, files or {})
     trusted = trusted and name in OWN
     known = {"id": read.session.key.id, "revision": read.session.revision}
@@ -121,7 +124,7 @@ async def import_session(
 
 
 async def copy_session(store: SessionStore, key: SessionKey, target: SessionKey, title: str = "") -> Session:
-    """Copy a session with all branches; its turns get new ids. Raises SessionNotFound, Conflict if ``target``
+    """Copy a session with all branches; its turns get new ids. Raises SessionNotFound, and Conflict if ``target``
     exists."""
     original = await _read_session(store, key)
     copy = with_new_turn_ids(
@@ -154,7 +157,7 @@ async def _copy_large_files(store: SessionStore, key: SessionKey, copy: Session,
 async def preview(
     document: bytes, *, format: str | None = None, files: Mapping[str, bytes] | None = None, trusted: bool = False
 ) -> ImportPreview:
-    """Return what ``import_session`` would do, without writing. Raises InvalidRequest as it does."""
+    """Return what ``import_session`` would do, without writing. Raises the same InvalidRequest errors."""
     read, name = await asyncio.to_thread(_parse_as, document, format, files or {})
     key = SessionKey("preview", "preview")
     come = await asyncio.to_thread(sanitize, read, key, now=time.time(), trusted=trusted and name in OWN)
@@ -217,7 +220,8 @@ def _preview(read: Transcript, come: Transcript, format: str) -> ImportPreview:
 
 
 def write_document(found: Transcript, format: str, branch: str | None = None) -> Exported:
-    """Write a session in one of ``FORMATS``."""
+    """Write the session ``found`` in one of ``FORMATS``. ``branch`` has the meaning that ``export_session``
+    describes."""
     left_out = {"files": len(found.files)} if found.files and format in ("openai", "notebook") else {}
     match format:
         case "agent-kernel":
@@ -239,6 +243,6 @@ def write_document(found: Transcript, format: str, branch: str | None = None) ->
 FORMATS = ("agent-kernel", "jsonl", "openai", "mistralrs", "markdown", "markdown-files", "notebook")
 """Export formats."""
 OWN = ("agent-kernel", "jsonl")
-"""Formats that contain a session completely."""
+"""The formats of agent-kernel, which contain a session completely."""
 IMPORTED = ("agent-kernel", "jsonl", "openai", "mistralrs")
 """Formats that can be imported."""

@@ -1,7 +1,8 @@
-"""Decides what of a foreign session may be imported: conversation and media. The functions have no side effects.
+"""Removes from a session document of unknown origin what may not be imported; the conversation and its media stay. The
+functions have no side effects.
 
-Nothing on which a person or program acted is imported: no approval, permission, tool, setting or path. ``trusted`` is
-for an own document, a backup: it is imported completely.
+No approval, permission, tool, setting or path is imported. A ``trusted`` document, such as the user's own backup, is
+imported completely.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 def sanitize(
     transcript: Transcript, key: SessionKey, *, now: float, trusted: bool, origin: Mapping[str, object] | None = None
 ) -> Transcript:
-    """Return the session as ``key``; what is left out is counted in ``left_out``. ``origin`` becomes the session's
-    ``imported``, which a session that is not ``trusted`` has in any case. Raises InvalidRequest for what a store cannot
-    hold."""
+    """Return the transcript with the session key ``key`` and without what may not be imported. Its ``left_out`` counts
+    what was removed, by kind. ``origin`` becomes the session's ``imported``; without an origin, a session that is not
+    ``trusted`` gets an empty one. Raises InvalidRequest for values that a store cannot hold."""
     left_out = dict(transcript.left_out)
     come = transcript if trusted else _sanitize_content(transcript, now, left_out)
     session = replace(come.session, key=key, imported=origin or come.session.imported)
@@ -44,7 +45,7 @@ def sanitize(
 
 
 def with_new_turn_ids(transcript: Transcript) -> Transcript:
-    """Return the transcript with new turn ids, so that one id never belongs to the turns of two sessions."""
+    """Return the transcript with new turn ids, so that no turn of another session has the same id."""
     prefix = new_id("turn")
     names = {turn.id: f"{prefix}-{turn.ordinal}" for turn in transcript.turns}
     placed = {names[turn]: segment for turn, segment in transcript.tree.turns.items()}
@@ -57,7 +58,7 @@ def with_new_turn_ids(transcript: Transcript) -> Transcript:
 
 
 def _sanitize_content(transcript: Transcript, now: float, left_out: dict[str, int]) -> Transcript:
-    """Remove what the model would read without the user seeing it: system messages, hidden messages, summaries; and
+    """Remove what the model would read without the user seeing it (system messages, hidden messages and summaries), and
     charts that are not safe to draw. Unknown times (0) and times in the future become now."""
     transcript = with_new_turn_ids(transcript)
     items = [_plain_item(item, now) for item in transcript.items if _is_importable(item.message, left_out)]
@@ -92,14 +93,14 @@ def _sanitize_content(transcript: Transcript, now: float, left_out: dict[str, in
 
 
 def _select_used_blobs(blobs: Mapping[str, bytes], items: Sequence[Item], files: Sequence[File]) -> dict[str, bytes]:
-    """Return the bytes of the imported media and files."""
+    """Return the bytes, by hash, that the imported items and files refer to."""
     hashes = {medium.hash for item in items for medium in item.message.media} | {file.hash for file in files}
     return {digest: data for digest, data in blobs.items() if digest in hashes}
 
 
 def _is_importable(message: Message, left_out: dict[str, int]) -> bool:
-    """Whether a message is imported. Calls and results are, even if hidden, so that no pair is split. Hidden messages
-    in another program's shape are not."""
+    """Return whether a message is imported; ``left_out`` counts those that are not. System messages are not imported,
+    and hidden messages only if they are calls or results, so that no pair of call and result is split."""
     kind = "system messages" if message.role == "system" else "hidden messages"
     paired = message.role == "tool" or message.calls
     stays = message.role == "system" or (message.hidden and not paired)
@@ -120,7 +121,7 @@ def _bare_turn(turn: Turn, now: float) -> Turn:
 
 
 def _close_open_turn(transcript: Transcript) -> Transcript:
-    """Close a turn that was running when it was exported, with results for its calls."""
+    """Close a turn that was running when it was exported, with an interrupted result for each of its open calls."""
     if not transcript.turns or transcript.turns[-1].state != "open":
         return transcript
     turn = transcript.turns[-1]
@@ -143,7 +144,7 @@ def _close_open_turn(transcript: Transcript) -> Transcript:
 
 
 def _note_missing_media(message: Message, blobs: Mapping[str, bytes], left_out: dict[str, int]) -> Message:
-    """Replace media whose bytes were not in the document by a note."""
+    """Replace media whose bytes were not in the document by a note, and count them in ``left_out``."""
     if all(medium.hash in blobs for medium in message.media):
         return message
 
@@ -157,8 +158,8 @@ def _note_missing_media(message: Message, blobs: Mapping[str, bytes], left_out: 
 
 
 def _mark_missing_file(file: File, blobs: Mapping[str, bytes], left_out: dict[str, int], now: float) -> File:
-    """Keep a file whose bytes were not in the document, marked as missing, so that references to it can be
-    explained."""
+    """Return the file; if its bytes were not in the document, with an error code and without a hash. The file itself
+    stays, so that references to it can be explained."""
     file = replace(file, created=min(file.created, now) or now)
     if file.error or file.hash in blobs:
         return file
@@ -168,8 +169,8 @@ def _mark_missing_file(file: File, blobs: Mapping[str, bytes], left_out: dict[st
 
 
 def _validate(transcript: Transcript) -> tuple[str, ...]:
-    """Return the tags as a store holds them. Raises InvalidRequest for what a document can contain but a store
-    cannot."""
+    """Return the session's tags in the form in which a store holds them. Raises InvalidRequest for values that a
+    document can contain but a store cannot."""
     session = transcript.session
     described = serialization.validate_description(
         SessionUpdate(session.title, session.tags, session.metadata, session.context)

@@ -1,8 +1,8 @@
-"""Checks charts in imported sessions like charts that leave the sandbox, since a notebook would draw them. The
-functions have no side effects.
+"""Checks the charts of imported sessions by the rules for charts that leave the sandbox, since a notebook would draw
+them. The functions have no side effects.
 
-A chart may contain an address that is requested when it is drawn, and with it data of the author or of the user's page
-leaves the machine. A chart that does not pass is replaced by a text with the reason.
+A chart may contain a URL that is requested when the chart is drawn. That request could send data of the page to another
+machine. A chart that fails the check is replaced by a text with the reason.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from agent_kernel.core.messages import Media, Message, Part, Text
 from agent_kernel.sandbox.host import chart_validation
 
 BUNDLE = "application/vnd.agent-kernel.bundle+json"
-"""A MIME bundle stored as one medium; one of its types may be a chart."""
+"""MIME type of media that are a whole MIME bundle: several representations of one output, one of which may be a
+chart."""
 KINDS = ("application/vnd.plotly", "application/vnd.vega")
 """Prefixes of chart types, including types that cannot be checked."""
 NOTE = "[A chart was left out: {why}.]"
 
 
 class ImportedCharts:
-    """Checks the charts of one document. ``blobs`` are its media by hash and finally also the media that passed;
-    ``refused`` counts the charts that did not pass."""
+    """Checks the charts of one document. ``blobs`` are the bytes of its media by hash; ``check`` adds the checked
+    versions of charts to them. ``refused`` counts the charts that were removed."""
 
     def __init__(self, blobs: Mapping[str, bytes]) -> None:
         self.blobs = dict(blobs)
@@ -38,7 +39,8 @@ class ImportedCharts:
         return replace(message, parts=tuple(self._part(part) for part in message.parts))
 
     def _part(self, part: Part) -> Part:
-        """Check one part of a message. A medium without bytes stays, because no notebook can draw it."""
+        """Return one part of a message, with its charts checked. A part without bytes stays, because no notebook can
+        draw it."""
         if not isinstance(part, Media) or part.hash not in self.blobs:
             return part
         if part.mime != BUNDLE and not is_chart(part.mime):
@@ -59,8 +61,8 @@ class ImportedCharts:
         return Media(checked.mime, checked.hash, checked.size)
 
     def _bundle(self, data: bytes) -> bytes:
-        """Return the bundle without refused charts; its text says what is missing. Raises NotShown for data that is
-        unreadable here but that a browser might read."""
+        """Return the MIME bundle ``data`` without refused charts; its plain text gets a note for each of them. Raises
+        NotShown for data that is not JSON, since a browser might still read it."""
         try:
             body = json.loads(data, parse_constant=lambda name: None)
         except (ValueError, RecursionError) as error:
@@ -90,7 +92,8 @@ def _chart(mime: str, data: bytes) -> bytes:
 
 
 def _text_of(value: Any) -> str:
-    """Return a value of a bundle as a page reads it: a text, its lines, or JSON."""
+    """Return a value of a MIME bundle as the page would read it: a string, or the lines of a list joined; any other
+    value as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and all(isinstance(line, str) for line in value):

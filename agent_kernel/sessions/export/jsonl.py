@@ -8,8 +8,9 @@ have no side effects.
     {"type":"file","file":{"id":...,"name":...,"text" or "data_base64":...},"sha256":"..."}
     {"type":"end","lines":N,"sha256":"..."}
 
-A reader can process one line at a time, and can check after each whether it is unchanged. The hash is over the hash of
-the line before (none: nothing) and the bytes of the line up to its own hash. Media stand before the items.
+A reader can process one line at a time, and can check after each line that nothing was changed so far. The hash of a
+line is computed over the hash of the line before (empty for the first line) and the bytes of the line up to its own
+hash. Media stand before the items.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _LISTS = {"segment": "segments", "branch": "branches", "turn": "turns", "summary
 
 
 def write(whole: Transcript) -> Iterator[bytes]:
-    """Yield the lines, including line ends."""
+    """Yield the lines of the document, each with its line end."""
     digest, count = "", 0
     for body in _bodies(whole):
         line, digest = _hash_line(body, digest)
@@ -47,8 +48,8 @@ def write(whole: Transcript) -> Iterator[bytes]:
 
 
 def read(lines: Iterable[bytes], namespace: str) -> Transcript:
-    """Parse the lines; blank lines are skipped. Raises InvalidRequest that names the line, also for a changed or
-    missing line."""
+    """Parse the lines of a document; blank lines are skipped. Raises InvalidRequest, which names the line, also if a
+    line was changed or is missing."""
     reader = _JsonlReader()
     for number, line in enumerate(lines, start=1):
         if line.strip():
@@ -82,7 +83,7 @@ def _medium(named: Media, data: bytes | None) -> dict[str, Any]:
 
 
 class _JsonlReader:
-    """State of reading: the hash chain and the values of the lines so far."""
+    """The state of reading one document: the hash of the last line, and what the lines so far contained."""
 
     def __init__(self) -> None:
         self._own: dict[str, Any] = {name: [] for name in _LISTS.values()}

@@ -1,12 +1,13 @@
-"""One JSON Lines file per session, written while turns run and never rewritten, for grep, tail and git.
+"""Writes one JSON Lines file per session for grep, tail and git. Lines are appended while turns run and never changed.
 
     {"type": "session", "version": 1, "id": ..., "namespace": ..., "time": ...}           the first line, once
     {"type": "entry", "seq": ..., "turn": ..., "time": ..., "role": ..., "content": ..., ...}
     {"type": "turn", "turn": ..., "time": ..., "state": ..., "reason": ..., "model": ..., "usage": ..., "record": ...}
     {"type": "compact_boundary", "last": ..., "time": ..., "model": ..., "content": ...}
 
-The file is a copy of what the store holds: redacted in the same way, media by hash, without fsync. It outlives a
-deleted session (``forget`` removes it). A failure does not affect the turn and is reported once.
+The file contains what the store holds, with secrets removed and media named by hash. Writes do not wait for the disk
+(no fsync). The file stays when the session is deleted; ``forget`` removes it. A failure does not affect the turn and is
+reported once.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ log = logging.getLogger(__name__)
 
 
 class LiveTranscripts:
-    """Files in ``directory``, which is created with the first session; readable only by their owner."""
+    """The transcript files of all sessions in ``directory``, which is created with the first file. Only their owner can
+    read them."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -48,8 +50,8 @@ class LiveTranscripts:
         self._problem = ""
 
     def path(self, key: SessionKey) -> Path:
-        """Return the file of a session: the readable beginning of its id and a hash, so that ids that differ only in
-        case get different files."""
+        """Return the path of a session's file. Its name is the beginning of the session id and a hash, so that ids that
+        differ only in case get different files."""
         digest = hashlib.sha256(f"{key.namespace}\0{key.id}".encode()).hexdigest()[:12]
         return self.directory / f"{quote(key.id, safe=' ')[:MAX_NAME].lstrip('.')}-{digest}{SUFFIX}"
 
@@ -73,7 +75,8 @@ class LiveTranscripts:
         await self._write(summary.key, [{**body, "content": summary.text}])
 
     def take_problem(self) -> str:
-        """Return the error message of the first failure, once; empty if there was none."""
+        """Return the error message of the first failure, and forget it, so that it is reported once; empty if there is
+        none to report."""
         problem, self._problem = self._problem, ""
         return problem
 
@@ -106,7 +109,8 @@ class LiveTranscripts:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Return the readable lines in order; unreadable ones are logged. A missing file has none."""
+    """Return the JSON objects in a transcript file, in order; empty for a missing file. Unreadable lines are logged and
+    left out."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
@@ -124,8 +128,8 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def _begin(path: Path, key: SessionKey) -> None:
-    """Create the file with its first line atomically; if two processes create it at once, the second one finds it
-    complete."""
+    """Create the file together with its first line, in one step. If another process creates it at the same time, that
+    file is used."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     head = {"type": "session", "version": VERSION, "id": key.id, "namespace": key.namespace, "time": time.time()}
     fresh = path.with_name(f".{secrets.token_hex(8)}.tmp")
@@ -150,8 +154,8 @@ def _create(path: Path, data: bytes) -> None:
 
 
 def _is_torn(file: int) -> bool:
-    """Whether the last line lacks its end because a writer crashed. It then gets one, so that it does not spoil the
-    next line."""
+    """Return whether the last line of the open file lacks its line end because a writer crashed. The caller then writes
+    a line end first, so that the next line stays readable."""
     size = os.fstat(file).st_size
     if not size:
         return False

@@ -1,8 +1,9 @@
 """Conversion between items of OpenAI's Responses API and agent-kernel's messages. The functions have no side effects.
 
-Items of a program that uses that API are stored unchanged (``Message.extra``), together with the text that people and
-search can read. Their tool traffic is hidden and has no ``calls``: that API allows a call without its result (an
-approval may come days later), and ``to_model_history`` builds pairs from complete ones.
+Items of a program that uses this API are stored unchanged in ``Message.extra``, together with the text that people and
+search can read. Their calls and results are stored as hidden messages without ``calls``, because the API allows a call
+without its result (an approval may come days later). ``to_model_history`` builds call and result messages from those
+that are complete.
 """
 
 from __future__ import annotations
@@ -31,18 +32,21 @@ from agent_kernel.sessions.export.formats.openai_chat import data_url
 
 Body: TypeAlias = dict[str, Any]
 SHAPE = "responses"
-"""Key of ``Message.extra``: {"item": the item, "text": where its text was cut out, "media": true if bytes were}."""
+"""Key of ``Message.extra`` for an item: {"item": the item, "text": the place from which its text was cut out, "media":
+true if bytes of media were cut out}."""
 ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 TEXTS = ("input_text", "output_text", "text")
 CALL, OUTPUT = "function_call", "function_call_output"
 INLINE = 256
-"""Characters of a data URL that stay inline; a longer one becomes a medium by hash."""
+"""Longest data URL, in characters, that stays in a stored item. The bytes of a longer one are stored as media, and the
+item refers to them by hash."""
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,([A-Za-z0-9+/]+={0,2})\Z", re.ASCII)
 _MEDIUM = "media:"
 
 
 def message_of(item: Mapping[str, Any]) -> Message:
-    """Convert an item, JSON of a depth that Python can walk. ``item_of`` returns the same item."""
+    """Convert an item of the Responses API to a message; ``item_of`` returns the same item. The item must be JSON that
+    does not nest deeper than Python's recursion limit."""
     body = dict(item)
     media: dict[str, Media] = {}
     cut = _map_texts(body, lambda text: _cut_data_url(text, media))
@@ -63,8 +67,8 @@ def message_of(item: Mapping[str, Any]) -> Message:
 
 
 def item_of(message: Message, blobs: Mapping[str, bytes] | None = None) -> Body | None:
-    """Return the item given to ``message_of``, or None if the message was not an item. ``blobs`` are the bytes of its
-    media by hash, unless the message contains them."""
+    """Return the item from which ``message_of`` made this message, or None if it did not make it. ``blobs`` holds the
+    bytes of media, by hash, that the message itself does not contain."""
     form = message.extra.get(SHAPE)
     if not isinstance(form, dict) or not isinstance(form.get("item"), dict):
         return None
@@ -77,8 +81,9 @@ def item_of(message: Message, blobs: Mapping[str, bytes] | None = None) -> Body 
 
 
 def items_of(said: Iterable[Item], blobs: Mapping[str, bytes]) -> Iterator[list[Body]]:
-    """Yield for each stored item its form in the Responses API: the original item, or at most one message and the calls
-    of our own agent. Hidden messages have none. Our call ids repeat while theirs must be unique, so ids contain the
+    """Yield for each stored item its form in the Responses API: the original API item if a program stored one,
+    otherwise at most one message and its calls. For a hidden message of agent-kernel the list is empty. Call ids of
+    agent-kernel repeat within a session, but the API requires unique ids, so the ids of calls are built from the item's
     ``seq``."""
     ids: dict[str, str] = {}
     for item in said:
@@ -99,8 +104,9 @@ def items_of(said: Iterable[Item], blobs: Mapping[str, bytes]) -> Iterator[list[
 
 
 def to_model_history(messages: Sequence[Message]) -> list[Message]:
-    """Return the history as our models see it: complete pairs of another program's calls become calls and results; its
-    half pairs, reasoning, hosted tools and instructions are left out."""
+    """Return the history that a model of agent-kernel gets. Another program's calls with their results become calls and
+    results of agent-kernel. Its calls without a result, results without a call, reasoning, hosted tools and
+    instructions are left out."""
     if not any(message.extra for message in messages):
         return list(messages)
     outputs = {str(body.get("call_id")): body for body in map(_hidden_item, messages) if body.get("type") == OUTPUT}
@@ -122,7 +128,8 @@ def to_model_history(messages: Sequence[Message]) -> list[Message]:
 
 
 def _answer(seen: list[Message], asked: Sequence[tuple[ToolCall, str]]) -> None:
-    """Attach the calls to the message before them, as models write them."""
+    """Append calls with their results (``asked``) to ``seen``. The calls are attached to the assistant message before
+    them, as models write them."""
     if not asked:
         return
     calls = tuple(call for call, _ in asked)
@@ -132,14 +139,14 @@ def _answer(seen: list[Message], asked: Sequence[tuple[ToolCall, str]]) -> None:
 
 
 def _hidden_item(message: Message) -> Body:
-    """Return the item of a message that people do not see, empty for every other message."""
+    """Return the API item of a hidden message; an empty object for any other message."""
     form = message.extra.get(SHAPE) if message.hidden else None
     body = form.get("item") if isinstance(form, dict) else None
     return body if isinstance(body, dict) else {}
 
 
 def _role(body: Body) -> Role | None:
-    """Role of a message item, None for other items."""
+    """Return the role of an API item that is a message, None for other items."""
     role = body.get("role")
     return ROLES.get(role) if isinstance(role, str) and body.get("type", "message") == "message" else None
 
@@ -161,7 +168,7 @@ def _parts(content: Any, media: Mapping[str, Media]) -> tuple[Part, ...]:
 
 
 def _plain(message: Message, blobs: Mapping[str, bytes] | None = None) -> Body:
-    """Return an item of the Responses API that is made from the text and the media of a message alone."""
+    """Return an item of the Responses API that is made from only the text and the media of a message."""
     known = blobs or {}
     if message.role == "user" and any(medium.hash in known for medium in message.media):
         return {"role": "user", "content": [_element(part, known) for part in message.parts]}
@@ -198,7 +205,8 @@ def _output_text(output: Any) -> str:
 
 
 def _cut_text(body: Body) -> tuple[Body, Any]:
-    """Cut out the text if it stands alone, since it is already in the message's parts, and return its place."""
+    """Return (item without its text, place of the text), since the text is already in the message's parts. If the item
+    does not have exactly one text, it is returned unchanged with None as the place."""
     content = body.get("content")
     if isinstance(content, str):
         return {key: value for key, value in body.items() if key != "content"}, "content"
@@ -223,7 +231,8 @@ def _restore_text(body: Body, place: Any, text: str) -> Body:
 
 
 def _cut_data_url(text: str, media: dict[str, Media]) -> str:
-    """Replace a data URL by the name of a medium, if it can be written again exactly; otherwise return the text."""
+    """Replace a data URL by a reference to its bytes, and add them to ``media``. Returns the text unchanged if it is
+    not a data URL, or if exactly the same URL could not be restored."""
     match = _DATA_URL.match(text) if len(text) > INLINE and text.startswith("data:") else None
     if match is None:
         return text
@@ -242,7 +251,7 @@ def _data_url(medium: Media, blobs: Mapping[str, bytes]) -> str:
 
 
 def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Return a copy with every text changed; keys stay."""
+    """Return a copy of a JSON value with every text replaced by ``change(text)``. Keys of objects stay unchanged."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Copies sessions from one store into another, and proves each copy by reading it back."""
+"""Copies sessions from one store into another, and checks each copy by reading it back."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export.consistent_read import read_snapshot
 
 CopyState: TypeAlias = Literal["copied", "continued", "equal", "differs", "busy", "gone"]
-"""``copied``: the target did not have it, or ``replace`` was set; ``continued``: the target had an earlier state of it;
-``equal``: the target had it; ``differs``: the target has something that the source lacks, and is unchanged; ``busy``:
-a turn runs, or the session changes too often; ``gone``: it was deleted during the copy."""
+"""Result of copying one session. ``copied``: the target did not have the session, or ``replace`` was set.
+``continued``: the target had an earlier state of it, which was replaced. ``equal``: the target had the same session.
+``differs``: the target has content that the source lacks, and nothing was written. ``busy``: a turn of it runs, or it
+changes too often. ``gone``: it was deleted during the copy."""
 DONE: frozenset[CopyState] = frozenset({"copied", "continued", "equal", "gone"})
 
 
 @dataclass(frozen=True, slots=True)
 class SessionCopy:
-    """What became of one session, with the number of its items in the source."""
+    """The result of copying one session. ``items`` is the number of its items in the source."""
 
     key: SessionKey
     state: CopyState
@@ -33,8 +34,8 @@ class SessionCopy:
 
 
 async def copyable_sessions(source: KeptStore, namespace: str | None = None) -> tuple[list[SessionKey], int]:
-    """Return the sessions of the namespace (None: of all) without a running turn, longest unused first, and the number
-    of those with one."""
+    """Return (sessions without a running turn, longest unused first; number of sessions with one) of ``namespace``, or
+    of all namespaces (None)."""
     idle = [session.key for session in await source.idle(float("inf"))]
     keys = [key for key in idle if namespace in (None, key.namespace)]
     return keys, (await source.stats(namespace))["sessions"] - len(keys)
@@ -45,8 +46,9 @@ async def copy_stored_session(
 ) -> SessionCopy:
     """Copy one session with all branches, media and files, and read the copy back.
 
-    It is written in one transaction, from memory. ``replace`` also overwrites a session of the target that has
-    something that the source lacks. Raises StoreError if the copy, once written, is not equal to the source.
+    The whole session is held in memory and written in one transaction. With ``replace``, a session of the target is
+    overwritten even if it has content that the source lacks. Raises StoreError if the copy that was read back differs
+    from the source.
     """
     try:
         original = await _read_with_files(source, key)
@@ -66,8 +68,8 @@ async def copy_stored_session(
 
 
 async def copy_bindings(source: KeptStore, target: KeptStore, keys: Sequence[SessionKey]) -> list[NotebookBinding]:
-    """Bind the notebooks of these sessions in the target as they are in the source. Returns the bindings that were left
-    out because the target binds the notebook to another session."""
+    """Copy the bindings of notebooks to these sessions. Returns the bindings that were not copied, because the target
+    binds the same notebook to another session."""
     copied = set(keys)
     left_out = []
     for binding in await source.bindings():
@@ -99,7 +101,8 @@ async def _read_with_files(store: SessionStore, key: SessionKey) -> Transcript |
 
 
 def _content(snapshot: Transcript) -> tuple[object, ...]:
-    """Return everything that a copy must have. Every write of a store increases the revision, so it is left out."""
+    """Return everything of a session that must be equal in a copy: all but the revision, which increases with every
+    write."""
     session = dataclasses.replace(snapshot.session, revision=0)
     return (
         *(session, snapshot.turns, snapshot.items, snapshot.branches),
@@ -108,7 +111,8 @@ def _content(snapshot: Transcript) -> tuple[object, ...]:
 
 
 def _is_earlier(there: Transcript, original: Transcript) -> bool:
-    """Whether the target has nothing that the source lacks and was not changed after the source."""
+    """Return whether the session ``there`` in the target is an earlier state of ``original``: it has no turn, item,
+    branch or file that ``original`` lacks, and was not changed later."""
     return (
         there.session.created == original.session.created
         and there.session.updated <= original.session.updated
@@ -120,7 +124,8 @@ def _is_earlier(there: Transcript, original: Transcript) -> bool:
 
 
 async def _verify(target: SessionStore, original: Transcript) -> None:
-    """Raise StoreError if the target does not return what was written, with bytes that match their hashes."""
+    """Read the copy back from the target. Raises StoreError if it differs from ``original``, or if bytes are missing or
+    do not match their hashes."""
     key = original.session.key
     try:
         copy = await _read_with_files(target, key)

@@ -1,5 +1,5 @@
-"""NAME.agent.json: one session as a document that travels with a notebook. The functions convert values to bytes and
-back, without side effects.
+"""The format of NAME.agent.json: one session as a document that is stored beside a notebook. The functions convert
+values to bytes and back, without side effects.
 
     {"agent_kernel": {"format": 2, "session": {...}, "branches": [...], "segments": [...], "turns": [...],
                       "items": [...], "summaries": [...], "blobs": {HASH: {...}}},
@@ -7,9 +7,9 @@ back, without side effects.
 
 The last four keys are mistral.rs's serialized session: ``messages`` of all branches as they were stored, with an
 ``{"type": "image"}`` part for every PNG, whose base64 stands at the same position in ``images``. Everything that this
-format cannot represent is in ``agent_kernel``: ``items`` is parallel to ``messages``, ``segments`` is the tree
-(``core/session_tree.py``). The namespace is not exported, because it may be the name of a user. Format 1 had one
-branch.
+format cannot represent is in ``agent_kernel``: the n-th entry of ``items`` belongs to the n-th entry of ``messages``,
+and ``segments`` are the parts of the branch tree (``core/session_tree.py``). The namespace is not exported, because it
+may be the name of a user. Documents of format 1 have one branch.
 """
 
 from __future__ import annotations
@@ -33,16 +33,19 @@ __all__ = ["FORMAT", "INLINE_BYTES", "MAX_BYTES", "Exported", "Transcript", "exp
 
 FORMAT = transcript_reader.FORMAT
 INLINE_BYTES = 256 * 1024
-"""Larger media are files beside a notebook, so that the document stays readable and its diffs small."""
+"""Largest number of bytes of a media object that is stored in the document. Larger ones become files beside the
+notebook, so that the document stays readable and its diffs small."""
 MAX_BYTES = 256 * 2**20
 MAX_DEPTH = 220
-"""Levels of the document: what a store accepts (200) and those around it."""
+"""Maximum nesting of lists and objects in a document: the 200 levels that a store accepts in one value, and the levels
+around it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """``document``, and media that are files beside it, by file name (their hash, or ``images/HASH.png``). ``left_out``
-    counts what the format cannot represent."""
+    """An exported session. ``document`` is its text as bytes. ``files`` holds the media that are stored beside it, by
+    file name (their hash, or ``images/HASH.png``). ``media_type`` and ``suffix`` are those of the document.
+    ``left_out`` counts, by kind, what the format cannot represent."""
 
     document: bytes
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -53,8 +56,8 @@ class Exported:
 
 def export(transcript: Transcript, *, inline_bytes: int | None = INLINE_BYTES) -> Exported:
     """Export the whole session: every branch, turn, item and file. The same session gives the same bytes. Media and
-    files of more than ``inline_bytes`` (None: no limit) go beside it; those not in ``blobs`` are named without
-    bytes."""
+    files of more than ``inline_bytes`` (None: no limit) become ``Exported.files``. Those whose bytes are not in
+    ``transcript.blobs`` are only named in the document."""
     media = transcript.media
     named = media.keys() | {file.hash for file in transcript.files}
     known = {digest: data for digest, data in transcript.blobs.items() if digest in named}
@@ -78,12 +81,14 @@ def export(transcript: Transcript, *, inline_bytes: int | None = INLINE_BYTES) -
 def parse(
     document: bytes, namespace: str = "local", *, max_bytes: int = MAX_BYTES, max_values: int = MAX_VALUES
 ) -> Transcript:
-    """Parse what ``export`` wrote, also in format 1 (``parse(export(x)) == x``, except for the namespace and media in
-    files), or a session serialized by mistral.rs, with plain or Either-wrapped values. The latter has no id, times or
-    turns: its id is ``imported``, and a user message begins a turn.
+    """Parse a document that ``export`` wrote, in the current format or in format 1, or a session that mistral.rs
+    serialized. The result equals the exported transcript except for the namespace and the bytes of media in files. A
+    session of mistral.rs, whose values may be plain or wrapped in an Either, has no id, times or turns: its id becomes
+    ``imported``, and each user message begins a turn.
 
     Nothing in the document is trusted: sizes, depth, types, ids, hashes, numbering, the tree and the pairing of calls
-    and results are checked. Raises InvalidRequest that names the place."""
+    and results are checked. Raises InvalidRequest, which names the position in the document.
+    """
     fields = loads(document, max_bytes, MAX_DEPTH, max_values)
     is_own = transcript_reader.is_own(fields)
     return transcript_reader.read_fields(fields, namespace) if is_own else mistralrs.read(fields, namespace)
@@ -109,7 +114,8 @@ def facts(transcript: Transcript) -> dict[str, Any]:
 
 
 def _item_to_json(item: Item, turn: Turn) -> dict[str, Any]:
-    """Return an item as JSON, without its message. Cell and epoch of its turn are repeated for human readers."""
+    """Return an item as JSON, without its message. The cell and the epoch of its turn are repeated in each item for
+    human readers; ``parse`` ignores them."""
     body = {"seq": item.seq, "turn": item.turn, "cell": turn.cell, "epoch": turn.epoch, "time": item.time}
     body |= {"hidden": True} if item.message.hidden else {}
     return body | ({"extra": dict(item.message.extra)} if item.message.extra else {})
@@ -123,7 +129,8 @@ def _message_to_json(message: Message) -> dict[str, Any]:
 
 
 def _images(items: tuple[Item, ...], small: Mapping[str, bytes]) -> Iterator[str | dict[str, str]]:
-    """Yield base64 where an image first appears; its hash where it is repeated or not inline."""
+    """Yield an entry of ``images`` for every PNG in the items: its base64 where the image first appears, and an object
+    with its hash where it is repeated or not in ``small``."""
     seen: set[str] = set()
     for digest in [medium.hash for item in items for medium in item.message.media if medium.mime == PNG]:
         yield _base64(small[digest]) if digest in small and digest not in seen else {"hash": digest}
@@ -140,7 +147,8 @@ def _base64(data: bytes) -> str:
 
 
 def _layout(value: Any, levels: int) -> str:
-    """Write one line per field of the outer levels, so that a diff shows where the conversation changed."""
+    """Serialize a JSON value with one line for each entry of the outer ``levels``, so that a diff shows where the
+    conversation changed."""
     if not levels or not value or not isinstance(value, dict | list):
         return dumps(value)
     if isinstance(value, list):

@@ -1,5 +1,5 @@
-"""Parses documents of ``transcript`` and mistral.rs's serialized sessions from untrusted bytes. The functions have no
-side effects."""
+"""Reads the documents of ``transcript.py`` and sessions that mistral.rs serialized from untrusted bytes. The functions
+have no side effects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agent_kernel.sessions.export.validation import TranscriptValidator
 FORMAT = 2
 READABLE = (1, 2)
 MARK_IN_METADATA = "agent_kernel.origin"
-"""Metadata key that marks an imported session in documents without a field ``imported``."""
+"""Metadata key by which older documents mark an imported session; newer ones have the field ``imported``."""
 
 
 def is_own(document: Fields) -> bool:
@@ -91,7 +91,8 @@ def _item(body: Fields, message: Message) -> Item:
 
 
 def _compute_since(turns: Sequence[Turn], items: Sequence[Item]) -> tuple[Turn, ...]:
-    """Compute ``since`` of turns, which format 1 did not always contain: the end of the items of the turns before."""
+    """Return the turns with ``since``, which documents of format 1 do not always contain. ``since`` is the last item of
+    all turns before."""
     last: dict[str, int] = {}
     for stored in items:
         last[stored.turn] = max(stored.seq, last.get(stored.turn, 0))
@@ -133,7 +134,7 @@ def _tag(tag: Fields) -> str:
 
 
 def _branch(body: Fields, session: Session) -> Branch:
-    """``since``, ``head`` and ``turns`` are computed from the tree."""
+    """Read a branch. Its ``since``, ``head`` and ``turns`` are not read here; they are computed from the tree."""
     name = body.utf8("name")
     return Branch(name, body.utf8("parent", ""), created=body.time("created"), current=name == session.branch)
 
@@ -174,7 +175,8 @@ def _usage(body: Fields) -> dict[str, float]:
 
 
 def _number(field: Fields) -> float:
-    """Return the number of a field. Booleans are accepted too, because ``estimated`` is true or absent."""
+    """Return the number in a field of a turn's usage. A boolean is accepted too, because ``estimated`` is true or
+    absent. Raises InvalidRequest."""
     if type(field.value) not in (int, float, bool):
         field.refuse("should be a number")
     if abs(field.value) > 1e15:
@@ -183,7 +185,7 @@ def _number(field: Fields) -> float:
 
 
 def _blobs(own: Fields, messages: Sequence[Message]) -> Iterator[tuple[str, bytes]]:
-    """Yield inline media other than PNG that a message refers to."""
+    """Yield (hash, bytes) of media, except PNG images, that a message refers to and whose bytes are in the document."""
     named = {medium.hash: medium for message in messages for medium in message.media}
     for digest, body in own.items("blobs"):
         if digest in named and body.child("data").value is not None:

@@ -1,4 +1,5 @@
-"""Checks that a transcript could come from a store: numbers, order, the branch tree, calls with results."""
+"""Checks that a transcript could have been read from a store: numbers, order, the branch tree, and calls with their
+results."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ MAX_NAME = 200
 
 
 class TranscriptValidator:
-    """Checks one transcript. Errors name ``place``. The time is linear in the size of the document for every tree."""
+    """Checks one transcript. Error messages name the document ``place``. The time is linear in the size of the
+    transcript, whatever the shape of its branch tree."""
 
     def __init__(self, place: Fields, transcript: Transcript) -> None:
         self._place = place

@@ -1,4 +1,6 @@
-"""The log of changes that servers with a shared database have in common: the seam ``LogStore``, and its databases.
+"""The log of changes through which several servers share one database: the interface ``LogStore``, and its
+implementations for several databases.
 
-The sessions' own code is in ``store``: a ``SharedStore`` keeps a copy of the rows in SQLite and exchanges changes of
-rows through the log."""
+The session store that uses the log is in ``store``: a ``SharedStore`` keeps a copy of all rows in SQLite, and exchanges
+changes of rows with other servers through the log.
+"""

@@ -1,10 +1,10 @@
 """A log whose entries and media are encrypted before the database gets them.
 
-Bodies are AES-256-GCM, with a key for each namespace that HKDF-SHA256 (RFC 5869) derives from the key of the store. An
-entry is bound to its namespace, its session and the entry before it, so that entries cannot be exchanged, repeated or
-left out unnoticed by whoever can write to the database; the removal of the newest entries of a session is not noticed.
-The names of media are HMAC-SHA256 of their hashes: equal media have equal names within a namespace only. What remains
-readable are namespaces, ids of sessions, sizes, times and the number of changes.
+Bodies are encrypted with AES-256-GCM. HKDF-SHA256 (RFC 5869) derives a key for each namespace from the key of the
+store. The encryption of an entry includes its namespace, its session and the entry before it. So the reader notices if
+somebody who can write to the database exchanges, repeats or leaves out entries; only the removal of the newest entries
+of a session is not noticed. The names of media are HMAC-SHA256 of their hashes: equal media have equal names within a
+namespace only. What remains readable are namespaces, ids of sessions, sizes, times and the number of changes.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _Context: TypeAlias = tuple[str | int, ...]
 class EncryptedLog:
     """A LogStore over ``log``, with a ``key`` of 32 bytes. Raises InvalidRequest if the library is missing.
 
-    A wrong key, entries that were changed, and a log with entries in plain text raise StoreError when they are read,
-    which every server does before it writes.
+    Reading raises StoreError for a wrong key, for entries that were changed, and for a log with entries in plain text.
+    Every server reads before it writes.
     """
 
     def __init__(self, log: LogStore, key: bytes) -> None:
@@ -87,7 +87,7 @@ class EncryptedLog:
         return replace(append, body=body)
 
     def _decrypt_entry(self, entry: Entry, after: Mapping[str, int]) -> Entry:
-        """Decrypt an entry, and check that it follows the one before it in its stream, as far as that was read."""
+        """Decrypt an entry, and check that it follows the entry before it in its stream, if that one was read."""
         stream = (entry.namespace, entry.session)
         before = int.from_bytes(entry.body[len(ENCRYPTED) :][:_POSITION_BYTES], "big")
         context = ("entry", entry.session, entry.replaces, before)
@@ -101,7 +101,8 @@ class EncryptedLog:
     # ------------------------------------------------------------------------------------------- bytes
 
     def _encrypt(self, namespace: str, data: bytes, context: _Context, clear: bytes = b"") -> bytes:
-        """Return the bytes for the database; ``clear`` stands before the nonce, and ``context`` must contain it."""
+        """Encrypt ``data``. The result begins with ENCRYPTED, ``clear`` (which is not encrypted) and the nonce.
+        ``context`` is authenticated together with the data, and must include the value of ``clear``."""
         nonce = os.urandom(_NONCE_BYTES)
         return ENCRYPTED + clear + nonce + self._cipher(namespace).encrypt(nonce, data, _bind_to(namespace, context))
 

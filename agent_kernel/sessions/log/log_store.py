@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 Stream = tuple[str, str]
-"""(namespace, session). The session "" stands for what belongs to no session, such as bindings."""
+"""(namespace, session id): identifies the entries about one session. The session id "" stands for data that belongs to
+no session, such as bindings."""
 ENCRYPTED = b"\0AK1"
-"""Beginning of an entry and of a medium that ``encrypted_log.py`` wrote."""
+"""The bytes with which every entry and blob begins that ``encrypted_log.py`` wrote."""
 GRACE_S = 3600.0
-"""Seconds for which bytes without a row are kept after they were last stored or named."""
+"""Seconds for which bytes that no entry names are kept after they were last stored or touched."""
 
 
 class LogConflict(Exception):
@@ -20,8 +21,8 @@ class LogConflict(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A change of a stream. Positions of a namespace are 1, 2, 3, ... and become visible in this order. An entry that
-    ``replaces`` stands for all earlier ones of its stream, which no longer exist."""
+    """One change in the log. The positions within a namespace are 1, 2, 3,... and become visible in this order. If
+    ``replaces`` is true, the entry contains the whole stream, and the earlier entries of the stream were deleted."""
 
     namespace: str
     position: int
@@ -32,8 +33,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """An entry to be written if the last position of its stream is ``expect`` (0: the stream has none). Without a body
-    only the position is checked."""
+    """An entry to be written if the last position of its stream is ``expect`` (0: the stream has no entry). If ``body``
+    is None, nothing is written and only the position is checked."""
 
     namespace: str
     session: str
@@ -44,7 +45,8 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """``now`` is the time of the database in seconds since the epoch. ``more``: read again for the rest."""
+    """The new entries that one read returns. ``now`` is the time of the database in seconds since the epoch. If
+    ``more`` is true, there are further entries, which the next read returns."""
 
     now: float
     entries: Sequence[Entry]
@@ -52,31 +54,32 @@ class Tail:
 
 
 class LogStore(Protocol):
-    """A log in a shared database. One thread uses it at a time. Every method raises StoreError when the database cannot
-    be used, and works again when it can. ``name`` is shown to people and contains no password."""
+    """A log in a shared database. Only one thread at a time may use it. Every method raises StoreError while the
+    database cannot be used; a later call connects again. ``name`` is shown to people and contains no password."""
 
     name: str
 
     def read(self, after: Mapping[str, int]) -> Tail:
-        """Return the entries of all namespaces behind these positions (0 for a namespace that is not named), sorted by
-        namespace and position. The entries are those of one moment, and a first part of them if ``more`` is set."""
+        """Return the entries of all namespaces after the positions ``after`` (0 for a namespace that is not in it),
+        sorted by namespace and position. All are read at one moment. If there are too many for one read, the first ones
+        are returned and ``more`` is set."""
 
     def commit(self, id: str, appends: Sequence[Append]) -> Mapping[Stream, int]:
         """Write all entries or none, and return their positions. Raises LogConflict if one of them does not follow the
-        last entry of its stream. If ``id`` was committed before, nothing is written and the result is that of the first
-        time, so that a writer that received no reply can repeat the call."""
+        last entry of its stream. If ``id`` was committed before, nothing is written and the first result is returned
+        again, so that a writer that received no reply can repeat the call."""
 
     def put_blob(self, namespace: str, digest: str, data: bytes) -> None:
-        """Store bytes before an entry names them."""
+        """Store bytes of media under their hash. The caller does this before it writes an entry that names the hash."""
 
     def get_blob(self, namespace: str, digest: str) -> bytes | None: ...
 
     def touch_blobs(self, namespace: str, digests: Collection[str]) -> None:
-        """Count these bytes as stored now, so that ``drop_blobs`` keeps them for another GRACE_S."""
+        """Treat these bytes as stored now, so that ``drop_blobs`` keeps them for another GRACE_S."""
 
     def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
         """Delete the bytes that are not among ``named`` (namespace, digest) and were not stored or touched within the
-        last ``grace`` seconds. Returns how many bytes that were."""
+        last ``grace`` seconds. Returns the number of bytes deleted."""
 
     def close(self) -> None:
         """Release the connection. A later call connects again."""

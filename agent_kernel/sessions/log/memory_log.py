@@ -1,4 +1,4 @@
-"""A log in the memory of one process, for tests: stores of the same log behave like servers on one database."""
+"""A log in the memory of one process, for tests: stores that share it behave like several servers with one database."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail
 
 PAGE = 1000
-"""Entries that one ``read`` returns."""
+"""Maximum number of entries that one ``read`` returns."""
 
 
 class MemoryLog:
@@ -76,4 +76,4 @@ class MemoryLog:
             return sum(len(self._blobs.pop(place)[1]) for place in old)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is no connection to release."""

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 VERSION = 1
 PAGE = 5000
-"""Entries that one ``read`` returns."""
+"""Maximum number of entries that one ``read`` returns."""
 ATTEMPTS = 2
-"""How often a statement is sent when the connection breaks. Each of ours can be repeated."""
+"""How often a statement is sent if the connection breaks. All statements of this module can safely be repeated."""
 _SETUP_LOCK = 0x41474B53
 """Key of the advisory lock under which one server creates the tables."""
 _SCHEMA = """
@@ -90,9 +90,9 @@ SELECT extract(epoch FROM clock_timestamp())::float8, e.* FROM (SELECT 1) AS alw
 
 
 class PostgresLog:
-    """A LogStore in the database that ``url`` names (postgresql://...). It connects at the first use, creates its
-    tables where there are none, and connects again after the connection broke. Raises InvalidRequest for a URL that
-    cannot be read and without psycopg."""
+    """A LogStore in the database that ``url`` names (postgresql://...). It connects at its first use, creates its
+    tables if they do not exist, and connects again after the connection broke. Raises InvalidRequest for a URL that
+    cannot be parsed, or if psycopg is not installed."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -206,7 +206,7 @@ class PostgresLog:
         return self._connection
 
     def _create_tables(self, connection: psycopg.Connection[Any]) -> None:
-        """Create the tables where there are none. Raises StoreCorrupt for those of a newer version."""
+        """Create the tables if they do not exist. Raises StoreCorrupt if they have a newer version."""
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SETUP_LOCK,))
             known = connection.execute("SELECT to_regclass('agent_kernel_version') IS NOT NULL").fetchone()

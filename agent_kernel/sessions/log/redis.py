@@ -25,13 +25,13 @@ from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConfl
 T = TypeVar("T")
 VERSION = 1
 PAGE = 2000
-"""Entries that one ``read`` returns."""
+"""Maximum number of entries that one ``read`` returns."""
 COMMIT_KEPT_S = 86_400
-"""How long a commit can be repeated."""
+"""Seconds for which the id of a commit is remembered, so that the commit can be repeated."""
 TIMEOUT_S = 20.0
 PREFIX = "agent-kernel"
 _OPTION = re.compile(r"ssl_(ca_certs|ca_path|certfile|keyfile|keyfile_password|cert_reqs|check_hostname)")
-"""Options of the library that a URL may have; others could change how replies are decoded."""
+"""Options of redis-py that a URL may set. Others are refused, since some change how replies are decoded."""
 _NOW = "local t = redis.call('TIME'); local now = t[1] + t[2] / 1000000\n"
 _READ = (
     _NOW
@@ -128,7 +128,7 @@ _DROPPED_AT_ONCE = 500
 class RedisLog:
     """A LogStore in the Redis, Valkey or cluster that ``url`` names (redis://... or rediss://... with TLS). ``prefix``
     in the URL's query separates several logs in one database. It connects at the first use, and again after the
-    connection broke. Raises InvalidRequest for a URL that cannot be read and without redis-py."""
+    connection broke. Raises InvalidRequest for a URL that cannot be parsed, or if redis-py is not installed."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -225,7 +225,8 @@ class RedisLog:
         return self._retry(run)
 
     def _retry(self, work: Callable[[], T]) -> T:
-        """Run ``work``, again on a new connection if the first one broke: each of our scripts can be repeated."""
+        """Run ``work``. If the connection breaks, run it again on a new one: all scripts of this module can safely be
+        repeated."""
         try:
             try:
                 return work()
@@ -264,7 +265,8 @@ class RedisLog:
         return self._redis.RedisCluster(**{key: value for key, value in options.items() if key != "db"})
 
     def _check(self, client: Any) -> None:
-        """Refuse a newer format, and a server that may delete keys of its own accord."""
+        """Raise StoreError if the keys have a newer format, or if the server is configured to delete keys when its
+        memory is full."""
         client.set(self._key("version"), VERSION, nx=True)
         version = client.get(self._key("version"))
         if version != b"%d" % VERSION:
@@ -297,7 +299,7 @@ class RedisLog:
 
 
 def _read_url(url: str, redis: Any) -> tuple[dict[str, Any], str]:
-    """The options of the connection, and the prefix of the keys. Raises ValueError."""
+    """Return (options of the connection, prefix of the keys). Raises ValueError."""
     parts = urlsplit(url)
     query = parse_qsl(parts.query, keep_blank_values=True)
     prefixes = [value for name, value in query if name == "prefix"] or [PREFIX]
@@ -315,7 +317,7 @@ def _read_url(url: str, redis: Any) -> tuple[dict[str, Any], str]:
 
 
 def _member(namespace: str, name: str) -> str:
-    """Join two names so that no two pairs have the same text."""
+    """Join two names into one text. Different pairs give different texts."""
     return f"{len(namespace)}:{namespace}:{name}"
 
 

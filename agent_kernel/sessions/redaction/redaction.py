@@ -1,7 +1,7 @@
 """Removes keys and passwords from text before it is stored or shown; ``[REDACTED:label]`` replaces them.
 
-The model of the current turn receives what the user typed, unchanged. The store, the search index, the sidecar,
-transcripts and the turn's events do not. A removed secret cannot be restored.
+During the turn the model receives the user's text unchanged. The store, the search index, the sidecar, transcripts and
+the turn's events get the text without secrets. A removed secret cannot be restored.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ if TYPE_CHECKING:
     import regex
 
 TIMEOUT_S = 0.25
-"""Seconds for one pattern on one text. A text that cannot be checked in this time is replaced as a whole."""
+"""Maximum seconds for one pattern on one text. If the search takes longer, the whole text is replaced."""
 MAX_CHARS = 2_000_000
 """A longer text is checked in pieces of this length, each with its own time limit."""
 MAX_SECRET = 24_000
-"""Characters of the longest secret: a private key."""
+"""Characters of the longest secret that is recognized: a private key."""
 MAX_PATTERN = 2_000
 WITHHELD = "[REDACTED:unchecked]"
 SECRET = "secret"
-"""Name of the group that is replaced, in a pattern that matches more than the secret."""
+"""Name of the regular expression group that is replaced, for patterns that match more than the secret itself."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """``hints``: a text that contains none of them (case-sensitive) has no match. Empty: always search."""
+    """A kind of secret. ``expression`` is a regular expression that matches it, and ``label`` names it in the
+    replacement. ``hints`` are case-sensitive texts: a text that contains none of them is not searched (empty: every
+    text is searched)."""
 
     label: str
     expression: str
@@ -82,12 +84,13 @@ PREFIXES = (
     r"(?i)-----BEGIN |eyJ|sk-|gh[pousr]_|github_pat_|hf_|api_org_|ak_|AKIA|ASIA|aws|AIza|ya29|xox|xapp|hooks\.|bearer|://|"
     r"api[_-]?key|secret|token|passw|access[_-]?key"
 )
-"""How the matches of PATTERNS begin."""
+"""Regular expression for the beginnings of all matches of PATTERNS."""
 
 
 class Redactor:
-    """Searches for PATTERNS and then for ``extra`` patterns (label -> expression). If a pattern has a group named
-    ``secret``, only that group is replaced. Raises InvalidRequest for an invalid expression."""
+    """Replaces secrets in texts and JSON values: matches of PATTERNS, and then of the ``extra`` patterns (label ->
+    expression). If a pattern has a group named ``secret``, only that group is replaced. Raises InvalidRequest for an
+    invalid expression."""
 
     def __init__(self, patterns: Sequence[Pattern] = PATTERNS, extra: Mapping[str, str] | None = None) -> None:
         self._patterns = patterns
@@ -95,7 +98,7 @@ class Redactor:
 
     @functools.cached_property
     def _searches(self) -> list[CompiledPattern]:
-        """Compiled patterns. The built-in ones are compiled when the first text arrives."""
+        """The compiled patterns. They are compiled when the first text is checked."""
         return [*(CompiledPattern.of(pattern) for pattern in self._patterns), *self._extra]
 
     @classmethod
@@ -143,7 +146,8 @@ class Redactor:
         return value
 
     def _value_of_key(self, key: Any, item: Any) -> Any:
-        """Redact a value whose key shows that it is a secret."""
+        """Redact a value together with its key, since some patterns recognize a secret only by its name, as in
+        ``password=...``."""
         if isinstance(key, str) and isinstance(item, str):
             labelled = f"{key}={item}"
             if (clean := self.text(labelled)) != labelled and clean.startswith(f"{key}="):
@@ -162,16 +166,16 @@ class Redactor:
         )
 
     def held_from(self, text: str) -> int:
-        """Return the index at which a secret could begin that continues after the end of ``text``. Everything before it
-        can be shown."""
+        """Return the first index of ``text`` at which a secret may begin that continues beyond the end. The text before
+        this index can be shown already."""
         start = max(0, len(text) - MAX_SECRET)
         end = text[start:]
         searches = self._searches if self._may_begin(end) else self._extra
         return start + min((search.held_from(end) for search in searches), default=len(end))
 
     def _may_begin(self, text: str) -> bool:
-        """Whether a key might begin in the text. One search instead of one per pattern, since most text contains no
-        prefix."""
+        """Return whether a secret of PATTERNS might begin in the text. This is one search instead of one for each
+        pattern, and most texts contain no such beginning."""
         if self._patterns is not PATTERNS:
             return True
         match = self._prefixes.search(text, partial=True)
@@ -186,7 +190,7 @@ class Redactor:
 
 @dataclass(frozen=True, slots=True)
 class CompiledPattern:
-    """A pattern with its compiled expression."""
+    """A Pattern with its compiled regular expression."""
 
     pattern: Pattern
     compiled: regex.Pattern[str]

@@ -1,1 +1,1 @@
-"""When sessions expire, and how much a store may hold."""
+"""Retention of sessions: when they expire, and how many a namespace may hold."""

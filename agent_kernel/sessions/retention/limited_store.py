@@ -35,27 +35,29 @@ EMPTY_READS: Mapping[str, Callable[[], Any]] = MappingProxyType(
         "remove_file": lambda: False,
     }
 )
-"""Reads of one session, and what they return when it is expired."""
+"""Methods that read one session, each with a function that returns the result for an expired session."""
 GUARDED_WRITES = frozenset(
     {"rename", "describe", "clear", "extend_turn", "pop", "rewind", "branch", "switch", "drop_branch"}
     | {"clear_outputs", "add_files"}
     | {"claim_summary", "add_summary", "release_summary", "undo_summary", "remember"}
     | {"grant"}
 )
-"""Changes of one session, which raise SessionNotFound when it is expired."""
+"""Methods that change one session, and raise SessionNotFound if it is expired."""
 CREATING_WRITES = frozenset({"add_turn", "add_messages", "restore"})
-"""Changes that create the session if it does not exist."""
+"""Methods that create the session if it does not exist."""
 _MORE = 4
 """Factor by which the read limit grows when too few of the values read are visible."""
 
 
 class LimitedStore:
-    """A SessionStore that hides expired sessions at the moment they expire, and of other sessions shows the newest
-    ``max_history_turns`` turns of a branch besides a running one. Hidden turns stay stored: ``everything`` (exports,
-    forks) and the stored answers of cells contain all of them.
+    """A SessionStore that applies retention limits to another store. A session is hidden from the moment it expires. Of
+    other sessions, readers see the newest ``max_history_turns`` turns of a branch and a running turn. The older turns
+    stay stored: exports, forks and the stored answers of cells contain them.
 
-    Methods that are not defined here are called on the store: those of an open turn, whose session never expires,
-    bindings that name no session, and maintenance."""
+    Methods that this class does not define are passed to the store. Of these, methods that read or change one session
+    first check that it has not expired. The others do not need this check: methods of an open turn, whose session never
+    expires, bindings that name no session, and maintenance.
+    """
 
     def __init__(self, store: SessionStore, retention: Retention) -> None:
         self._store = store
@@ -169,7 +171,8 @@ class LimitedStore:
         return seen if limit is None else seen[-limit:]
 
     async def _visible_turns(self, key: SessionKey, branch: str | None, *, failed: bool = True) -> list[Turn]:
-        """Return the newest turns within the limit, and the running one."""
+        """Return the newest turns within the limit, and a running turn in addition, in order. ``failed=False`` leaves
+        out failed turns."""
 
         async def keep_turn(turn: Turn) -> Turn | None:
             return turn if failed or turn.state != "failed" else None
@@ -191,7 +194,8 @@ class LimitedStore:
         return await _read_enough(query.limit, read_hits, self._visible_hit)
 
     async def _visible_hit(self, hit: SearchHit) -> SearchHit | None:
-        """Return the hit without snippets of hidden turns."""
+        """Return the hit without the snippets of hidden turns; None if the session has expired or no snippet
+        remains."""
         if await self.info(hit.session.key) is None:
             return None
         if not self._turns:
@@ -204,8 +208,8 @@ class LimitedStore:
         return replace(hit, snippets=snippets) if snippets else None
 
     async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> OpeningMatch | None:
-        """Return the longest match that has not expired. An expired session is removed, and the search repeated,
-        because the store returns only the longest match."""
+        """Return the longest match that has not expired. If the longest match has expired, it is removed and the search
+        repeated, because the store returns only one match."""
         while candidate := await self._store.match(namespace, scope, chain):
             session = await self._store.info(candidate.key)
             if session is not None and not await self.retention.is_expired(session):
@@ -260,8 +264,8 @@ def limit_store(
     *,
     clock: Callable[[], float] = time.time,
 ) -> SessionStore:
-    """Wrap the store if there are limits or callbacks. ``clock`` must be the store's. Raises InvalidRequest for a store
-    that does not support removing sessions."""
+    """Return the store with these retention limits, or unchanged if there are neither limits nor callbacks. ``clock``
+    must be the store's. Raises InvalidRequest for a store that does not support removing sessions."""
     callbacks = tuple(on_expire)
     if not limits and not callbacks:
         return store
@@ -277,7 +281,8 @@ def limit_store(
 async def _read_enough(
     limit: int | None, read: Callable[[int | None], Awaitable[Sequence[T]]], shown: Callable[[T], Awaitable[T | None]]
 ) -> list[T]:
-    """Return the first ``limit`` visible values, reading more until there are enough or no more."""
+    """Return the first ``limit`` values that are visible (None: all). ``read`` reads a number of values, and ``shown``
+    returns a value as it is visible, or None. More values are read until enough are visible or none are left."""
     count = limit
     while True:
         entries = await read(count)
@@ -292,7 +297,8 @@ async def _no_search(namespace: str, query: SessionQuery) -> list[SearchHit]:
 
 
 def _key_of(first: Any) -> SessionKey:
-    """Return the key of a turn, of a summary or of a whole session; a key is returned unchanged."""
+    """Return the session key that the first argument of a store's method is or contains. The argument is a key, a turn,
+    a summary or a whole session."""
     if isinstance(first, SessionKey):
         return first
     key: SessionKey = first.session.key if isinstance(first, SessionSnapshot) else first.key

@@ -1,5 +1,5 @@
-"""Limits on how much is stored and for how long. This module only defines them: ``retention.py`` deletes the sessions
-that exceed a limit, and ``limited_store.py`` hides from readers what exceeds one."""
+"""The limits on how many sessions are stored and for how long. This module only defines them: ``retention.py`` deletes
+sessions beyond the limits, and ``limited_store.py`` hides sessions and turns beyond them from readers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from agent_kernel.sessions.retention.durations import seconds
 
 @dataclass(frozen=True, slots=True)
 class RetentionLimits:
-    """0 means no limit; by default everything is stored.
+    """The retention limits of a store. 0 means no limit; by default everything is stored.
 
     A session that was not used for ``ttl`` seconds is hidden from every reader at that moment and removed soon after. A
-    namespace holds ``max_sessions``: a new session replaces the one unused longest. Readers see the newest
-    ``max_history_turns`` of a branch besides the running one; older turns stay stored. A turn is a user message and
-    everything that follows."""
+    namespace holds at most ``max_sessions`` sessions: a new session replaces the longest unused one. Readers see the
+    newest ``max_history_turns`` turns of a branch and a running turn; older turns stay stored. A turn is a user message
+    and everything that follows.
+    """
 
     ttl: float = 0.0
     max_sessions: int = 0
@@ -53,7 +54,8 @@ PRESETS: Mapping[str, RetentionLimits] = MappingProxyType(
         "nexo": RetentionLimits(ttl=24 * 3600, max_sessions=10_000, max_history_turns=50),
     }
 )
-"""``keep`` is the default; the others reproduce the systems with these names."""
+"""The values of the setting ``limits``. ``keep``, the default, stores everything; the others have the limits of the
+systems with these names."""
 
 
 def preset(name: str) -> RetentionLimits:

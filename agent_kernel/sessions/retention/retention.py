@@ -20,8 +20,8 @@ from agent_kernel.sessions.retention.limits import RetentionLimits
 log = logging.getLogger(__name__)
 MIN_SWEEP_S = 1.0
 SWEEP_S = 60.0
-"""Seconds between two sweeps if only ``max_sessions`` is set. A new session makes room for itself, so little is left to
-do."""
+"""Seconds between two sweeps if only ``max_sessions`` is set. Creating a session already removes one beyond the limit,
+so a sweep finds few."""
 JITTER = 0.1
 """Fraction by which the time between sweeps varies, so that servers that share a file do not sweep at the same time."""
 CALLBACK_S = 60.0
@@ -33,7 +33,7 @@ OnExpire: TypeAlias = Callable[[Session], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class DueSession:
-    """A session to be removed, and ``why``: ttl or max_sessions."""
+    """A session that the next sweep removes. ``why`` is the limit that it exceeds: ttl or max_sessions."""
 
     session: Session
     why: str
@@ -74,18 +74,19 @@ class Retention:
         return self._too_old(session) and not await self._has_open_turn(session.key)
 
     def apply_touch(self, session: Session) -> Session:
-        """Return the session with the touch that is not written yet."""
+        """Return the session with the time of its last use, if this process has recorded a later one that is not
+        written yet."""
         touched = self._touched.get(session.key, 0.0)
         return replace(session, accessed=touched) if touched > session.accessed else session
 
     def note_work(self, key: SessionKey) -> None:
-        """Record that this server worked with the session, so that its callbacks run at shutdown."""
+        """Record that this server worked with the session, so that the callbacks run for it at shutdown."""
         if self._on_expire:
             self._used_here.add(key)
 
     async def touch(self, session: Session) -> None:
-        """Record that the history was read. It is written at once only if another server might soon remove the session,
-        otherwise with the next sweep, so that frequent reads cause one write."""
+        """Record that a client read the history. The time is written at once if another server might otherwise remove
+        the session soon. In all other cases it is written with the next sweep, so that many reads cause one write."""
         self._touched[session.key] = self._clock()
         if not self.limits.ttl or self._clock() - session.accessed > self.limits.ttl / 2:
             await self._write_touch(session.key)
@@ -111,10 +112,12 @@ class Retention:
 
     @asynccontextmanager
     async def room_for(self, key: SessionKey) -> AsyncIterator[None]:
-        """Make room before the session is created in the ``async with`` block: an expired session with this id is
-        removed, and in a full namespace the one unused longest.
+        """Make room for a session that the ``async with`` block creates. An expired session with this id is removed; if
+        the namespace is full, the longest unused session is removed.
 
-        If all have running turns, or with several processes, the limit may be exceeded until the next sweep."""
+        The limit may be exceeded until the next sweep if all sessions have running turns, or if several processes
+        create sessions at once.
+        """
         session = await self._store.info(key)
         if session is not None and not await self.is_expired(session):
             yield
@@ -128,7 +131,7 @@ class Retention:
             yield
 
     async def due(self) -> list[DueSession]:
-        """Return what a sweep would remove now."""
+        """Return the sessions that a sweep would remove now."""
         await self.write_touches()
         limits = self.limits
         old = await self._store.idle(self._clock() - limits.ttl) if limits.ttl else []
@@ -139,11 +142,13 @@ class Retention:
         ]
 
     async def sweep(self) -> list[DueSession]:
-        """Remove what is due and return what was removed. A session that was used meanwhile stays."""
+        """Remove the sessions that are due, and return those that were removed. A session that was used in the meantime
+        stays."""
         return [going for going in await self.due() if await self.remove(going.session)]
 
     async def remove(self, session: Session) -> bool:
-        """Remove a session. Returns False if it was used or changed since it was read, or no longer exists."""
+        """Remove a session and return True. Returns False if it was used or changed after ``session`` was read, has an
+        open turn, or no longer exists."""
         async with self._removal_lock(session.key):
             now = await self._store.info(session.key)
             if now is None or now.revision != session.revision or now.accessed > session.accessed:
@@ -157,8 +162,8 @@ class Retention:
                 return False
 
     async def delete(self, key: SessionKey, revision: int | None) -> bool:
-        """Delete a session as the store's ``delete`` does, after the callbacks. They do not run for a session that does
-        not exist or may not be deleted."""
+        """Delete a session as the store's ``delete`` does, after the callbacks. The callbacks do not run for a session
+        that does not exist or cannot be deleted."""
         async with self._removal_lock(key):
             session = await self._store.info(key)
             if session is not None and revision in (None, session.revision) and not await self._has_open_turn(key):
@@ -197,12 +202,13 @@ class Retention:
     # ------------------------------------------------------------------------------------------- start and shutdown
 
     def start(self) -> None:
-        """Sweep every quarter of the ttl, at most once per second."""
+        """Start to sweep in the background: every quarter of the ttl, but at most once per second."""
         if self._sweeper is None and (self.limits.ttl or self.limits.max_sessions):
             self._sweeper = asyncio.create_task(self._keep_sweeping(), name="session retention")
 
     async def aclose(self) -> None:
-        """Stop sweeping, and run the callbacks of the sessions that this server worked with; they stay stored."""
+        """Stop sweeping, and run the callbacks for the sessions that this server worked with. These sessions stay
+        stored."""
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.wait([self._sweeper])

@@ -11,16 +11,17 @@ from agent_kernel.core.seams.session_store import SearchIndexing
 log = logging.getLogger(__name__)
 EVERY_S = 5.0
 PAUSE_S = 0.1
-"""Seconds between two steps, so that turns get their share of the store's thread."""
+"""Seconds between two steps while items are left to add, so that turns can use the store's thread in between."""
 STEP = 500
-"""Items per step; a step takes about a tenth of a second."""
+"""Maximum number of items in one step, which takes about a tenth of a second."""
 AGAIN_S = 60.0
-"""Seconds to wait after a failure."""
+"""Seconds to wait after a failed step."""
 
 
 class SearchIndexer:
-    """One task, started by ``start`` and stopped by ``aclose``, which may be called in any state. A failing store is
-    tried again; meanwhile search still finds everything, only slower."""
+    """The background task that adds new items to the search index. ``start`` starts it and ``aclose`` stops it;
+    ``aclose`` may also be called if it was never started. After an error of the store the task tries again. Search also
+    finds items that are not in the index, only slower."""
 
     def __init__(self, store: SearchIndexing, *, every_s: float = EVERY_S, again_s: float = AGAIN_S) -> None:
         self._store = store

@@ -1,7 +1,7 @@
-"""The meaning of a search, independent of the store: words, case folding, scores and snippets. The functions have no
+"""The rules of search that are the same in every store: words, case folding, scores and snippets. The functions have no
 side effects.
 
-A session matches if any of the words occurs in a message of its person or model, also as part of a word.
+A session matches if one of the search words occurs in a message of a user or a model, also as part of a longer word.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from agent_kernel.core.messages import Message
 from agent_kernel.core.session import SNIPPET_CHARS, SessionQuery
 
 MAX_QUERY = 1_000
-"""Characters of a query."""
+"""Maximum characters of a query."""
 MAX_WORDS = 16
-"""Number of different words that count. Each costs a scan of everything that is searched."""
+"""Maximum number of different words of a query that are searched. Each needs a scan of all texts that are searched."""
 ROLES = ("user", "assistant")
 BEFORE = SNIPPET_CHARS // 4
-"""Characters of a snippet before the word."""
+"""Characters of a snippet that precede the matching word."""
 M = TypeVar("M", bound=Hashable)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 """Control characters, which a terminal would interpret."""
 
 
 def search_words(query: SessionQuery) -> tuple[str, ...]:
-    """Return the first MAX_WORDS different words of the query, folded. There is no query syntax. Raises InvalidRequest
-    for an invalid query."""
+    """Return the first MAX_WORDS different words of the query, normalized by ``fold_text``. There is no query syntax.
+    Raises InvalidRequest for an invalid query."""
     if query.limit < 0:
         raise InvalidRequest("A limit must be 0 or more.")
     if len(query.text) > MAX_QUERY:
@@ -47,24 +47,25 @@ def search_words(query: SessionQuery) -> tuple[str, ...]:
 
 
 def message_text(message: Message) -> str:
-    """Return the searched text of a message: that of a person or model, without hidden notes, reasoning and tool
-    results."""
+    """Return the text of a message that is searched; empty for hidden messages and for messages that are not from a
+    user or a model. Reasoning is not searched."""
     return message.text if message.role in ROLES and not message.hidden else ""
 
 
 def fold_text(text: str) -> str:
-    """Normalize (NFC) and case-fold. NUL, at which SQLite's tokenizers stop, and what UTF-8 cannot encode are each
-    replaced by one character."""
+    """Normalize (NFC) and case-fold. Each NUL, at which SQLite's tokenizers stop, and each character that UTF-8 cannot
+    encode is replaced by one other character."""
     folded = unicodedata.normalize("NFC", text).casefold().replace("\0", " ")
     return folded.encode("utf-8", "replace").decode()
 
 
 def weigh_messages(found: Mapping[str, Collection[M]]) -> dict[M, float]:
-    """Return the weight of each message, given word -> messages in which it occurs.
+    """Return the weight of each message. ``found`` maps each search word to the messages in which it occurs.
 
-    The weight is 1 + r/(1+r), so that the number of messages decides and rarity breaks ties. r is the sum of ln(1 + all
-    / those with the word): the inverse document frequency of BM25 among the messages found, counting every word once
-    per message."""
+    The weight is 1 + r/(1+r), so that the number of matching messages decides and the rarity r of the words breaks
+    ties. r is a sum over the words in the message: ln(1 + number of messages found / number of those with the word).
+    This is BM25's inverse document frequency among the messages found; a word counts once per message.
+    """
     together: set[M] = set().union(*found.values())
     rarity = {word: math.log1p(len(together) / len(messages)) for word, messages in found.items() if messages}
     if len(rarity) == 1:
@@ -78,7 +79,8 @@ def weigh_messages(found: Mapping[str, Collection[M]]) -> dict[M, float]:
 
 
 def cut_snippet(text: str, words: Collection[str]) -> str:
-    """Return at most SNIPPET characters around the first matching word, in one line without control characters."""
+    """Return at most SNIPPET_CHARS characters of the text around the first matching word, in one line without control
+    characters."""
     line = " ".join(_CONTROL.sub(" ", unicodedata.normalize("NFC", text)).split())
     if len(line) <= SNIPPET_CHARS:
         return line
@@ -89,8 +91,8 @@ def cut_snippet(text: str, words: Collection[str]) -> str:
 
 
 def _first_match(line: str, words: Collection[str]) -> int:
-    """Return the position in ``line`` of the first matching word. Folding can lengthen a text (ß becomes ss), so
-    positions differ."""
+    """Return the position in ``line`` of the first matching word. Case folding can lengthen a text (ß becomes ss), so a
+    position in the folded text is converted."""
     folded = fold_text(line)
     at = min((place for word in words if (place := folded.find(word)) >= 0), default=0)
     if len(folded) == len(line):

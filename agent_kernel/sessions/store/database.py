@@ -1,8 +1,8 @@
 """One SQLite file and the one thread that uses it.
 
-This is not aiosqlite: there, each statement is a separate trip to the thread, so a cancelled task could stop between
-two statements of a transaction. Here, one call is one function that runs on the thread as a whole, so its outcome is
-always known.
+This is not aiosqlite: there, each statement is sent to the thread separately, so a cancelled task could stop between
+two statements of a transaction. Here, a call passes one function that runs on the thread from beginning to end, so it
+is always known whether its transaction was committed.
 """
 
 from __future__ import annotations
@@ -38,26 +38,27 @@ T = TypeVar("T")
 BUSY_TIMEOUT_S = 10.0
 """Seconds that a write waits for another process's transaction. Each of our transactions lasts about a millisecond."""
 MAX_GROUPED_WRITES = 32
-"""Number of waiting writes that may share one transaction."""
+"""Maximum number of waiting writes that share one transaction."""
 READ, WRITE = "BEGIN", "BEGIN IMMEDIATE"
 """Values of ``_PendingCall.begin``. BEGIN IMMEDIATE takes the write lock at once, so that a transaction that has read
 never fails later because another process wrote in between."""
 WAL_SIZE_LIMIT = 64 * 2**20
 """Bytes to which SQLite truncates the -wal file after a checkpoint."""
 _ALMOST_FULL = 2**20
-"""Free bytes below which an I/O error counts as a full disk: SQLite reports a failure to grow the -shm file as
-SQLITE_IOERR."""
+"""If the disk has fewer free bytes than this, an I/O error counts as a full disk, because SQLite reports SQLITE_IOERR
+if it cannot enlarge the -shm file."""
 
 
 class Database:
-    """A SQLite database. It is opened at first use, on its own thread, and closed by ``aclose``. ``path`` None is a
-    database in memory.
+    """A SQLite database. It is opened at first use, on its own thread, and closed by ``aclose``. If ``path`` is None,
+    the database is in memory.
 
-    ``durable``: every write is on the disk before it is acknowledged, so that a power cut loses nothing. Without it, a
-    killed process loses nothing and a power cut loses at most the last moments. ``prepare`` runs once on every new
-    connection. ``before_commit`` runs inside every write and may still refuse it; ``directory`` is where it stores the
-    contents of a database in memory. ``files`` holds media that are too large for a row. ``name`` is used in error
-    messages, by default the path. ``steps`` replaces the migrations in tests."""
+    With ``durable``, every write is on the disk before it is acknowledged, so that a power cut loses nothing. Without
+    it, a killed process loses nothing, and a power cut loses at most the writes of the last moments. ``prepare`` runs
+    once on every new connection. ``before_commit`` runs at the end of every write transaction; if it raises, nothing is
+    written. A store in memory uses it to save its contents in ``directory``. ``files`` holds media that are too large
+    for a row. ``name`` is used in error messages, by default the path. ``steps`` replaces the migrations in tests.
+    """
 
     def __init__(
         self,
@@ -167,7 +168,8 @@ class Database:
             self._reserve.make()
 
     def _take_group(self) -> list[_PendingCall]:
-        """Take the call that has waited longest; if it writes, also take the writes queued directly behind it."""
+        """Take the call that has waited longest; if it writes, also take the writes that follow directly in the
+        queue."""
         with self._lock:
             jobs = [self._waiting.popleft()] if self._waiting else []
             grouped = bool(jobs) and jobs[0].begin == WRITE and self._before_commit is None
@@ -227,7 +229,7 @@ class Database:
         return result
 
     def _delete_unnamed_files(self) -> None:
-        """Delete the blob files whose last row went with this write. A failure is only logged: the write itself is
+        """Delete the blob files whose last row this write has deleted. A failure is only logged: the write itself is
         committed, and ``collect_garbage`` removes the files later."""
         connection = self._connection
         if connection is None or not connection.unnamed:
@@ -249,7 +251,7 @@ class Database:
             self._close()
 
     def _open(self) -> StoreConnection:
-        """Return the open connection, or open the file when it was replaced or not opened yet."""
+        """Return the open connection. If the file is not open yet, or was replaced by another file, open it first."""
         if self._connection is not None and not self._presence.is_replaced():
             return self._connection
         # The file at our path is not the one that is open (or none is open yet). First refuse the cases in which an
@@ -282,10 +284,11 @@ class Database:
         return connection
 
     def _empty_journal(self) -> None:
-        """Write the journal of the open file into it before another file at the same path is opened.
+        """Write the -wal journal of the open file into that file, before another file at the same path is opened.
 
         The open file may have been moved away, but its -wal file is still at our path, and SQLite would apply it to the
-        new file. Raises StoreError when another program still reads the old file."""
+        new file. Raises StoreError when another program still reads the old file.
+        """
         if self._connection is None or self.path is None:
             return
         if self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
@@ -356,7 +359,9 @@ class Database:
 
 @dataclass(frozen=True, slots=True)
 class _PendingCall:
-    """A call that waits for the thread, and the future on which its caller waits."""
+    """A call that waits for the thread. ``begin`` is the statement that begins its transaction (empty: none), ``work``
+    the function to run, and ``outcome`` the future on which the caller waits. ``frees`` is described at
+    ``Database.write``."""
 
     begin: str
     work: Callable[[sqlite3.Connection], Any]
@@ -367,9 +372,10 @@ class _PendingCall:
 def _configure(connection: sqlite3.Connection, *, shared: bool, durable: bool) -> None:
     """Set journal and durability.
 
-    On a local disk: WAL with synchronous NORMAL, with which a killed process loses nothing and a power cut at most the
-    last moments. On a disk that machines share: a rollback journal with FULL, since WAL needs shared memory and NORMAL
-    is not safe with a rollback journal."""
+    On a local disk: WAL with synchronous NORMAL (FULL if ``durable``). With NORMAL a killed process loses nothing, and
+    a power cut loses at most the writes of the last moments. On a disk that several machines share (``shared``): a
+    rollback journal with FULL, since WAL needs shared memory, and NORMAL is not safe with a rollback journal.
+    """
     wanted = "delete" if shared else "wal"
     if connection.execute("PRAGMA journal_mode").fetchone()[0] != wanted:
         _switch_journal(connection, wanted)

@@ -8,11 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 
 RESERVE = 2**20
-"""Bytes of the reserve; at most an eighth of the free space, so that it stays small on a small disk."""
+"""Size of the reserve in bytes. On a small disk it is smaller: at most an eighth of the free space."""
 
 
 class DiskReserve:
-    """A file of zeros beside ``path`` whose space can be released when the disk is full."""
+    """A file of zeros beside ``path``. When the disk is full, its space can be released for deletions."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.with_name(f"{path.name}.reserve")

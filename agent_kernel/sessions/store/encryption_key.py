@@ -11,13 +11,15 @@ from pathlib import Path
 from agent_kernel.core.errors import InvalidRequest
 
 KEY_MARK = "#key="
-"""Separates the URL of a store from the place of its key: a path, ``env:VARIABLE``, or ``keyring:SERVICE/USER``."""
+"""In a store's URL, separates the URL from the place of the key: a path, ``env:VARIABLE``, or
+``keyring:SERVICE/USER``."""
 KEY_BYTES = 32
 HINT = "Make a key with: openssl rand -base64 32"
 
 
 def read_key(place: str, env: Mapping[str, str] = os.environ) -> bytes:
-    """Return the key. Raises InvalidRequest, whose text contains nothing of the key."""
+    """Return the key that is stored at ``place`` (see KEY_MARK). Raises InvalidRequest; the message contains no part of
+    the key."""
     kind, _, name = place.partition(":")
     if kind == "env":
         text, shown = env.get(name, ""), f"the environment variable {name[:80]}"

@@ -1,7 +1,7 @@
-"""A session as one readable JSON document: its rows by table, with JSON columns as JSON; and the name of its file.
+"""A session as one readable JSON document, which contains the session's rows by table. Also the name of its file.
 
-A document contains the version of the tables it was written with. It is read into tables of that version, so that the
-migrations of a newer program change its data as they change a database.
+A document contains the version of the tables from which it was written. It is read into tables of that version, so that
+the migrations of a newer program are applied to its data as to a database.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ FORMAT = "agent-kernel session"
 _JSON = frozenset({"body", "usage", "record", "pending", "owner", "tags", "metadata", "context", "imported", "row"})
 """Columns whose text is JSON; documents contain the parsed value."""
 _DERIVED = frozenset({"folded", "bytes"})
-"""Columns that follow from the others: the progress of the search index and the bytes that count towards the quota."""
+"""Columns that documents leave out, because they are computed again: the progress of the search index and the bytes
+that count towards the quota."""
 _EXCLUDED = frozenset({"bindings", "search_places"})
 """Tables that are not in a session's document: bindings have a document of their own, and the search index is rebuilt.
 """
@@ -32,10 +33,11 @@ _READABLE = 40
 
 
 def file_name(key: SessionKey) -> str:
-    """Return the name of a session's document: at most 77 ASCII characters that no file system reads as a path or
-    confuses with another name, also where case is ignored.
+    """Return the name of a session's document: at most 77 ASCII characters, valid on every file system.
 
-    The readable part of the id is for people; the hash makes the name unique."""
+    The name begins with the readable part of the id, for people. The hash makes it unique, even on file systems that
+    ignore case.
+    """
     readable = re.sub(r"[^a-z0-9]+", "-", key.id.lower()).strip("-")[:_READABLE]
     namespace = key.namespace.encode("utf-8", "surrogatepass")
     digest = hashlib.sha256(b"%d:" % len(namespace) + namespace + key.id.encode("utf-8", "surrogatepass"))
@@ -43,9 +45,11 @@ def file_name(key: SessionKey) -> str:
 
 
 def document_tables(db: sqlite3.Connection) -> dict[str, list[str]]:
-    """Return the tables of which a document has rows, with their columns; ``sessions`` comes first.
+    """Return the tables whose rows a document contains, each with the columns to store; ``sessions`` comes first.
 
-    Left out are columns that identify the session, that are derived, and that number the rows of all sessions."""
+    Columns are left out if they identify the session, if they are computed from others, or if they number the rows of
+    all sessions.
+    """
     names = [name for (name,) in db.execute("SELECT name FROM main.sqlite_master WHERE type = 'table' ORDER BY rowid")]
     columns_of: dict[str, list[str]] = {}
     for table in names:
@@ -64,8 +68,8 @@ def document_tables(db: sqlite3.Connection) -> dict[str, list[str]]:
 def read_document(
     db: sqlite3.Connection, key: SessionKey, version: int, columns: Mapping[str, list[str]]
 ) -> bytes | None:
-    """Return the document of a session, or None if there is no such session. ``columns`` is ``document_tables`` of the
-    database. The same rows always give the same bytes."""
+    """Return the document of a session, or None if there is no such session. ``version`` is the version of the tables,
+    and ``columns`` the result of ``document_tables``. The same rows always give the same bytes."""
     body: dict[str, Any] = {"format": FORMAT, "version": version, "namespace": key.namespace, "id": key.id}
     for table, names in columns.items():
         rows = _rows(db, table, names, key)
@@ -75,8 +79,8 @@ def read_document(
 
 
 def insert_document(db: sqlite3.Connection, body: Mapping[str, Any]) -> None:
-    """Insert the rows of a document. For a document that ``read_document`` did not write, raises sqlite3.Error,
-    KeyError, TypeError, ValueError or InvalidRequest."""
+    """Insert the rows of a document. Raises sqlite3.Error, KeyError, TypeError, ValueError or InvalidRequest for a
+    document that ``read_document`` cannot have written."""
     key = SessionKey(body["namespace"], body["id"])
     # The bytes are files beside the documents. A row without data but with a size refers to such a file.
     for medium in (*body.get("media", ()), *(file for file in body.get("files", ()) if file["hash"])):
@@ -120,7 +124,8 @@ def _rows(db: sqlite3.Connection, table: str, names: list[str], key: SessionKey)
 
 
 def _order_column(names: list[str]) -> str:
-    """Return the column by which rows are sorted, so that they stand in the order in which they were written."""
+    """Return the column by which a table's rows are sorted in a document: the first of these that the table has, so
+    that rows are in the order in which they were written."""
     return next((f"t.{name}" for name in ("seq", "ordinal", "created", "id", "last", "time") if name in names), "1")
 
 
@@ -148,7 +153,8 @@ def _to_column(name: str, shown: Any) -> Any:
 
 
 def read_version(body: Mapping[str, Any], newest: int) -> int:
-    """Return the version of a document. Raises InvalidRequest for one that this program cannot read."""
+    """Return the version of the tables from which the document was written. Raises InvalidRequest if it is newer than
+    ``newest`` or not a version."""
     version = body.get("version")
     if type(version) is not int or version < 1:
         raise InvalidRequest("it has no version")

@@ -1,6 +1,6 @@
-"""The session store of readable files: one JSON document per session, to read or to keep in git.
+"""A session store that writes one JSON document per session, which people can read or keep in git.
 
-DIRECTORY/sessions/NAME.json    bindings.json    blobs/...    lock    holder.json
+DIRECTORY/sessions/NAME.json bindings.json blobs/... lock holder.json
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from agent_kernel.sessions.tables.quota import Quota
 
 log = logging.getLogger(__name__)
 BINDINGS = ("", "bindings")
-"""Key that stands for the bindings where a session key is expected. No session has an empty namespace."""
+"""The (namespace, id) that stands for the document of bindings in the list of changed sessions. No session has an empty
+namespace."""
 _BROKEN = (sqlite3.Error, KeyError, TypeError, ValueError, AttributeError, InvalidRequest)
 """Errors that a damaged or foreign document may cause."""
 
@@ -39,13 +40,15 @@ class FilesStore(SqliteStore):
     """A SqliteStore in memory that writes a document for every session into ``directory``.
 
     All documents are read when the store is opened and stay in memory. Every change, including a heartbeat, rewrites
-    the document of its session and waits for the disk, so appending to n items takes time proportional to n. Suited to
-    a few hundred sessions of a few hundred turns; use the default store for more.
+    the document of its session and waits for the disk, so the time to append to a session grows with its length. The
+    store is suited to a few hundred sessions of a few hundred turns; use the default store for more.
 
     Only one process can use the directory; another one gets a StoreError that names the holder. A document that cannot
     be read is logged and left unchanged: its session does not exist for the store, and writes to it raise StoreCorrupt
     until the file is repaired or moved away and the store is opened again. Other sessions and other files are not
-    affected. While the directory is missing, every call raises StoreError; a directory that replaces it is read."""
+    affected. While the directory is missing, every call raises StoreError. If another directory is put in its place,
+    its documents are read.
+    """
 
     def __init__(self, directory: str | Path, *, quota: Quota = NONE, clock: Callable[[], float] = time.time) -> None:
         super().__init__(None, quota=quota, clock=clock)
@@ -70,8 +73,9 @@ class FilesStore(SqliteStore):
 class _DocumentFolder:
     """The documents of a FilesStore, used on the store's thread.
 
-    ``_unreadable`` are files that must not be overwritten. ``_unsaved`` are sessions whose documents a failed save may
-    have left in a state that the database does not have."""
+    ``_unreadable`` are files that must not be overwritten. ``_unsaved`` are sessions whose documents may differ from
+    the database, because a save has failed; the next save writes them again.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -175,8 +179,9 @@ class _DocumentFolder:
     def save(self, db: sqlite3.Connection) -> None:
         """Write the documents of the sessions that the transaction changed. If writing fails, the transaction fails.
 
-        A process that is killed between two files leaves each of them complete. Bindings are written first and
-        documents are deleted last."""
+        Each file is replaced as a whole, so a process that is killed in between leaves complete files. Bindings are
+        written first and documents are deleted last.
+        """
         dirty = set(db.execute("SELECT namespace, session FROM temp.dirty").fetchall()) | self._unsaved
         if not dirty:
             return

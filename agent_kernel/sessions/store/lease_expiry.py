@@ -1,4 +1,5 @@
-"""Rules for closing a turn that another owner opened. The only side effect is the look-up of a process id."""
+"""Decides when a turn that another process opened may be closed. The only side effect is the look-up of a process
+id."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ REASON = "The server stopped while this turn was running."
 
 
 def is_stale(owner: Owner, heartbeat: float, now: float) -> bool:
-    """Return whether the lease is at least LEASE_S seconds old, or its owner is provably dead."""
+    """Return whether the lease of a turn has expired: its last ``heartbeat`` is LEASE_S seconds or more before ``now``,
+    or its owner is provably dead."""
     return now - heartbeat >= LEASE_S or owner.is_provably_dead(heartbeat)
 
 

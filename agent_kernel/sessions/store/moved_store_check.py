@@ -8,17 +8,18 @@ from pathlib import Path
 from agent_kernel.core.errors import StoreError
 
 JOURNALS = ("-wal", "-journal")
-"""Suffixes of the files that SQLite keeps beside a database. If the database is missing, its journal still holds the
-last writes, and SQLite would delete it when it creates an empty database in that place."""
+"""Suffixes of the files that SQLite keeps beside a database. If the database is missing, its journal may still hold the
+last writes. SQLite would delete the journal when it creates an empty database at that path."""
 _INITIAL_PAGES = slice(16, 20)
 """Bytes of a rollback journal's header that hold the number of pages the database had when the transaction began:
 https://www.sqlite.org/fileformat2.html#the_rollback_journal"""
 
 
 class MovedStoreCheck:
-    """Remember which file or directory is at ``path`` and notice when it is another one.
+    """Remembers which file or directory is at ``path``, and detects when another one has taken its place.
 
-    None stands for a store in memory, which is always there. ``name`` is used in error messages."""
+    A ``path`` of None stands for a store in memory, which cannot be moved. ``name`` is used in error messages.
+    """
 
     def __init__(self, path: Path | None, name: str) -> None:
         self._path = path
@@ -30,8 +31,8 @@ class MovedStoreCheck:
         self._identity = self._stat()
 
     def is_replaced(self) -> bool:
-        """Whether something else, or nothing, is at the path now: it was moved away, deleted or restored from a backup.
-        Writes to the open file would then not be seen by anybody."""
+        """Return whether the remembered file is no longer at the path: it was moved away, deleted, or replaced by a
+        backup. Nobody would see writes to the file that is still open."""
         return self._stat() != self._identity
 
     def check(self) -> None:
@@ -57,9 +58,10 @@ class MovedStoreCheck:
         """Return the journal of a database that is missing or empty, if there is one.
 
         Another process may be creating the database at this moment. SQLite writes the first page of a database before
-        its -wal file, so this reads the journals first and the size of the database last. The -journal of the first
-        transaction also lies beside an empty file, but its header says that the database had no pages, so nothing can
-        be lost."""
+        its -wal file, so this reads the journals first and the size of the database last. The first transaction of a
+        new database also has a -journal beside an empty file, but its header says that the database had no pages, so
+        nothing can be lost.
+        """
         beside = [path.with_name(path.name + suffix) for suffix in JOURNALS]
         holding = [journal for journal in beside if _holds_data(journal)]
         return holding[0] if holding and not _size(path) else None
@@ -83,7 +85,7 @@ def _size(path: Path) -> int:
 
 
 def _holds_data(journal: Path) -> bool:
-    """Return whether the journal exists and contains pages from which its database could be restored."""
+    """Return whether the journal exists and contains pages from which the database could be restored."""
     try:
         with journal.open("rb") as file:
             header = file.read(_INITIAL_PAGES.stop)

@@ -1,6 +1,7 @@
-"""A description of a write whose outcome may become unknown, so that this or another process can look it up later.
+"""Describes a write before it is made, so that the same or another process can find out later whether it was stored.
 
-Nothing is guessed. Either the batch is stored, or it is not and the history is unchanged, or the history has changed.
+There are three results: the messages are stored; they are not stored and the history is unchanged; or the history has
+changed in another way.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from agent_kernel.core.session import Item, SessionKey
 from agent_kernel.sessions import serialization
 
 TAIL = 8
-"""Number of items before the batch whose digest a checkpoint records."""
+"""Maximum number of items before the new messages that a PendingWrite describes by a digest."""
 _ROUND = 200
-"""Additional items to read, so that a batch that begins with tool results is read together with their calls."""
+"""Number of additional items to read. If the new messages begin with tool results, the message with their calls must be
+read as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """``count`` messages that are to become the items from ``expect_seq`` + 1 on, the last of them belonging to
+    """A write of ``count`` messages that become the items from ``expect_seq`` + 1 on. The last of them belongs to
     ``turn``. ``batch`` is the digest of these messages, ``before`` the digest of the ``tail`` items before them."""
 
     namespace: str
@@ -40,8 +42,9 @@ class PendingWrite:
     def of(
         cls, key: SessionKey, turn: str, expect_seq: int, messages: Sequence[Message], before: Sequence[Item] = ()
     ) -> PendingWrite:
-        """Describe the append of ``messages``. Without ``before`` only the batch is recorded, which is enough for the
-        holder of the turn's lease. Raises InvalidRequest for messages that no store accepts."""
+        """Describe the append of ``messages``. ``before`` are the newest items before them. Without it only the
+        messages are described, which is enough for the process that holds the turn's lease. Raises InvalidRequest for
+        messages that no store accepts."""
         tail = before[-TAIL:]
         batch = _digest(map(serialization.encode, messages))
         return cls(key.namespace, key.id, turn, expect_seq, len(messages), batch, len(tail), _digest_items(tail))
@@ -66,14 +69,15 @@ class PendingWrite:
         return pending
 
     async def stored(self, store: SessionStore) -> list[Item] | None:
-        """Return the items if they were stored, or None if they were not and can be appended now. Raises Conflict if
-        the history has changed, and StoreError."""
+        """Return the items if the messages were stored, or None if they were not stored and can be appended now. Raises
+        Conflict if the history has changed in another way, and StoreError."""
         session = await store.info(self.key)
         items = await store.latest(self.key, self.count + self.tail + _ROUND)
         return self.match(items, session.head if session else 0)
 
     def match(self, items: Sequence[Item], head: int) -> list[Item] | None:
-        """Do what ``stored`` does, given the newest items of the current branch and the head of the session."""
+        """Return or raise what ``stored`` does. ``items`` are the newest items of the current branch, and ``head`` is
+        the last seq of the session."""
         earlier = [item for item in items if item.seq <= self.expect_seq]
         batch = [item for item in items if item.seq > self.expect_seq][: self.count]
         if self.tail and _digest_items(earlier[-self.tail :]) != self.before:
@@ -97,7 +101,8 @@ class PendingWrite:
 
 
 def _digest(texts: Iterable[str]) -> str:
-    """Hash the texts, each with its length, so that no two sequences give the same digest."""
+    """Return a hash of the texts. The length of each text is hashed too, so that texts that are divided differently
+    give different digests."""
     digest = hashlib.sha256()
     for text in texts:
         data = text.encode()

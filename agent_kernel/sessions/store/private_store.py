@@ -1,4 +1,5 @@
-"""Private sessions: stored in memory only, beside the store of all others. The session id says which store holds it."""
+"""Private sessions, which are stored in memory only, beside the store that holds all other sessions. The id of a
+session determines which of the two stores holds it."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ def private_id() -> str:
 
 
 class PrivateStore:
-    """A SessionStore that combines two stores: ``kept``, and a store in memory for private sessions, which is lost when
-    this process ends or the store is closed.
+    """A SessionStore that combines two stores: ``kept``, and a store in memory for private sessions. The latter is lost
+    when this process ends or the store is closed.
 
     Lists, search and maintenance use only ``kept``. A method that is not defined here is called on the store that holds
     the session of its first argument.
@@ -46,8 +47,8 @@ class PrivateStore:
         return method
 
     async def fork(self, key: SessionKey, target: SessionKey, turns: int | None = None) -> Session:
-        """Fork within one of the stores. Raises InvalidRequest when only one of the two ids is private: a fork copies
-        nothing into or out of a private session."""
+        """Fork the session within its store. Raises InvalidRequest if only one of the two ids is private, since nothing
+        may be copied from a private session to another one or the other way round."""
         if is_private(key.id) != is_private(target.id):
             raise InvalidRequest(
                 "A fork of a private session must be private, and a fork of any other session must not be."
@@ -100,8 +101,8 @@ class PrivateStore:
 
 
 def with_private(kept: SessionStore) -> SessionStore:
-    """Return ``kept`` with private sessions. The cast is sound: ``__getattr__`` provides the methods that PrivateStore
-    does not define."""
+    """Return a store that holds private sessions in memory and all others in ``kept``. The cast is correct because
+    ``__getattr__`` provides the methods that PrivateStore does not define."""
     return cast(SessionStore, PrivateStore(kept))
 
 

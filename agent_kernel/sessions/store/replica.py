@@ -1,8 +1,9 @@
-"""A copy of a shared log's rows in a private SQLite database: reads what other servers wrote, and publishes changes.
+"""Keeps a copy of the rows of a shared log in a private SQLite database. It applies the changes of other servers to the
+copy, and publishes this server's changes in the log.
 
 Temporary triggers record every changed row in the order of the changes. One entry of the log contains the changes of
-one transaction to one session, or, where something was deleted, all rows of the session, so that the log does not keep
-what people deleted.
+one transaction to one session. If the transaction deleted something, the entry instead contains all rows of the session
+and replaces its earlier entries, so that the log does not keep what people deleted.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from agent_kernel.sessions.log.log_store import ENCRYPTED, Append, Entry, LogSto
 from agent_kernel.sessions.tables import blobs, search_texts
 
 LOCAL = frozenset({"bytes", "folded"})
-"""Columns of ``sessions`` that every copy computes for itself: the bytes that count towards the quota, and the progress
-of the search index."""
+"""Columns of ``sessions`` that are not shared, because every server computes them for its copy: the bytes that count
+towards the quota, and the progress of the search index."""
 KEYS: Mapping[str, tuple[str, ...]] = {
     "sessions": ("namespace", "id"),
     "turns": ("namespace", "session", "id"),
@@ -41,16 +42,18 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "quarantine": ("namespace", "session", "origin", "row", "time"),
     "bindings": ("namespace", "root", "path"),
 }
-"""The tables that are shared, with the columns that identify a row in every copy. Numbers that SQLite assigns (the ids
-of ``summaries`` and ``quarantine``) differ between copies and are not shared."""
+"""The tables that are shared, each with the columns that identify a row in every copy. Numbers that SQLite assigns (the
+ids of ``summaries`` and ``quarantine``) differ between copies and are not shared."""
 NUMBERED = frozenset({"summaries", "quarantine"})
 UNSHARED = frozenset({"blobs", "search_places", "search_texts", "search_unindexed", "search_chores"})
-"""The tables that are not shared: the search index, and the bytes of media, whose rows follow from those of ``media``
-and ``files``."""
+"""The tables that are not shared: the search index, and the table of bytes, whose rows can be derived from those of
+``media`` and ``files``."""
 ERASING = frozenset({"sessions", "items", "media", "files", "summaries", "quarantine", "turns", "branches"})
-"""Tables with content of people: after a deletion in one of them the log is written anew for the session."""
+"""Tables that hold content of people. After a deletion in one of them, all rows of the session are written to the log
+again in one entry, which replaces the earlier ones."""
 MIN_CHANGES, CHANGES_PER_ROW = 400, 4
-"""A session whose entries have more changes than this is written anew."""
+"""All rows of a session are written again in one entry when its entries together have more than MIN_CHANGES +
+CHANGES_PER_ROW * (rows of the session) changes."""
 
 _BOUND_SESSION = 3
 """Index of ``session`` among the columns of ``bindings``."""
@@ -59,8 +62,8 @@ _Values = Sequence[Any]
 
 @dataclass(slots=True)
 class _Head:
-    """The end of a stream: the position of its last entry, how many changes its entries have, and how many rows it had
-    when it was last written as a whole."""
+    """The end of a stream (see ``log_store.Stream``): the position of its last entry, the number of changes in its
+    entries, and the number of its rows when they were last written in one entry."""
 
     position: int = 0
     changes: int = 0
@@ -73,7 +76,8 @@ class _Head:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """``event`` is i, u or d. ``old`` identifies the row before the change; ``new`` has all shared columns."""
+    """One change of a row. ``event`` is i (insert), u (update) or d (delete). ``old`` are the key columns before the
+    change, and ``new`` are all shared columns after it."""
 
     table: str
     event: str
@@ -82,8 +86,8 @@ class _Change:
 
 
 class Replica:
-    """The copy of one store, used on the store's thread. ``offset`` is the database's time minus ``time.monotonic()``,
-    in seconds."""
+    """The copy of one store; it is used on the store's thread only. ``offset`` is the time of the shared database minus
+    ``time.monotonic()``, in seconds."""
 
     def __init__(self, log: LogStore) -> None:
         self._log = log
@@ -104,7 +108,8 @@ class Replica:
     # ------------------------------------------------------------------------------------------- reading
 
     def update(self, db: sqlite3.Connection) -> None:
-        """Apply what was written since the last call. Raises StoreError when the database cannot be read."""
+        """Apply the changes that other servers have written since the last call. Raises StoreError if the shared
+        database cannot be read."""
         more = True
         while more:
             tail = self._log.read(self._seen)
@@ -154,7 +159,7 @@ class Replica:
         return len(changes)
 
     def _apply_change(self, db: sqlite3.Connection, namespace: str, change: _Change) -> set[str]:
-        """Apply a change, and return the hashes of bytes to which perhaps no row refers any more."""
+        """Apply a change, and return the hashes of media bytes to which no row may refer any more."""
         table, columns = change.table, self._columns[change.table]
         where = " AND ".join(f"{name} IS ?" for name in KEYS[table])
         if change.event == "d":
@@ -175,7 +180,8 @@ class Replica:
         return set()
 
     def _delete_stream(self, db: sqlite3.Connection, entry: Entry) -> set[str]:
-        """Delete all rows of a stream, and return the hashes to which they referred."""
+        """Delete all rows of the stream to which the entry belongs, and return the hashes of bytes to which these rows
+        referred."""
         if not entry.session:
             db.execute("DELETE FROM bindings WHERE namespace = ?", (entry.namespace,))
             return set()
@@ -192,8 +198,8 @@ class Replica:
     # ------------------------------------------------------------------------------------------- writing
 
     def publish(self, db: sqlite3.Connection) -> None:
-        """Write the changes of the transaction to the log, before the transaction is committed here. Raises LogConflict
-        when another server was first, and StoreError."""
+        """Write the changes of the open transaction to the log, before the transaction is committed in the copy. Raises
+        LogConflict if another server has changed one of the sessions first, and StoreError."""
         self._published = []
         found = self._read_changes(db)
         if not found:
@@ -221,14 +227,16 @@ class Replica:
         db.execute("DELETE FROM temp.changes")
 
     def settle(self) -> None:
-        """Note that what ``publish`` wrote is committed here as well. Without this note it is read from the log."""
+        """Record that the changes that ``publish`` wrote are committed in the copy too. Without this call, ``update``
+        would read and apply them again."""
         for stream, head in self._published:
             self._heads[stream] = head
             self._own.add((stream[0], head.position))
         self._published = []
 
     def _keep_bytes(self, namespace: str, changes: Sequence[_Change]) -> None:
-        """Tell the log that rows refer to these bytes again: a fork refers to bytes that it did not store."""
+        """Tell the log that rows now refer to these bytes, so that it keeps them. For example, the rows of a fork refer
+        to bytes that the fork did not store."""
         for table in ("media", "files"):
             at = self._columns[table].index("hash")
             digests = {change.new[at] for change in changes if change.table == table and change.event != "d"} - {""}
@@ -294,7 +302,8 @@ _WITHOUT_ROWID = frozenset(
 
 
 def _session_tables() -> list[str]:
-    """The tables with rows of a session; ``sessions`` comes first, since triggers count the bytes of later rows."""
+    """Return the tables with rows of a session. ``sessions`` comes first, since triggers add the bytes of the other
+    rows to its row."""
     return [table for table in KEYS if table != "bindings"]
 
 
@@ -313,7 +322,7 @@ def _erases(change: _Change) -> bool:
 
 
 def _bound_sessions(found: Mapping[Stream, Sequence[_Change]]) -> list[Stream]:
-    """The sessions to which new bindings refer: each must still be there when the binding is written."""
+    """Return the sessions to which new bindings refer. Each of them must still exist when the bindings are written."""
     return sorted(
         {
             (namespace, change.new[_BOUND_SESSION])

@@ -1,4 +1,5 @@
-"""Version of a store's file: numbered SQL migrations, and a backup before a migration touches data."""
+"""Migrates the file of a store to the current version of the tables, by numbered SQL scripts. A file with data is
+backed up first."""
 
 from __future__ import annotations
 
@@ -16,18 +17,19 @@ APPLICATION_ID = 0x41474B53
 
 
 def migration_scripts() -> list[str]:
-    """Return the migrations in order; number n leads to version n."""
+    """Return the SQL scripts of the migrations in order. The n-th script migrates from version n-1 to version n."""
     folder = resources.files("agent_kernel.sessions.store") / "migrations"
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
     return [(folder / name).read_text(encoding="utf-8") for name in names]
 
 
 def migrate(connection: sqlite3.Connection, path: Path | None, steps: Sequence[str]) -> None:
-    """Migrate the file to version ``len(steps)`` in one transaction. Several processes may try at once; one of them
-    does it.
+    """Migrate the file to version ``len(steps)`` in one transaction. If several processes do this at once, one of them
+    migrates the file and the others find it migrated.
 
     Needs a connection in autocommit mode. A file with data is copied to ``NAME.bak-vN`` first. Raises StoreCorrupt for
-    a file of a newer version and for one that is not a session store, and leaves both unchanged."""
+    a file of a newer version and for one that is not a session store, and leaves both unchanged.
+    """
     if _version(connection, path, len(steps)) == len(steps):
         return
     connection.execute("BEGIN IMMEDIATE")
@@ -48,8 +50,9 @@ def migrate(connection: sqlite3.Connection, path: Path | None, steps: Sequence[s
 
 
 def check_version(version: int, connection: sqlite3.Connection, path: Path) -> None:
-    """Raise StoreCorrupt before a write if another process has migrated the file to a newer version while this one had
-    it open: the statements of this version could mean something else there."""
+    """Raise StoreCorrupt if another process has migrated the file to a newer version than ``version`` while this
+    process had it open. This runs before every write, since the statements of this version may be wrong for the newer
+    tables."""
     if connection.execute("PRAGMA user_version").fetchone()[0] != version:
         _version(connection, path, version)
 
@@ -95,8 +98,8 @@ def _back_up(path: Path, version: int) -> None:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """Split a script at the ends of its statements. Not ``executescript``, which would commit the transaction that
-    makes a migration atomic."""
+    """Split a script at the ends of its statements. ``executescript`` cannot be used instead: it commits the open
+    transaction, so the migration would not be atomic."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

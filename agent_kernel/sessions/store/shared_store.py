@@ -21,17 +21,18 @@ from agent_kernel.sessions.tables.quota import Quota
 
 T = TypeVar("T")
 MAX_ATTEMPTS = 50
-"""How often a write runs again because another server wrote to the same session at the same moment."""
+"""Maximum number of times that a write is tried while other servers write to the same session at the same moment."""
 NAMED = "SELECT namespace, hash FROM media UNION SELECT namespace, hash FROM files WHERE hash <> ''"
 
 
 class SharedStore(SqliteStore):
-    """A SessionStore of several servers on one ``log``. Each call first reads what other servers wrote, so every server
-    sees every acknowledged write; a write is in the log before it is acknowledged.
+    """A SessionStore of several servers on one ``log``. Each call first reads the changes of other servers, and a write
+    is acknowledged only after it is in the log. So every server sees every acknowledged write.
 
-    All rows are also in the memory of this process, and media that were read are in a temporary directory until the
-    store is closed. While the shared database is away, every call raises StoreError. ``clock`` returns seconds
-    since the epoch, by default those of the shared database, so that servers with wrong clocks agree about leases."""
+    This process keeps a copy of all rows in memory, and media that were read in a temporary directory, until the store
+    is closed. While the shared database cannot be reached, every call raises StoreError. ``clock`` returns seconds
+    since the epoch, by default those of the shared database, so that servers with wrong clocks agree about leases.
+    """
 
     def __init__(self, log: LogStore, *, quota: Quota = NONE, clock: Callable[[], float] | None = None) -> None:
         replica = Replica(log)
@@ -42,7 +43,8 @@ class SharedStore(SqliteStore):
         self._database = _SharedDatabase(log, replica, files)
 
     async def vacuum(self) -> int:
-        """Delete the bytes that no row has named for an hour, and return how many that were."""
+        """Delete the bytes of media in the log that no row has referred to for an hour, besides what
+        ``SqliteStore.vacuum`` does. Returns the number of bytes freed."""
         freed = await super().vacuum()
         return freed + await self._database.read(
             lambda db: self._log.drop_blobs({(namespace, digest) for namespace, digest in db.execute(NAMED)})
@@ -55,7 +57,8 @@ class SharedStore(SqliteStore):
 
 
 class _SharedDatabase(Database):
-    """A database in memory that is brought up to date before every call, and whose writes go through the log."""
+    """A database in memory that holds a copy of the shared log. Before every call the changes of other servers are
+    applied to it, and every write is published in the log."""
 
     def __init__(self, log: LogStore, replica: Replica, files: BlobFiles) -> None:
         super().__init__(None, prepare=replica.prepare, before_commit=replica.publish, files=files, name=log.name)
@@ -88,7 +91,7 @@ class _SharedDatabase(Database):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SharedBlobFiles(BlobFiles):
-    """Bytes of media in the log, with a copy of those that were used in ``directory``."""
+    """Stores the bytes of media in the log, with a copy in ``directory`` of those that this process has used."""
 
     log: LogStore
 
@@ -111,7 +114,7 @@ class _SharedBlobFiles(BlobFiles):
         return data
 
     def _keep(self, namespace: str, digest: str, data: bytes) -> None:
-        """Write the copy. It need not survive anything, so nothing waits for the disk."""
+        """Write the bytes into the local copy, without waiting for the disk: the copy is temporary."""
         path = self.directory / self.relative_path(namespace, digest)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         partial = path.with_suffix(".part")

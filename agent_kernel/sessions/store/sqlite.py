@@ -58,14 +58,16 @@ NONE = Quota()
 
 
 class SqliteStore(SqliteFiles, SqliteGrants):
-    """A SessionStore in the file ``path``, which is created at first use with mode 0600 (its directory with 0700).
-    None: in memory.
+    """A SessionStore in the file ``path``, which is created at first use with mode 0600 (its directory with 0700). If
+    ``path`` is None, the store is in memory.
 
-    Every method is one transaction on the store's own thread. Cancelling the caller never leaves the outcome unknown:
-    CancelledError is raised after the operation has ended, or was removed from the queue before it began. Media of more
-    than 16 KiB are stored as files in ``PATH.blobs``. ``durable`` waits for the disk at every write. ``quota`` limits a
-    namespace (QuotaExceeded). ``clock`` returns seconds since the epoch. Besides the errors that the protocol names,
-    methods raise StoreFull, StoreCorrupt or StoreError; the store can be used again after each of them."""
+    Every method is one transaction on the store's own thread. If the caller is cancelled, CancelledError is raised
+    after the transaction has ended, or after it was removed from the queue before it began. Media of more than 16 KiB
+    are stored as files in ``PATH.blobs``. With ``durable`` every write waits for the disk. ``quota`` limits each
+    namespace; writes beyond it raise QuotaExceeded. ``clock`` returns seconds since the epoch. Besides the errors that
+    the protocol names, methods raise StoreFull, StoreCorrupt or StoreError; the store can be used again after each of
+    them.
+    """
 
     def __init__(
         self,
@@ -82,7 +84,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         self._clock = clock
 
     async def _growing(self, key: SessionKey, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a write that creates a session or a turn, after checking the quota."""
+        """Check the quota, then run a write that creates a session or a turn. Raises QuotaExceeded."""
 
         def run_within_quota(db: sqlite3.Connection) -> T:
             self._guard.check(db, key, self._clock())
@@ -101,15 +103,17 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         return await self._database.read(lambda db: sessions.select_session(db, key, counts=True))
 
     async def idle(self, until: float) -> list[Session]:
-        """Return the sessions that were last used before ``until``, in seconds since the epoch."""
+        """Return the sessions of all namespaces that have not been used since ``until`` (seconds since the epoch) and
+        have no open turn, longest unused first."""
         return await self._database.read(lambda db: sessions.select_idle(db, until))
 
     async def excess(self, cap: int, namespace: str | None = None) -> list[Session]:
-        """Return the sessions beyond the ``cap`` most recently used ones."""
+        """Return the sessions without an open turn that exceed the number ``cap`` in the namespace (None: in each
+        namespace), longest unused first."""
         return await self._database.read(lambda db: sessions.select_excess(db, cap, namespace))
 
     async def rename(self, key: SessionKey, title: str) -> None:
-        """Set the title of a session. Raises NotFound."""
+        """Set the title of a session. Raises SessionNotFound."""
         await self.describe(key, SessionUpdate(title=title))
 
     async def describe(self, key: SessionKey, change: SessionUpdate) -> Session:
@@ -316,7 +320,8 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         return await self._database.read(lambda db: search.search(db, namespace, query))
 
     async def fold(self, limit: int = 1000) -> int:
-        """Add new items to the search index in several short transactions, so that turns do not wait long."""
+        """Add up to ``limit`` new items to the search index, in several short transactions, so that turns do not have
+        to wait. Returns how many items are left to add."""
         serialization.validate_limit(limit)
         while limit > 0 and await self._database.read(search_texts.has_work):
             limit -= await self._database.write(functools.partial(search_texts.fold, limit=limit))
@@ -325,7 +330,8 @@ class SqliteStore(SqliteFiles, SqliteGrants):
     # ------------------------------------------------------------------------------------------- bindings
 
     async def bind(self, namespace: str, root: str, path: str, session: str) -> None:
-        """Bind the notebook ``path`` below ``root`` to a session; it replaces an earlier binding. Raises NotFound."""
+        """Bind the notebook ``path`` below ``root`` to a session; it replaces an earlier binding. Raises
+        SessionNotFound."""
         key = SessionKey(namespace, session)
         where = serialization.path(root, "contents root"), serialization.path(path)
         await self._database.write(lambda db: bindings.bind(db, key, *where))
@@ -369,7 +375,8 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         await self._database.write(lambda db: maintenance.delete_set_aside(db, namespace), frees=True)
 
     async def vacuum(self) -> int:
-        """Rewrite the file without its free pages, and return how many bytes that gave back."""
+        """Delete files that nothing refers to, and rewrite the database without its free pages. Returns the number of
+        bytes freed."""
         while await self.fold():
             pass
         await self._database.write(blobs.move_large_rows_out)

@@ -15,7 +15,7 @@ from agent_kernel.sessions.tables.quota import QuotaGuard
 
 
 class SqliteFiles:
-    """The part of SqliteStore that implements SessionFiles. New files count towards the quota."""
+    """Implements the interface SessionFiles; base class of SqliteStore. New files count towards the quota."""
 
     _database: Database
     _guard: QuotaGuard

@@ -10,7 +10,7 @@ from agent_kernel.sessions.tables import grants
 
 
 class SqliteGrants:
-    """The part of SqliteStore that implements Grants."""
+    """Implements the interface Grants; base class of SqliteStore."""
 
     _database: Database
 

@@ -1,5 +1,6 @@
 """Opens the session store that a URL names: ``sqlite:PATH``, ``files:PATH``, ``memory:``,
-``postgresql://USER@HOST/DATABASE`` or ``redis://HOST``; the last two may end with ``#key=`` and the place of a key."""
+``postgresql://USER@HOST/DATABASE`` or ``redis://HOST``. The last two may end with ``#key=`` and the place of an
+encryption key."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ SCHEMES: Mapping[str, Callable[[str, bool, Quota], KeptStore]] = MappingProxyTyp
         "memory": lambda place, durable, quota: MemoryStore(quota=_nothing_after("memory", place, quota)),
     }
 )
-"""The stores by the scheme of their URL; each is called with the rest of the URL, ``durable`` and the quota."""
+"""The functions that create a store, by the scheme of the URL. Each is called with the rest of the URL, ``durable`` and
+the quota."""
 FORMS = (
     "sqlite:PATH (a file), files:PATH (a directory of JSON documents), postgresql://USER@HOST/DATABASE,"
     " redis://USER:PASSWORD@HOST:PORT/NUMBER, rediss: (the same with TLS), or memory:"

@@ -28,8 +28,8 @@ def select_bound_session(db: sqlite3.Connection, namespace: str, root: str, path
 
 
 def move_bindings(db: sqlite3.Connection, root: str, old: str, new: str) -> int:
-    """Move the bindings of a file or a directory. A binding at the new place is replaced, since its file was
-    overwritten."""
+    """Change the bindings of a file, or of everything in a directory, from the path ``old`` to ``new``, and return how
+    many changed. An existing binding at the new path is replaced, since its file was overwritten."""
     # substr instead of LIKE: paths may contain % and _, and LIKE ignores case.
     inside = "root = :root AND (path = :old OR substr(path, 1, length(:old) + 1) = :old || '/')"
     place = {"root": root, "old": old}

@@ -1,6 +1,6 @@
 """Bytes of media and files, stored once per namespace: small ones in their row, large ones in a file.
 
-A row without data whose size is not 0 has its bytes in a file.
+If a row has no data although its size is not 0, its bytes are in a file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agent_kernel.sessions.tables.rows import count_changes, has_row
 
 log = logging.getLogger(__name__)
 GRACE_S = 3600.0
-"""Seconds for which a file without a row is kept after it was written."""
+"""Seconds for which a file that no row refers to is kept after it was written."""
 
 
 def store_media(db: sqlite3.Connection, namespace: str, media: Iterable[Media]) -> None:
@@ -31,8 +31,8 @@ def store_media(db: sqlite3.Connection, namespace: str, media: Iterable[Media]) 
 
 
 def store_file(db: sqlite3.Connection, namespace: str, file: File, body: bytes | Path) -> None:
-    """Store ``body``, which must match the hash and size of ``file``. Of a path only the size is checked: the caller
-    has hashed it while writing it. Raises InvalidRequest."""
+    """Store ``body``, which must match the hash and size of ``file``. Of a large file that is given as a path only the
+    size is checked, because the caller has computed its hash while writing it. Raises InvalidRequest."""
     files = files_of(db)
     if isinstance(body, bytes) or files is None or file.size <= files.in_row:
         data = body if isinstance(body, bytes) else body.read_bytes()
@@ -62,7 +62,7 @@ def is_intact(db: sqlite3.Connection, namespace: str, file: File) -> bool:
 
 
 def read_medium(db: sqlite3.Connection, namespace: str, digest: str) -> bytes | None:
-    """Return the bytes, or None if there are none or they have changed; that is logged."""
+    """Return the bytes with this hash, or None if they are missing or damaged, which is logged."""
     data, in_file = _select_data(db, namespace, digest)
     if not in_file:
         return data
@@ -74,7 +74,8 @@ def read_medium(db: sqlite3.Connection, namespace: str, digest: str) -> bytes | 
 
 
 def _select_data(db: sqlite3.Connection, namespace: str, digest: str) -> tuple[bytes | None, bool]:
-    """Return the bytes in the row of a blob, or None; and whether its bytes are in a file instead."""
+    """Return (bytes in the row of a blob, whether its bytes are in a file instead). The bytes are None if they are in a
+    file or there is no row."""
     row = db.execute("SELECT size, data FROM blobs WHERE namespace = ? AND hash = ?", (namespace, digest)).fetchone()
     size, data = row or (0, None)
     in_file = bool(size) and not data
@@ -82,7 +83,7 @@ def _select_data(db: sqlite3.Connection, namespace: str, digest: str) -> tuple[b
 
 
 def copy_blobs(db: sqlite3.Connection, source: str, target: str, digests: Iterable[str]) -> None:
-    """Copy blobs to another namespace. Existing ones are not replaced."""
+    """Copy blobs from the namespace ``source`` to the namespace ``target``. Blobs that exist there are not replaced."""
     for digest in digests if source != target else ():
         row = db.execute("SELECT mime FROM blobs WHERE namespace = ? AND hash = ?", (source, digest)).fetchone()
         data = read_medium(db, source, digest)
@@ -91,8 +92,8 @@ def copy_blobs(db: sqlite3.Connection, source: str, target: str, digests: Iterab
 
 
 def remove_unnamed(db: sqlite3.Connection, namespace: str, digests: Iterable[str]) -> None:
-    """Delete those rows that no item or file of the namespace refers to. Their files are deleted after the transaction
-    (``delete_unnamed_files``)."""
+    """Delete the rows of those blobs among ``digests`` that no item or file of the namespace refers to. Their files are
+    deleted after the transaction (``delete_unnamed_files``)."""
     for digest in digests:
         db.execute(
             "DELETE FROM blobs WHERE namespace = :namespace AND hash = :hash"
@@ -107,8 +108,8 @@ def remove_unnamed(db: sqlite3.Connection, namespace: str, digests: Iterable[str
 
 
 def delete_unnamed_files(db: sqlite3.Connection) -> None:
-    """Delete the files whose rows were deleted. This runs in a write transaction of its own, so that no other process
-    is writing one of them at the same time."""
+    """Delete the blob files whose rows this connection has deleted. This runs in a write transaction of its own, so
+    that no other process can write one of these files at the same time."""
     if not isinstance(db, StoreConnection) or db.files is None or not db.unnamed:
         return
     db.execute("BEGIN IMMEDIATE")
@@ -120,8 +121,8 @@ def delete_unnamed_files(db: sqlite3.Connection) -> None:
 
 
 def collect_garbage(db: sqlite3.Connection, now: float | None = None) -> int:
-    """Delete files that crashed writers left behind, GRACE_S after they were written, and return their bytes. Call
-    inside a write."""
+    """Delete files that no row refers to, left by processes that crashed, if they are older than GRACE_S. Returns the
+    number of bytes freed. Must be called inside a write transaction."""
     files = files_of(db)
     if files is None:
         return 0
@@ -138,8 +139,8 @@ def collect_garbage(db: sqlite3.Connection, now: float | None = None) -> int:
 
 
 def move_large_rows_out(db: sqlite3.Connection) -> int:
-    """Move the data of rows that hold too many bytes into files, as older versions stored them, and return the bytes
-    moved. Call inside a write."""
+    """Move the data of large rows into files; older versions stored all bytes in rows. Returns the number of bytes
+    moved. Must be called inside a write transaction."""
     files = files_of(db)
     if files is None:
         return 0
@@ -161,7 +162,7 @@ def files_of(db: sqlite3.Connection) -> BlobFiles | None:
 def insert_blob_row(
     db: sqlite3.Connection, namespace: str, digest: str, *, mime: str, size: int, data: bytes = b""
 ) -> None:
-    """Insert the row of a blob unless there is one. Without ``data`` the bytes are in a file."""
+    """Insert the row of a blob, unless it exists. An empty ``data`` means that the bytes are in a file."""
     db.execute(
         "INSERT INTO blobs (namespace, hash, mime, size, data) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (namespace, digest, mime, size, data),
@@ -188,7 +189,8 @@ def _insert(db: sqlite3.Connection, namespace: str, digest: str, mime: str, data
 
 
 def _store_data(db: sqlite3.Connection, namespace: str, digest: str, data: bytes) -> bytes:
-    """Write the bytes to a file if they are too large for a row, and return what the row stores."""
+    """Write the bytes to a file if they are too large for a row. Returns the bytes that the row must hold: ``data``, or
+    nothing if they are in a file."""
     files = files_of(db)
     if files is None or len(data) <= files.in_row:
         return data

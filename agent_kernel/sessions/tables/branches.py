@@ -1,4 +1,4 @@
-"""Changes of the branch tree: removing the end of a branch, dropping a branch, forking a session."""
+"""Changes the branch tree: removes the end of a branch, drops a branch, and forks a session."""
 
 from __future__ import annotations
 
@@ -52,10 +52,12 @@ def remove_branch(db: sqlite3.Connection, key: SessionKey, name: str, now: float
 
 
 def select_siblings(db: sqlite3.Connection, key: SessionKey, turn: str) -> list[tuple[str, str]]:
-    """Return (turn, branch) of the turns that begin directly behind the same item as ``turn``.
+    """Return (turn, first branch that contains it) of the turns that begin directly after the same item as ``turn``,
+    including ``turn`` itself.
 
-    They are the first turn behind that item in its own segment, and the first turn of each segment that branches off
-    there."""
+    These are the first turn after that item in the item's segment, and the first turn of each segment that begins
+    there.
+    """
     mine = _select_position(db, key, turn)
     if mine is None:
         return []
@@ -94,7 +96,8 @@ def fork_session(db: sqlite3.Connection, key: SessionKey, target: SessionKey, co
 
 
 def _copy_rows(db: sqlite3.Connection, key: SessionKey, target: SessionKey, ids: list[str], seqs: list[int]) -> None:
-    """Copy items, turns and media with their seqs; the copy has one segment. Blobs are stored once per namespace."""
+    """Copy the turns ``ids`` and the items ``seqs`` with their media to the session ``target``. They keep their seqs
+    and are all in segment 0. Blobs are stored once per namespace."""
     columns = "turn, role, kind, call_id, body, cell, epoch, time"
     db.executemany(
         f"INSERT INTO items (namespace, session, seq, segment, {columns}) SELECT ?, ?, seq, 0, {columns} FROM items"
@@ -120,10 +123,11 @@ def _copy_rows(db: sqlite3.Connection, key: SessionKey, target: SessionKey, ids:
 
 
 def _cut_from(db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], first: int, now: float) -> None:
-    """Remove the items from ``first`` on from the current branch.
+    """Remove the items from seq ``first`` on from the current branch, whose path is ``path``.
 
-    Items that another branch also shows stay for it. In that case the current branch continues in a new segment behind
-    the remaining items."""
+    Items that another branch contains too stay stored. In that case the current branch continues in a new segment after
+    the remaining items.
+    """
     segment, seq = segments.find_end(db, key, path, first - 1)
     # The cut lies in the last segment and nobody branches off behind it: the rows can simply be deleted.
     if segment == path[0].segment and not segments.is_shared(db, key, segment, first):
@@ -137,7 +141,7 @@ def _cut_from(db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRan
 
 
 def _remove_unreachable(db: sqlite3.Connection, key: SessionKey) -> None:
-    """Delete items and segments that no branch shows."""
+    """Delete items and segments that no branch contains."""
     reach = segments.segment_extents(db, key)
     for segment in segments.select_segment_ids(db, key):
         if reach.get(segment) != END:
@@ -148,7 +152,8 @@ def _remove_unreachable(db: sqlite3.Connection, key: SessionKey) -> None:
 
 @dataclass(frozen=True, slots=True, order=True)
 class _TurnPlacement:
-    """Where a turn begins in the tree; sorted by ordinal."""
+    """The place at which a turn begins in the tree: its segment, and the item ``since`` after which it begins.
+    Placements are sorted by ordinal."""
 
     ordinal: int
     turn: str
@@ -164,7 +169,8 @@ def _select_position(db: sqlite3.Connection, key: SessionKey, turn: str) -> _Tur
 
 
 def _first_turn_after(db: sqlite3.Connection, key: SessionKey, segment: int, seq: int) -> _TurnPlacement | None:
-    """Return the turn of the next item of the segment behind ``seq``, if the turn began there and not earlier."""
+    """Return the placement of the turn to which the first item after ``seq`` in the segment belongs, or None if there
+    is no such item or that turn began before ``seq``."""
     row = db.execute(
         f"SELECT turn FROM items WHERE {HERE} AND segment = ? AND seq > ? ORDER BY seq LIMIT 1",
         (*pair(key), segment, seq),

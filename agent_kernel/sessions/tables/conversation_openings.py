@@ -1,5 +1,5 @@
-"""Openings: hashes of the beginnings of conversations. A lookup costs one index search per hash, however much is
-stored."""
+"""The table of openings, which are hashes of the beginnings of conversations. A look-up needs one index search per
+hash, however many are stored."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from agent_kernel.sessions.tables import segments, sessions
 from agent_kernel.sessions.tables.rows import HERE, has_row, pair
 
 _AT_ONCE = 500
-"""Hashes per statement. SQLite accepts 32,766 variables."""
+"""Maximum number of hashes in one statement. SQLite accepts up to 32,766 variables."""
 _FEW = 20
-"""Number of sessions with the same opening up to which each of them is looked up."""
+"""If at most this many sessions have the same opening, each of them is looked up."""
 _NEWEST = 200
-"""Number of recently changed sessions to search where many sessions share an opening: the one changed last is probably
-among them."""
+"""If many sessions have the same opening, this many of the most recently changed sessions are searched first: the
+wanted session, which changed last, is probably among them."""
 _UNBOUND = "NOT EXISTS (SELECT 1 FROM bindings AS b WHERE b.namespace = o.namespace AND b.session = o.session)"
-"""Condition that excludes sessions bound to a notebook: these are used by name, not by their opening."""
+"""SQL condition that excludes sessions that are bound to a notebook, since requests name such a session by its id."""
 _SAME_OPENING = f"o.namespace = ? AND o.scope = ? AND o.hash = ? AND {_UNBOUND}"
 
 
 def insert_openings(db: sqlite3.Connection, key: SessionKey, scope: str, chain: Mapping[int, str]) -> None:
-    """Store the hashes of ``chain`` (seq -> hash) whose item is on the current branch."""
+    """Store the hashes in ``chain`` (seq -> hash of the conversation up to that item). Items that are not on the
+    current branch are ignored."""
     sessions.require_session(db, key)
     path = segments.branch_path(db, key, None)
     db.executemany(
@@ -63,10 +64,12 @@ def find_match(db: sqlite3.Connection, namespace: str, scope: str, chain: Sequen
 
 
 def _select_last_used(db: sqlite3.Connection, beginning: tuple[str, str, str]) -> tuple[str, int]:
-    """Return (session, seq) of the session that changed last, of those with this opening.
+    """Return (session id, seq of the opening's last item) of the session that changed last among those with this
+    opening. ``beginning`` is (namespace, scope, hash).
 
     If there are few, each is looked up. If there are many, the newest sessions of the namespace are searched first, and
-    all of them only if none of the newest matches."""
+    all of them only if none of the newest matches.
+    """
     namespace, scope, digest = beginning
     alike = db.execute(f"SELECT 1 FROM openings AS o WHERE {_SAME_OPENING} LIMIT ?", (*beginning, _FEW + 1)).fetchall()
     row = (

@@ -1,4 +1,4 @@
-"""Files of sessions: their facts are rows, their bytes are blobs that several files may share."""
+"""Files of sessions. Name, type, size and origin are in a row; the bytes are a blob, which several files may share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def store_files(
 
 
 def insert_files(db: sqlite3.Connection, key: SessionKey, files: Sequence[File]) -> None:
-    """Insert rows of files whose bytes are stored already or are stored in the same transaction."""
+    """Insert the rows of files. Their bytes must already be stored, or be stored in the same transaction."""
     for file in files:
         insert_row(db, "files", key, **asdict(file))
 
@@ -53,7 +53,8 @@ def select_files(db: sqlite3.Connection, key: SessionKey) -> list[File]:
 def select_namespace_files(
     db: sqlite3.Connection, namespace: str, among: Collection[str] | None, limit: int | None
 ) -> list[tuple[SessionKey, File]]:
-    """Return the files of a namespace, newest first."""
+    """Return at most ``limit`` files of a namespace, newest first. ``among`` are the ids of the sessions to read (None:
+    all)."""
     rows = db.execute(
         f"SELECT session, {FILE} FROM files WHERE namespace = ? ORDER BY created DESC, rowid DESC", (namespace,)
     )
@@ -86,8 +87,8 @@ def delete_file(db: sqlite3.Connection, key: SessionKey, id: str, now: float) ->
 def copy_files(
     db: sqlite3.Connection, key: SessionKey, target: SessionKey, ordinals: Collection[int], *, all: bool
 ) -> None:
-    """Copy the files of the turns with these ordinals (from 1). ``all`` also copies files that people added at any
-    time."""
+    """Copy the files of the turns with these ordinals (which count from 1) to the session ``target``. ``all`` also
+    copies every file that a person uploaded."""
     chosen = [
         file for file in select_files(db, key) if file.turn + 1 in ordinals or (all and file.purpose != "agent_output")
     ]

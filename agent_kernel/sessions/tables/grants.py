@@ -44,8 +44,8 @@ def insert_question(db: sqlite3.Connection, question: ApprovalQuestion) -> None:
 
 
 def store_answer(db: sqlite3.Connection, question: ApprovalQuestion, grant: Grant | None) -> ApprovalQuestion:
-    """Store an answer unless there is one already, and return the question as it is stored now: the first answer
-    counts."""
+    """Store the answer in ``question``, and the grant, unless the question is already answered. Returns the question
+    with the answer that is stored now."""
     db.execute(
         "UPDATE questions SET outcome = ?, remember = ?, message = ?, answered = ?"
         " WHERE namespace = ? AND id = ? AND outcome = 'waiting'",
@@ -66,9 +66,10 @@ def select_question(db: sqlite3.Connection, namespace: str, id: str) -> Approval
 def close_questions(
     db: sqlite3.Connection, turn: Turn, pending: Mapping[str, str], state: str, reason: str
 ) -> list[Message]:
-    """Close the questions of a turn that is closing, and return a result for each call that has none.
+    """Close the open questions of a turn that is being closed, and return a result for each call in ``pending``.
 
-    If the turn was interrupted, the result of a call that still waited for permission says that it did not run."""
+    If the turn was interrupted, the result of a call that still waited for permission says that it did not run.
+    """
     here = (*pair(turn.key), turn.id)
     rows = db.execute(f"SELECT call FROM questions WHERE {HERE} AND turn = ? AND outcome = 'waiting'", here).fetchall()
     waiting = {call for (call,) in rows}

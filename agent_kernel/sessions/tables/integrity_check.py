@@ -20,7 +20,7 @@ OF_SESSION = (
     *("items", "turns", "media", "segments", "branches", "dropped_branches", "summaries", "summary_claims"),
     *("openings", "bindings", "files"),
 )
-"""Tables whose rows belong to a session."""
+"""Tables with rows of a session; each has the columns ``namespace`` and ``session``."""
 JSON_OF_SESSION = ("tags", "metadata", "context", "imported")
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, AgentKernelError)
 """Exceptions that decoding foreign or damaged data may raise."""
@@ -40,8 +40,8 @@ class LocatedFault:
 
 
 def find_faults(db: sqlite3.Connection, namespace: str | None) -> Iterator[LocatedFault]:
-    """Yield the faults of a namespace, or (None) of all. Rows without a session come first, since sessions may have to
-    be created for them."""
+    """Yield the faults of a namespace, or of all namespaces (None). Faults of rows without a session come first, since
+    their repair may create sessions, which are then checked too."""
     yield from _without_session(db, namespace)
     rows = db.execute(
         "SELECT namespace, id FROM sessions WHERE ?1 IS NULL OR namespace = ?1 ORDER BY namespace, id", (namespace,)
@@ -52,7 +52,7 @@ def find_faults(db: sqlite3.Connection, namespace: str | None) -> Iterator[Locat
 
 
 def check_file(db: sqlite3.Connection) -> list[StoreFault]:
-    """Return faults of the file itself: pages and indexes."""
+    """Return the faults of the database file itself, in its pages and indexes."""
     rows = [str(row[0]) for row in db.execute("PRAGMA integrity_check(20)")]
     return [] if rows == ["ok"] else [StoreFault("", "", "file", row) for row in rows]
 
@@ -71,7 +71,7 @@ def _without_session(db: sqlite3.Connection, namespace: str | None) -> Iterator[
 
 
 def _of_bytes(db: sqlite3.Connection, namespace: str | None) -> Iterator[LocatedFault]:
-    """Yield blobs that nothing refers to."""
+    """Yield a fault for each blob that no item and no file refers to."""
     rows = db.execute(
         "SELECT namespace, hash, size FROM blobs AS b WHERE (?1 IS NULL OR namespace = ?1) AND NOT EXISTS"
         " (SELECT 1 FROM media AS m WHERE m.namespace = b.namespace AND m.hash = b.hash) AND NOT EXISTS"
@@ -84,7 +84,7 @@ def _of_bytes(db: sqlite3.Connection, namespace: str | None) -> Iterator[Located
 
 
 class SessionCheck:
-    """One pass over one session."""
+    """Checks the rows of one session. An object is used for one check."""
 
     def __init__(self, db: sqlite3.Connection, key: SessionKey) -> None:
         self._db = db
@@ -207,14 +207,16 @@ class SessionCheck:
         yield from self._check_results(unit, waiting, turns.get(last[1], ""))
 
     def _check_results(self, unit: list[tuple[int, int]], waiting: set[str], state: str) -> Iterator[LocatedFault]:
-        """Yield calls without results, unless the turn is still open."""
+        """Yield a fault if calls (``waiting``) have no result, unless their turn is still open. ``unit`` are the
+        (rowid, seq) of the calling message and the results found."""
         if waiting and state != "open":
             seqs = ", ".join(str(seq) for _, seq in unit)
             detail = f"item(s) {seqs}: {len(waiting)} call(s) have no result"
             yield self._fault("no_result", detail, rowids=[rowid for rowid, _ in unit])
 
     def _media(self) -> Iterator[LocatedFault]:
-        """Call after ``_items``."""
+        """Yield the faults of the session's media. Must be called after ``_items``, which collects the references to
+        media."""
         rows = self._rows(f"SELECT hash, seq FROM media WHERE {HERE}")
         for digest, seq in sorted(set(rows) - self._named):
             detail = f"a row says that item {seq} refers to the medium {digest}, but the item does not"
@@ -236,8 +238,8 @@ class SessionCheck:
                 yield self._fault("file", detail, id=file.id, hash=file.hash)
 
     def _marks(self, table: str, column: str, kind: str) -> Iterator[LocatedFault]:
-        """Yield rows that represent the conversation up to an item (summaries, openings) if that item does not exist.
-        Call after ``_items``."""
+        """Yield a fault for each item that a row of ``table`` names in ``column`` although it does not exist. Such rows
+        are summaries and openings, which describe the conversation up to an item. Must be called after ``_items``."""
         for seq in sorted({row[0] for row in self._rows(f"SELECT {column} FROM {table} WHERE {HERE}")} - self._seqs):
             detail = f"the {kind} up to item {seq}, which does not exist"
             yield self._fault(kind, detail, table=table, column=column, value=seq)

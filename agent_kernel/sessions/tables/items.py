@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AppendPoint:
-    """Where new items are inserted, and the columns that they copy from their turn."""
+    """The place where new items are inserted, and the values that they copy from their turn. ``head`` is the last seq
+    of the session."""
 
     key: SessionKey
     turn: str
@@ -35,7 +36,8 @@ class AppendPoint:
 
 
 def insert_items(db: sqlite3.Connection, place: AppendPoint, messages: Sequence[Message], now: float) -> list[Item]:
-    """Insert messages behind ``place.head``, store their media, and update the head of the session."""
+    """Insert messages as items after the seq ``place.head``, store their media, update the head of the session, and
+    return the items."""
     if not messages:
         return []
     here = pair(place.key)
@@ -80,22 +82,26 @@ def insert_items(db: sqlite3.Connection, place: AppendPoint, messages: Sequence[
 def select_latest(
     db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], limit: int | None, *, failed: bool = True
 ) -> list[Item]:
-    """Return the newest items of a path, at most ``limit``, never beginning inside a group of calls and results.
+    """Return at most ``limit`` of the newest items of a path, in order. Results at the beginning whose calls are not
+    included are left out. ``failed=False`` leaves out the items of failed turns.
 
-    A row that cannot be decoded is left out together with its group, and does not count towards the limit."""
+    A row that cannot be decoded is left out together with the calls and results of its round, and does not count
+    towards the limit.
+    """
     newest, broken = _read_newest(db, key, path, limit, failed=failed)
     complete = call_pairs.drop_leading_results(newest)
     return call_pairs.drop_incomplete_rounds(complete) if broken else complete
 
 
 def select_newest(db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], count: int) -> list[Item]:
-    """Return the newest ``count`` items in order, wherever they begin."""
+    """Return the newest ``count`` items of a path in order. They may begin with results whose calls are not
+    included."""
     return _read_newest(db, key, path, count, failed=True)[0]
 
 
 def select_last_unit(db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange]) -> list[Item]:
-    """Return the smallest group that can be removed from the end: the newest item that is no tool result, with all
-    items after it. Empty if there is none."""
+    """Return the smallest group of items that can be removed from the end of a path: the newest item that is not a tool
+    result, and all items after it. Empty if there is none."""
     unit: list[Item] = []
     with closing(_iterate_backwards(db, key, path, failed=True)) as rows:
         for row in rows:
@@ -111,8 +117,8 @@ def select_all_items(db: sqlite3.Connection, key: SessionKey) -> list[Item]:
 
 
 def select_turn_items(db: sqlite3.Connection, key: SessionKey, turn: str) -> list[Item]:
-    """Return the items of a turn. They all lie behind the item at which the turn was opened, which limits the search to
-    a range of the index."""
+    """Return the items of a turn. They all come after the item at which the turn was opened, so the query reads only a
+    range of the index."""
     query = (
         f"SELECT {ITEM_COLUMNS} FROM items WHERE {HERE} AND seq > (SELECT since FROM turns WHERE {HERE} AND id = ?)"
         " AND turn = ? ORDER BY seq"
@@ -121,7 +127,7 @@ def select_turn_items(db: sqlite3.Connection, key: SessionKey, turn: str) -> lis
 
 
 def _select_items(db: sqlite3.Connection, key: SessionKey, query: str, values: Sequence[str]) -> list[Item]:
-    """Return the items that can be decoded."""
+    """Return the items that the query selects and that can be decoded."""
     rows = db.execute(query, values).fetchall()
     return [item for item in (_decode_row(key, row) for row in rows) if item is not None]
 
@@ -149,7 +155,8 @@ def _read_newest(
 def _iterate_backwards(
     db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], *, failed: bool
 ) -> Generator[tuple[Any, ...], None, None]:
-    """Yield rows from the newest on, as they are requested. Each range of the path is one index lookup."""
+    """Yield the rows of a path, newest first, and read them only as they are requested. Each range of the path needs
+    one index look-up."""
     of_failed = "SELECT id FROM turns WHERE namespace = :namespace AND session = :session AND state = 'failed'"
     # A subquery instead of a join: the index of items then still gives the rows in order, without sorting.
     condition = "" if failed else f" AND turn NOT IN ({of_failed})"
@@ -175,7 +182,8 @@ def _decode_row(key: SessionKey, row: Sequence[Any]) -> Item | None:
 
 
 def remove_after(db: sqlite3.Connection, key: SessionKey, segment: int, after: int) -> None:
-    """Delete what a segment holds behind item ``after``, and media that nothing else in the namespace refers to."""
+    """Delete everything in a segment after item ``after``, and the media that nothing else in the namespace refers
+    to."""
     here = (*pair(key), segment, after)
     behind = f"SELECT seq FROM items WHERE {HERE} AND segment = ? AND seq > ?"
     of_items = (*pair(key), *here)
@@ -203,7 +211,7 @@ def read_blob(db: sqlite3.Connection, key: SessionKey, digest: str) -> bytes | N
 
 
 def has_medium(db: sqlite3.Connection, key: SessionKey, digest: str) -> bool:
-    """Whether an item of the session refers to this medium."""
+    """Return whether an item of the session refers to media with this hash."""
     return has_row(db, f"SELECT 1 FROM media WHERE {HERE} AND hash = ? LIMIT 1", (*pair(key), digest))
 
 

@@ -1,4 +1,4 @@
-"""Statistics of a store, and returning unused space to the disk."""
+"""Counts the contents of a store, and returns unused space to the disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agent_kernel.core.session import NotebookBinding
 from agent_kernel.sessions.tables import search_index
 
 CHECKPOINT_S = 10.0
-"""Seconds to wait for readers in other processes before the journal can be emptied."""
+"""Maximum seconds to wait for readers in other processes, which prevent the journal from being emptied."""
 
 
 def read_stats(db: sqlite3.Connection, namespace: str | None) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.tables.rows import has_row, pair
 
 FRESH_S = 10.0
-"""Seconds for which a count is reused if it is far below the quota: by more than FAR_SESSIONS and FAR_BYTES, which
-nobody can write in this time on one machine (measured: 1,900 sessions/s, 40 MB/s)."""
+"""Seconds for which a count is reused if it is more than FAR_SESSIONS and FAR_BYTES below the quota. One machine cannot
+write that much in this time (measured: 1,900 sessions/s, 40 MB/s)."""
 FAR_SESSIONS = 20_000
 FAR_BYTES = 2**30
 IS_STORED = "SELECT 1 FROM sessions WHERE namespace = ? AND id = ?"
@@ -20,8 +20,8 @@ IS_STORED = "SELECT 1 FROM sessions WHERE namespace = ? AND id = ?"
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Limits of one namespace; 0 is unlimited. ``bytes`` counts messages, the media they refer to, and the files of
-    sessions; a medium or file that is referred to twice counts twice."""
+    """Limits of one namespace; 0 means no limit. ``bytes`` counts messages, the media to which they refer, and the
+    files of sessions. Media or files that are referred to twice count twice."""
 
     sessions: int = 0
     bytes: int = 0
@@ -42,7 +42,8 @@ class QuotaGuard:
         self._held: dict[str, _CountedUsage] = {}
 
     def check(self, db: sqlite3.Connection, key: SessionKey, now: float, more: int = 0) -> None:
-        """Check before a session or turn is created or ``more`` bytes of files are stored. Raises QuotaExceeded."""
+        """Check the quota before the session ``key`` or a turn of it is created, or before ``more`` bytes of files are
+        stored. Raises QuotaExceeded."""
         quota = self._quota
         if not quota.sessions and not quota.bytes:
             return

@@ -16,7 +16,8 @@ from agent_kernel.sessions.tables.integrity_check import LocatedFault
 from agent_kernel.sessions.tables.rows import HERE, has_row, insert_row, pair, update_session
 
 ROUNDS = 5
-"""One repair may reveal another fault: a turn created for items, a call whose result was moved away."""
+"""Maximum number of passes, since a repair may reveal another fault. For example, the turn that was created for items
+may have a call whose result was moved away."""
 RECOVERED = "recovered"
 SET_ASIDE = "set aside"
 _DEFAULTS = {"tags": "[]", "metadata": "{}", "context": "null", "imported": "{}", "usage": "{}", "record": "{}"}
@@ -30,8 +31,8 @@ def verify(db: sqlite3.Connection, namespace: str | None) -> list[StoreFault]:
 
 
 def repair(db: sqlite3.Connection, namespace: str | None, now: float) -> list[StoreFault]:
-    """Repair what can be repaired, and return every fault with what was done. ``mended`` is empty for a fault that
-    could not be repaired."""
+    """Repair the faults that can be repaired, and return all faults. ``mended`` says how a fault was repaired, and is
+    empty if it could not be repaired."""
     repaired: list[StoreFault] = []
     for _ in range(ROUNDS):
         mended = 0
@@ -48,7 +49,7 @@ def repair(db: sqlite3.Connection, namespace: str | None, now: float) -> list[St
 def set_aside(
     db: sqlite3.Connection, fault: LocatedFault, table: str, where: str, values: tuple[Any, ...], *, now: float
 ) -> str:
-    """Move the rows into the quarantine."""
+    """Move the rows of ``table`` that match ``where`` into the quarantine. Returns SET_ASIDE."""
     cursor = db.execute(f"SELECT * FROM {table} WHERE {where}", values)
     names = [column[0] for column in cursor.description]
     for row in cursor.fetchall():
@@ -66,8 +67,8 @@ def set_aside(
 
 
 def _no_session(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
-    """Create a session for items and turns without one; move other leftovers of a deleted session to the quarantine.
-    Nothing shows whether that session was imported, so it counts as imported."""
+    """Create a session for items and turns that have none; move rows of other tables to the quarantine. It is unknown
+    whether the lost session was imported, so the new one counts as imported."""
     table = fault.facts["table"]
     if table in ("items", "turns"):
         db.execute(
@@ -138,8 +139,8 @@ def _lost_segment(db: sqlite3.Connection, fault: LocatedFault, now: float) -> st
 
 
 def _hidden_items(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
-    """Create a branch for a segment that no branch shows. Items behind the part that branches show are moved to a new
-    segment first."""
+    """Create a branch for items that no branch contains. If branches contain the beginning of their segment, the items
+    are moved to a new segment first."""
     segment, behind = fault.facts["segment"], fault.facts["behind"]
     if behind is None:
         return _name_end(db, fault.key, segment, now)
@@ -163,7 +164,8 @@ def _name_end(db: sqlite3.Connection, key: SessionKey, segment: int, now: float)
 
 
 def _current_branch(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
-    """Select the branch that the session names, otherwise the first one; create one if there is none."""
+    """Make the branch that the session names the current one; if it does not exist, the first branch; if there is none,
+    a new one."""
     row = db.execute(
         "SELECT b.name, b.segment FROM branches AS b JOIN sessions AS s"
         " ON s.namespace = b.namespace AND s.id = b.session"
@@ -195,7 +197,8 @@ def _columns(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
 
 
 def _media_row(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
-    """Add or remove a row that repeats a fact of the items, so that nothing is lost."""
+    """Add a missing row of ``media``, or remove a wrong one. These rows repeat facts of the items, so nothing is
+    lost."""
     digest, seq = fault.facts["hash"], fault.facts["seq"]
     if fault.facts["wanted"]:
         insert_row(db, "media", fault.key, hash=digest, seq=seq)
@@ -253,5 +256,5 @@ REPAIRS: Mapping[str, Repair] = MappingProxyType(
         "opening": _set_row_aside,
     }
 )
-"""The repair of each kind of fault. ``no_bytes`` is missing, because it cannot be repaired: the item stays, and its
-picture is lost."""
+"""The function that repairs each kind of fault. There is none for ``no_bytes``: the item stays, and its media cannot be
+restored."""

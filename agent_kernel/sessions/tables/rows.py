@@ -14,8 +14,8 @@ from agent_kernel.sessions import serialization
 SESSION_COLUMNS = (
     "namespace, id, title, created, updated, head, revision, turns, branch, accessed, tags, metadata, context, imported"
 )
-"""Columns in the order in which ``session_from_row`` expects them, as the constants below are for the other
-functions. ``session_from_row`` also takes COUNTED_COLUMNS."""
+"""The columns of a session in the order in which ``session_from_row`` expects them; it also accepts a row of
+COUNTED_COLUMNS. The constants below are the columns for the other functions."""
 COUNTED_COLUMNS = f"""
 {SESSION_COLUMNS},
 (SELECT max((SELECT max(seq) FROM items AS i
@@ -24,11 +24,11 @@ COUNTED_COLUMNS = f"""
        SELECT id FROM segments AS p WHERE p.namespace = s.namespace AND p.session = s.id) AS g),
 (SELECT count(*) FROM turns AS t WHERE t.namespace = s.namespace AND t.session = s.id)
 """
-"""The columns of a session ``s`` with ``last_seq`` and ``turn_count``.
+"""The columns of a session, which the query must call ``s``, with ``last_seq`` and ``turn_count``.
 
-The newest item takes one index lookup for each segment, not a scan of all items: the index is (namespace, session,
-segment, seq). Segment 0 has no row and is added by UNION. Turns are counted one by one in an index, 50 ns each, so only
-reads select these columns, never writes.
+The newest item is found by one look-up for each segment in the index (namespace, session, segment, seq), without a scan
+of all items. Segment 0 has no row and is added by UNION. Turns are counted one by one in an index, 50 ns each, so
+statements of a write never select these columns.
 """
 TURN_COLUMNS = (
     "namespace, session, id, ordinal, state, reason, cell, epoch, location, model, opened, closed, usage, record, since"
@@ -36,7 +36,7 @@ TURN_COLUMNS = (
 ITEM_COLUMNS = "seq, turn, body, time"
 SUMMARY_COLUMNS = "last, text, model, usage, reason, id, time"
 HERE = "namespace = ? AND session = ?"
-"""Condition that selects the rows of one session; its parameters are ``pair(key)``."""
+"""SQL condition that selects the rows of one session. Its parameters are the result of ``pair(key)``."""
 
 
 def pair(key: SessionKey) -> tuple[str, str]:
@@ -55,7 +55,7 @@ def count_changes(db: sqlite3.Connection) -> int:
 def insert_row(
     db: sqlite3.Connection, table: str, key: SessionKey, *, or_replace: bool = False, **values: object
 ) -> None:
-    """Insert one row of a session. With ``or_replace`` it takes the place of a row with the same primary key."""
+    """Insert one row of a session. With ``or_replace`` it replaces a row with the same primary key."""
     row = {"namespace": key.namespace, "session": key.id, **values}
     verb = "INSERT OR REPLACE" if or_replace else "INSERT"
     db.execute(f"{verb} INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", [*row.values()])

@@ -1,6 +1,7 @@
-"""Full-text search: matches are counted by text id, and rows are read only for the best sessions.
+"""Full-text search. Matches are counted by the ids of texts, and rows are read only for the best sessions.
 
-New messages are found at once: those that are not folded into ``search_texts`` yet are read from the items.
+New messages are found at once: messages whose text is not yet copied ("folded") into ``search_texts`` are read from the
+items.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from agent_kernel.sessions.tables import bindings, search_index, search_texts, s
 from agent_kernel.sessions.tables.search_index import IdRange
 
 _AT_ONCE = 500
-"""Variables per statement."""
+"""Maximum number of variables in one statement."""
 
 
 @dataclass(frozen=True, slots=True)
 class _SearchScope:
-    """Where to search: in the id ranges ``ids``, and in items not folded yet of ``sessions`` (None: of all)."""
+    """Where to search: in the texts with ids in the ranges ``ids``, and in the items of ``sessions`` (None: of all)
+    that are not folded yet."""
 
     namespace: str
     query: SessionQuery
@@ -35,7 +37,7 @@ class _SearchScope:
         return -inf if since is None else since, inf if until is None else until
 
     def only(self, ids: Iterable[int]) -> set[int]:
-        """Keep the ids of the requested role."""
+        """Return those of the text ids whose message has the role that the query requests."""
         if not self.query.role:
             return set(ids)
         return {id for id in ids if search_texts.role_of(id) == self.query.role}
@@ -84,7 +86,8 @@ def _scope(db: sqlite3.Connection, namespace: str, query: SessionQuery) -> _Sear
 def _match_folded(db: sqlite3.Connection, scope: _SearchScope, word: str) -> Iterator[int]:
     """Yield the ids of folded texts that contain the word, using the index where possible.
 
-    Texts outside of the scope are not even read: the duration of a search must not reveal anything about them."""
+    Texts outside the scope are not read at all, so that the duration of a search reveals nothing about them.
+    """
     indexed = len(word) >= search_index.SHORTEST and search_index.is_usable(db)
     for ids in scope.ids:
         matches = _match_in_range(db, ids, word, indexed=indexed)
@@ -108,15 +111,15 @@ def _match_in_range(db: sqlite3.Connection, ids: IdRange, word: str, *, indexed:
 
 
 def _scan_texts(db: sqlite3.Connection, ids: IdRange, word: str, more: str = "") -> list[int]:
-    """Search by reading the texts. ``instr`` has no wildcards to escape, unlike LIKE; both sides are case-folded
-    already."""
+    """Search by reading the texts in the id range. ``more`` is a further SQL condition. Unlike LIKE, ``instr`` has no
+    wildcards to escape; both sides are case-folded already."""
     rows = db.execute(f"SELECT id FROM search_texts WHERE id BETWEEN ? AND ? AND instr(text, ?) {more}", (*ids, word))
     return [id for (id,) in rows]
 
 
 def _add_unfolded(db: sqlite3.Connection, scope: _SearchScope, found: Mapping[str, set[int]]) -> dict[int, str]:
-    """Add the matches in items that are not folded yet. Sessions without a number get a temporary negative one; returns
-    temporary number -> session id."""
+    """Add the text ids of matches in items that are not folded yet to ``found`` (word -> text ids). Sessions without a
+    number get a temporary negative one. Returns temporary number -> session id."""
     new: dict[int, str] = {}
     since, until = scope.times
     for at, (key, folded, head) in enumerate(_select_behind(db, scope), start=1):
@@ -133,7 +136,7 @@ def _add_unfolded(db: sqlite3.Connection, scope: _SearchScope, found: Mapping[st
 
 
 def _select_behind(db: sqlite3.Connection, scope: _SearchScope) -> Iterator[tuple[SessionKey, int, int]]:
-    """Yield (session, seq up to which it is folded, head) of the sessions that are not completely folded."""
+    """Yield (session, last seq that is folded, head) for each session in the scope that has items to fold."""
     rows = db.execute(
         "SELECT id, folded, head FROM sessions WHERE namespace = ? AND folded < head", (scope.namespace,)
     ).fetchall()
@@ -145,7 +148,8 @@ def _select_behind(db: sqlite3.Connection, scope: _SearchScope) -> Iterator[tupl
 def _rank_sessions(
     db: sqlite3.Connection, scope: _SearchScope, scores: Mapping[int, float], new: Mapping[int, str]
 ) -> list[tuple[int, SessionKey]]:
-    """Return (number, session) by score, then by last change, then by id."""
+    """Return (number, session) of the best sessions, sorted by score, then by last change, then by id. ``new`` maps
+    temporary numbers to session ids."""
     used = -inf if scope.query.used is None else scope.query.used
     rows: list[tuple[int, str, float]] = []
     numbers = [number for number in scores if number not in new]

@@ -1,8 +1,9 @@
-"""The trigram index over ``search_texts``. It only makes search faster: where it is missing or unusable, texts are
-read.
+"""The trigram index over ``search_texts``. It only makes search faster: if it is missing or unusable, the texts are
+read instead.
 
-The index stores which text contains which trigrams, but not where. Its candidates are therefore checked against the
-text. This makes it half as large and a third faster to fill. Words of one or two characters are not in it.
+The index stores which texts contain which trigrams, but not their positions, so each candidate is checked against its
+text. Without positions the index is half as large and a third faster to fill. It cannot find words of one or two
+characters.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ MODULE = (
     "fts5(text, content='search_texts', content_rowid='id', tokenize='trigram case_sensitive 1', detail=none,"
     " columnsize=0)"
 )
-"""FTS5 with the texts in another table (content=), without positions and column sizes."""
+"""The FTS5 table of the index: its texts are in another table (content=), and it stores no positions and no column
+sizes."""
 SHORTEST = 3
 """Characters of the shortest word that the index can find."""
 _TRIGRAMS = 24
-"""Trigrams of one word to look up; more would give the same candidates."""
+"""Maximum number of trigrams of one word that are looked up; more would hardly reduce the candidates."""
 _MERGED_PAGES = 500
-"""Pages that one merge step writes."""
+"""Number of pages that one merge step writes."""
 RENEW, MERGE, MERGING = "renew", "merge", "merging"
-"""Chores. RENEW: texts changed while there was no index. MERGE: the index still contains deleted entries. MERGING: a
-part of them was merged."""
+"""Names of pending work on the index. RENEW: texts changed while there was no index, so it must be built again. MERGE:
+the index still contains deleted entries. MERGING: a part of them was merged."""
 
 
 class IdRange(NamedTuple):
@@ -37,8 +39,8 @@ class IdRange(NamedTuple):
 
 @functools.cache
 def is_available() -> bool:
-    """Whether this SQLite supports the index. The probe table is temporary: CREATE ... IF NOT EXISTS on an existing
-    table would succeed even without the module."""
+    """Return whether this SQLite library supports the index. This creates a temporary table to find out, because
+    CREATE... IF NOT EXISTS would succeed for an existing table even without the FTS5 module."""
     try:
         with closing(sqlite3.connect(":memory:")) as probe:
             probe.execute("CREATE TABLE temp.search_texts (id INTEGER PRIMARY KEY, text TEXT)")
@@ -55,7 +57,7 @@ def is_available() -> bool:
 
 
 def is_usable(db: sqlite3.Connection) -> bool:
-    """Whether the index exists and matches the texts."""
+    """Return whether the index exists and contains the current texts."""
     return is_available() and _exists(db) and not has_chore(db, RENEW)
 
 
@@ -74,8 +76,8 @@ def add_texts(db: sqlite3.Connection, texts: Iterable[tuple[int, str]]) -> None:
 
 
 def remove_texts(db: sqlite3.Connection, ids: IdRange) -> None:
-    """Remove the entries of these texts, which must still exist. They are no longer found at once, and leave the file
-    with the next merges."""
+    """Remove the entries of these texts, which must still exist. From now on the index does not find them; later merge
+    steps delete their trigrams from the file."""
     if not is_usable(db):
         add_chore(db, RENEW)
         return
@@ -88,7 +90,7 @@ def remove_texts(db: sqlite3.Connection, ids: IdRange) -> None:
 
 
 def merge_step(db: sqlite3.Connection) -> bool:
-    """Do one step of removing deleted entries from the file. Returns False when nothing is left to do."""
+    """Do one step of deleting removed entries from the file. Returns False if nothing is left to do."""
     if has_chore(db, MERGE):
         db.execute("DELETE FROM search_chores WHERE name = ?", (MERGE,))
         add_chore(db, MERGING)
@@ -97,8 +99,8 @@ def merge_step(db: sqlite3.Connection) -> bool:
 
 
 def merge_all(db: sqlite3.Connection) -> None:
-    """Do all steps of ``merge_step`` at once, before the file is vacuumed. Without FTS5 this does nothing: trigrams of
-    deleted texts stay."""
+    """Do all steps of ``merge_step`` at once, before the file is vacuumed. Without FTS5 this does nothing, and trigrams
+    of deleted texts stay in the file."""
     if is_available() and _exists(db):
         ensure_index(db)
         db.execute("INSERT INTO search_index (search_index) VALUES ('optimize')")
@@ -120,7 +122,8 @@ def find_texts(db: sqlite3.Connection, word: str, ids: IdRange) -> list[int]:
 
 
 def is_index_error(error: sqlite3.DatabaseError) -> bool:
-    """Whether the error concerns only the index (damaged, or written by a newer FTS5) and not the file."""
+    """Return whether the error concerns only the index, which is damaged or was written by a newer FTS5, and not the
+    whole file."""
     code = getattr(error, "sqlite_errorcode", 0)
     return code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT_VTAB)
 
@@ -138,7 +141,8 @@ def _exists(db: sqlite3.Connection) -> bool:
 
 
 def _merge(db: sqlite3.Connection, pages: int) -> bool:
-    """Do a merge step. FTS5 reports in total_changes: fewer than two changes mean that nothing was left to merge."""
+    """Do a merge step that writes about ``pages`` pages, and return whether it changed anything. FTS5 reports this in
+    total_changes: fewer than two changes mean that nothing was left to merge."""
     before = db.total_changes
     db.execute("INSERT INTO search_index (search_index, rank) VALUES ('merge', ?)", (pages,))
     if db.total_changes - before < 2:

@@ -1,7 +1,7 @@
 """The case-folded texts of all messages, for search. They are copied ("folded") from the items in batches.
 
-The id of a text contains its session's number, its seq and its role. Matches are thus counted without reading rows, and
-the texts of a session or namespace are a range of ids.
+The id of a text consists of its session's number, its seq and its role. So matches can be counted without reading rows,
+and the texts of a session or a namespace have a contiguous range of ids.
 """
 
 from __future__ import annotations
@@ -18,22 +18,26 @@ from agent_kernel.sessions.tables.rows import HERE, pair
 from agent_kernel.sessions.tables.search_index import IdRange
 
 SEQ_BITS = 24
-"""Bits of an id for seq and role (one bit). Messages after item 8,388,607 of a session are not searched."""
+"""Number of bits of a text id for the seq and the role (one bit). Messages after item 8,388,607 of a session are not
+searched."""
 NUMBER_BITS = 22
-"""Bits for the sessions of one namespace; 17 bits remain for namespaces."""
+"""Number of bits of a text id for the sessions of one namespace; 17 bits remain for namespaces."""
 BATCH = 500
 BATCH_CHARS = 256 * 1024
-"""Limits of one transaction of ``fold``, about 50 ms."""
+"""Maximum characters of texts in one transaction of ``fold``, as BATCH is the maximum number of items. A transaction
+takes about 50 ms."""
 SEGMENT = "segment IN (SELECT 0 UNION ALL SELECT id FROM segments WHERE namespace = :namespace AND session = :session)"
-"""Condition that matches any segment of the session. With it, SQLite finds an item by its seq through the index
-(namespace, session, segment, seq)."""
+"""SQL condition that is true for every segment of the session. With it, SQLite finds an item by its seq through the
+index (namespace, session, segment, seq)."""
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 
 
 def fold(db: sqlite3.Connection, limit: int) -> int:
-    """Copy a batch of new texts, or do a step of other pending work. Returns how many items were processed, at least 1.
+    """Copy a batch of at most ``limit`` new texts; if there are none, do a step of other pending work. Returns the
+    number of items processed, at least 1.
 
-    An index that turns out to be damaged is created again by the next call."""
+    An index that turns out to be damaged is created again by the next call.
+    """
     indexed = search_index.is_available()
     db.execute("SAVEPOINT folding")
     try:
@@ -65,14 +69,15 @@ def has_work(db: sqlite3.Connection) -> bool:
 
 
 def count_left(db: sqlite3.Connection) -> int:
-    """Return how many items are not folded yet, plus how many texts are not in the index, where one is possible."""
+    """Return the number of items that are not folded yet, plus the number of texts that are not in the index if this
+    SQLite supports one."""
     items = db.execute("SELECT coalesce(sum(head - folded), 0) FROM sessions WHERE folded < head").fetchone()[0]
     texts = db.execute("SELECT count(*) FROM search_unindexed").fetchone()[0] if search_index.is_available() else 0
     return int(items) + int(texts)
 
 
 def delete_texts(db: sqlite3.Connection, key: SessionKey, seqs: Iterable[int]) -> None:
-    """Delete the texts of these items. The items may be deleted before or after."""
+    """Delete the texts of these items. The items themselves may be deleted before or after this call."""
     at = select_number(db, key)
     if at is not None:
         for seq in seqs:
@@ -80,7 +85,7 @@ def delete_texts(db: sqlite3.Connection, key: SessionKey, seqs: Iterable[int]) -
 
 
 def delete_session_texts(db: sqlite3.Connection, key: SessionKey) -> None:
-    """Delete the texts of a session and fold it from the beginning."""
+    """Delete the texts of a session; ``fold`` then copies them again from its first item on."""
     at = select_number(db, key)
     if at is not None:
         _delete_range(db, id_range(at))
@@ -89,7 +94,8 @@ def delete_session_texts(db: sqlite3.Connection, key: SessionKey) -> None:
 
 
 def _fold_items(db: sqlite3.Connection, limit: int, *, indexed: bool) -> int:
-    """Copy texts of new items. The result counts seqs, including items that are not searched."""
+    """Copy the texts of new items. Returns the number of seqs processed, including those of items that are not
+    searched."""
     taken, chars = 0, 0
     while taken < limit and chars < BATCH_CHARS:
         row = db.execute("SELECT namespace, id, folded, head FROM sessions WHERE folded < head LIMIT 1").fetchone()
@@ -125,7 +131,7 @@ def _insert_texts(db: sqlite3.Connection, number: int, texts: list[tuple[int, fl
 
 
 def _index_texts(db: sqlite3.Connection, limit: int) -> int:
-    """Add texts to the index that are not in it."""
+    """Add up to ``limit`` texts to the index that are not in it yet. Returns how many were added."""
     rows = db.execute(
         "SELECT t.id, t.text FROM search_unindexed AS u JOIN search_texts AS t ON t.id = u.id LIMIT ?", (limit,)
     ).fetchall()
@@ -145,7 +151,8 @@ def _delete_range(db: sqlite3.Connection, ids: IdRange) -> None:
 def select_unfolded(
     db: sqlite3.Connection, key: SessionKey, after: int, until: int
 ) -> Iterator[tuple[int, str, float, str]]:
-    """Yield (seq, role, time, folded text) of the messages of people and models, in order, on all branches."""
+    """Yield (seq, role, time, folded text) of the messages of users and models with seqs from ``after`` + 1 to
+    ``until``, in order, on all branches."""
     rows = db.execute(
         "SELECT seq, role, time, body FROM items"
         f" WHERE namespace = :namespace AND session = :session AND {SEGMENT} AND seq > :after AND seq <= :until"
@@ -194,7 +201,7 @@ def select_number(db: sqlite3.Connection, key: SessionKey) -> int | None:
 
 
 def select_number_range(db: sqlite3.Connection, namespace: str) -> tuple[int, int] | None:
-    """Return the lowest and highest session number of a namespace."""
+    """Return the lowest and the highest session number of a namespace, or None if it has no folded session."""
     row = db.execute("SELECT min(number), max(number) FROM search_places WHERE namespace = ?", (namespace,)).fetchone()
     return None if row[0] is None else row
 

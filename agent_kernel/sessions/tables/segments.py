@@ -1,8 +1,9 @@
-"""The branch tree of a session: its segments, the path from an end to the beginning, and the branches that name ends.
+"""The branch tree of a session: its segments, its branches, and their paths.
 
-A segment is a run of items that grew at one end. Its ``parent`` and ``since`` say behind which item of which segment it
-begins; segment 0 is the beginning of the session and has no row. A branch is a name for the segment at its end. What a
-branch shows is a path: its last segment completely, then each parent up to ``since``.
+A segment is a sequence of items; new items are appended at its end. It begins after item ``since`` of the segment
+``parent``. Segment 0 is the beginning of the session and has no row. A branch is a name for its last segment. It shows
+all items of this segment, and the items of each parent up to ``since``. The list of these ranges, from the last segment
+to segment 0, is the path of the branch.
 """
 
 from __future__ import annotations
@@ -20,20 +21,21 @@ from agent_kernel.sessions.tables import sessions
 from agent_kernel.sessions.tables.rows import HERE, has_row, insert_row, pair, update_session
 
 END = AFTER_EVERY_SEQ
-"""The upper limit of a segment that a branch shows completely."""
+"""The value of ``SegmentRange.until`` for a segment that a branch shows completely."""
 MAX_NAME = 200
-"""Characters of a branch name."""
+"""Maximum characters of a branch name."""
 _BRANCH_COLUMNS = (
     "b.name, b.parent, b.segment, b.created, coalesce(g.since, 0), b.name = s.branch FROM branches AS b"
     " JOIN sessions AS s ON s.namespace = b.namespace AND s.id = b.session"
     " LEFT JOIN segments AS g ON g.namespace = b.namespace AND g.session = b.session AND g.id = b.segment"
 )
-"""Everything after SELECT except the condition. LEFT JOIN, because segment 0 has no row: its ``since`` counts as 0."""
+"""The part of a query for branches between SELECT and WHERE. LEFT JOIN, because segment 0 has no row; its ``since``
+counts as 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentRange:
-    """The items of ``segment`` up to and including seq ``until``. A path is a list of these, newest first."""
+    """The items of ``segment`` up to and including seq ``until``. A path is a list of such ranges, newest first."""
 
     segment: int
     until: int = END
@@ -98,9 +100,11 @@ def require_branch(db: sqlite3.Connection, key: SessionKey, name: str) -> Branch
 
 
 def create_branch(db: sqlite3.Connection, key: SessionKey, before: str | None, name: str, now: float) -> Branch:
-    """Create a branch that ends before the turn ``before`` (None: at the current end) and make it the current one.
+    """Create a branch that ends before the turn ``before`` (None: at the end of the current branch), and make it the
+    current branch.
 
-    Raises Conflict for a name in use or used before, TurnNotFound, SessionBusy."""
+    Raises Conflict for a name that a branch has or had, TurnNotFound, and SessionBusy.
+    """
     session = sessions.require_session(db, key)
     sessions.check_no_open_turn(db, key)
     # Names of dropped branches stay reserved, so that a name in an exported document or a log never means two branches.
@@ -127,11 +131,12 @@ def switch_branch(db: sqlite3.Connection, key: SessionKey, name: str, now: float
 
 
 def switch_to_item(db: sqlite3.Connection, key: SessionKey, behind: int, now: float) -> int:
-    """Make a branch that ends at item ``behind`` (0: at the beginning) the current one, and return its segment. Unlike
-    ``switch_branch`` this is possible while a turn is open.
+    """Make a branch that ends at item ``behind`` (0: before the first item) the current one, and return its last
+    segment. Unlike ``switch_branch`` this is possible while a turn is open.
 
-    The current branch is kept if it ends there; otherwise the newest other branch that does; otherwise a new branch is
-    created."""
+    If the current branch ends there, it stays the current one. Otherwise the newest branch that ends there is used. If
+    there is none, a branch is created.
+    """
     segment = find_segment(db, key, behind, [SegmentRange(id) for id in select_segment_ids(db, key)])
     if behind and segment is None:
         raise InvalidRequest(f"There is no item {behind} to continue after.", details={"behind": behind})
@@ -151,7 +156,7 @@ def switch_to_item(db: sqlite3.Connection, key: SessionKey, behind: int, now: fl
 
 
 def find_segment(db: sqlite3.Connection, key: SessionKey, seq: int, pieces: Sequence[SegmentRange]) -> int | None:
-    """Return the one of these segments that holds item ``seq``, or None."""
+    """Return the segment of the range in ``pieces`` that contains item ``seq``, or None."""
     for piece in pieces:
         query = f"SELECT 1 FROM items WHERE {HERE} AND segment = ? AND seq = ?"
         if seq <= piece.until and has_row(db, query, (*pair(key), piece.segment, seq)):
@@ -160,7 +165,7 @@ def find_segment(db: sqlite3.Connection, key: SessionKey, seq: int, pieces: Sequ
 
 
 def make_current(db: sqlite3.Connection, key: SessionKey, name: str) -> int:
-    """Set the current branch without checks, and return its segment."""
+    """Make a branch the current one, without any check, and return its last segment."""
     db.execute(
         "UPDATE sessions SET branch = :name, segment = (SELECT segment FROM branches WHERE namespace = :namespace"
         " AND session = :session AND name = :name) WHERE namespace = :namespace AND id = :session",
@@ -170,7 +175,7 @@ def make_current(db: sqlite3.Connection, key: SessionKey, name: str) -> int:
 
 
 def insert_segment(db: sqlite3.Connection, key: SessionKey, parent: int, since: int) -> int:
-    """Insert a new segment that follows ``parent`` up to item ``since``, and return its id."""
+    """Insert a new segment that begins after item ``since`` of ``parent``, and return its id."""
     # Ids grow, so that a parent always has a smaller id than its child. Branches count too: a damaged file may name a
     # segment that has no row.
     newest = db.execute(f"SELECT coalesce(max(id), 0) FROM segments WHERE {HERE}", pair(key)).fetchone()[0]
@@ -181,8 +186,8 @@ def insert_segment(db: sqlite3.Connection, key: SessionKey, parent: int, since: 
 
 
 def is_shared(db: sqlite3.Connection, key: SessionKey, segment: int, seq: int) -> bool:
-    """Whether another branch than the current one shows item ``seq`` of ``segment``, the last segment of the current
-    branch."""
+    """Return whether a branch other than the current one shows item ``seq``. The item must be in ``segment``, the last
+    segment of the current branch."""
     query = f"SELECT 1 FROM segments WHERE {HERE} AND parent = ? AND since >= ? LIMIT 1"
     return has_row(db, query, (*pair(key), segment, seq))
 
@@ -198,7 +203,8 @@ def move_branch_end(db: sqlite3.Connection, key: SessionKey, segment: int) -> No
 
 
 def segment_extents(db: sqlite3.Connection, key: SessionKey) -> dict[int, int]:
-    """Return for each segment the last seq that any branch shows. END: a branch ends in the segment."""
+    """Return segment -> last seq that any branch shows of it. The value is END if a branch ends in the segment.
+    Segments that no branch shows are missing."""
     extents: dict[int, int] = {}
     for _, pieces in branch_paths(db, key):
         for piece in pieces:
@@ -212,7 +218,7 @@ def select_segment_ids(db: sqlite3.Connection, key: SessionKey) -> list[int]:
 
 
 def select_children(db: sqlite3.Connection, key: SessionKey, segment: int, seq: int) -> list[int]:
-    """Return the segments that begin directly behind item ``seq`` of ``segment``."""
+    """Return the segments that begin directly after item ``seq`` of ``segment``."""
     rows = db.execute(f"SELECT id FROM segments WHERE {HERE} AND parent = ? AND since = ?", (*pair(key), segment, seq))
     return [id for (id,) in rows]
 
@@ -220,7 +226,7 @@ def select_children(db: sqlite3.Connection, key: SessionKey, segment: int, seq: 
 def find_end(
     db: sqlite3.Connection, key: SessionKey, pieces: Sequence[SegmentRange], until: int = END
 ) -> tuple[int, int]:
-    """Return (segment, seq) of the newest item of a path up to ``until``, or (0, 0) if there is none."""
+    """Return (segment, seq) of the newest item of a path, ignoring items after ``until``; (0, 0) if there is none."""
     for piece in pieces:
         row = db.execute(
             f"SELECT max(seq) FROM items WHERE {HERE} AND segment = ? AND seq <= ?",
@@ -232,7 +238,8 @@ def find_end(
 
 
 def _find_branch_point(db: sqlite3.Connection, key: SessionKey, before: str | None) -> tuple[int, int]:
-    """Return the end of the current branch, or the item that its turn ``before`` follows."""
+    """Return (segment, seq) of the item after which a new branch begins: the last item before the turn ``before`` of
+    the current branch, or (None) the branch's last item. Raises TurnNotFound."""
     pieces = branch_path(db, key, None)
     if before is None:
         return find_end(db, key, pieces)
@@ -245,7 +252,7 @@ def _find_branch_point(db: sqlite3.Connection, key: SessionKey, before: str | No
 
 
 def path_contains(pieces: Sequence[SegmentRange], segment: int, since: int) -> bool:
-    """Whether a path shows the turn that began in ``segment`` behind item ``since``."""
+    """Return whether a path shows the turn that began in ``segment`` after item ``since``."""
     # Strictly less: a turn that begins behind the last item of the range has its items behind it, outside of the path.
     return any(piece.segment == segment and since < piece.until for piece in pieces)
 

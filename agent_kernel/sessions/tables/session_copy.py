@@ -1,4 +1,4 @@
-"""Reading, writing and replacing a whole session, and replacing the outputs of its tools."""
+"""Reads, writes and replaces whole sessions, and replaces the outputs of their tools."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def read_whole(db: sqlite3.Connection, key: SessionKey) -> SessionSnapshot | Non
 
 
 def write_whole(db: sqlite3.Connection, whole: SessionSnapshot, blobs: Mapping[str, bytes], now: float) -> Session:
-    """Insert a whole session. ``accessed`` is set to now: retention counts the age of an import from here."""
+    """Insert a whole session. Its ``accessed`` is set to now, so that an imported session does not expire at once.
+    Raises Conflict if it exists, and InvalidRequest if one of its turns is open."""
     key = whole.session.key
     if running := next((turn.id for turn in whole.turns if turn.state == "open"), ""):
         # No process would own it: nobody could close it, and the session could never be used.
@@ -58,7 +59,7 @@ def write_whole(db: sqlite3.Connection, whole: SessionSnapshot, blobs: Mapping[s
 
 
 def replace_whole(db: sqlite3.Connection, whole: SessionSnapshot, blobs: Mapping[str, bytes], now: float) -> Session:
-    """Replace the session with this id, if there is one."""
+    """Insert a whole session, and delete the session with the same id first, if there is one."""
     old = sessions.select_session(db, whole.session.key)
     if old is not None:
         sessions.remove_session(db, whole.session.key)
@@ -69,7 +70,8 @@ def replace_whole(db: sqlite3.Connection, whole: SessionSnapshot, blobs: Mapping
 
 
 def clear_outputs(db: sqlite3.Connection, key: SessionKey, ids: Collection[str], text: str, now: float) -> int:
-    """Replace the tool results of these turns with ``text``, and remove the remembered openings that contain them."""
+    """Replace the tool results of the turns ``ids`` with ``text``, delete the stored openings that include them, and
+    return how many results were replaced."""
     sessions.require_session(db, key)
     sessions.check_no_open_turn(db, key)
     cleared = [
@@ -127,7 +129,7 @@ def _write_tree(db: sqlite3.Connection, whole: SessionSnapshot) -> None:
 
 
 def _write_turns(db: sqlite3.Connection, whole: SessionSnapshot) -> None:
-    """Insert the turns without an owner: they are closed."""
+    """Insert the turns. They have no owner, because all of them are closed."""
     for turn in whole.turns:
         segment = whole.tree.turns.get(turn.id, 0)
         turns.insert_turn_row(db, replace(turn, key=whole.session.key), segment, heartbeat=0.0)
@@ -150,7 +152,7 @@ def _write_items(db: sqlite3.Connection, whole: SessionSnapshot, blobs: Mapping[
 
 
 def _group_stored_together(said: tuple[Item, ...]) -> Iterator[list[Item]]:
-    """Yield runs of items that one append stored: same turn, same time, consecutive seqs."""
+    """Yield groups of items that were stored by one append: they have the same turn and time, and consecutive seqs."""
     numbered = enumerate(said)
     # seq minus index is constant within a run of consecutive seqs.
     for _, group in groupby(numbered, key=lambda pair: (pair[1].turn, pair[1].time, pair[1].seq - pair[0])):

@@ -42,7 +42,8 @@ def create(db: sqlite3.Connection, key: SessionKey, title: str, now: float) -> S
 
 
 def select_session(db: sqlite3.Connection, key: SessionKey, *, counts: bool = False) -> Session | None:
-    """Return the session, with ``last_seq`` and ``turn_count`` if ``counts`` is set, or None."""
+    """Return the session, or None if it does not exist. ``last_seq`` and ``turn_count`` are set only with
+    ``counts``."""
     columns = COUNTED_COLUMNS if counts else SESSION_COLUMNS
     row = db.execute(f"SELECT {columns} FROM sessions AS s WHERE namespace = ? AND id = ?", pair(key)).fetchone()
     return session_from_row(row) if row else None
@@ -56,7 +57,8 @@ def require_session(db: sqlite3.Connection, key: SessionKey, *, counts: bool = F
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """The end of a session on its current branch. ``open`` is the id of the open turn, if there is one."""
+    """What a new turn needs to know about a session: its last seq, its number of turns, the last segment of its current
+    branch, and the id of its open turn, if there is one."""
 
     head: int
     turns: int
@@ -65,7 +67,7 @@ class SessionEnd:
 
 
 def read_end(db: sqlite3.Connection, key: SessionKey) -> SessionEnd | None:
-    """Return everything that a new turn needs to know, in one statement."""
+    """Return the SessionEnd of a session, in one statement; None if the session does not exist."""
     row = db.execute(
         "SELECT s.head, s.turns, s.segment, t.id FROM sessions AS s LEFT JOIN turns AS t"
         " ON t.namespace = s.namespace AND t.session = s.id AND t.state = 'open'"
@@ -76,7 +78,7 @@ def read_end(db: sqlite3.Connection, key: SessionKey) -> SessionEnd | None:
 
 
 def begin_session(db: sqlite3.Connection, key: SessionKey, now: float) -> SessionEnd:
-    """Create the session and return its end."""
+    """Create the session and return its SessionEnd."""
     create(db, key, "", now)
     return SessionEnd(0, 0, 0, None)
 
@@ -107,7 +109,7 @@ def select_sessions(db: sqlite3.Connection, namespace: str, limit: int | None) -
 _HAS_OPEN_TURN = (
     "EXISTS (SELECT 1 FROM turns AS t WHERE t.state = 'open' AND t.namespace = s.namespace AND t.session = s.id)"
 )
-"""Condition on a session ``s``."""
+"""SQL condition that a session, which the query must call ``s``, has an open turn."""
 
 
 def select_idle(db: sqlite3.Connection, until: float) -> list[Session]:

@@ -1,4 +1,5 @@
-"""Summaries: one claim per session at a time, and one row for every summary that was written."""
+"""Summaries: a row for every summary that was written, and the claims by which only one process at a time writes a
+summary of a session."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def select_summaries(db: sqlite3.Connection, key: SessionKey, path: Sequence[Seg
 
 
 def insert_claim(db: sqlite3.Connection, key: SessionKey, owner: Owner, now: float) -> bool:
-    """Take the claim. Returns False if another owner holds one that has not expired."""
+    """Claim the right to write the next summary of the session. Returns False if another claim is held that has not
+    expired."""
     sessions.require_session(db, key)
     db.execute(
         # One statement, so that two processes cannot both take it. The conflict update changes nothing while the other
@@ -67,7 +69,7 @@ def insert_summary_row(db: sqlite3.Connection, summary: Summary, segment: int) -
 
 
 def release_claim(db: sqlite3.Connection, key: SessionKey, owner: Owner) -> bool:
-    """Release the claim. Returns whether this owner held it."""
+    """Release the claim. Returns whether ``owner`` held it."""
     db.execute(f"DELETE FROM summary_claims WHERE {HERE} AND instance = ?", (*pair(key), owner.instance))
     return count_changes(db) == 1
 

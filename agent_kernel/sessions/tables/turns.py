@@ -1,5 +1,5 @@
 """Turns: opening them with a lease, appending items, closing them, taking them over, and adding complete turns that
-took place elsewhere."""
+were not run here."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ _INSERT = (
 
 
 def open_turn(db: sqlite3.Connection, turn: Turn, owner: Owner, now: float) -> Turn:
-    """Open a turn on the current branch and take its lease. Raises SessionBusy, SessionNotFound, Conflict."""
+    """Open a turn on the current branch and take its lease. Raises SessionBusy, SessionNotFound, and Conflict if the
+    session already has a turn with this id."""
     session = sessions.read_end(db, turn.key) or sessions.raise_not_found(turn.key)
     opened = _insert_turn(db, session, turn, now, owner)
     _count_turn(db, opened, now)
@@ -93,8 +94,8 @@ def _starts_turn(message: Message) -> bool:
 
 
 def _newest_turn_end(db: sqlite3.Connection, key: SessionKey, session: sessions.SessionEnd) -> items.AppendPoint | None:
-    """Return the point behind the newest turn of the current segment. None if the segment has no turn: a turn of
-    another segment also belongs to another branch and must not grow."""
+    """Return the place at which items can be appended to the newest turn of the current segment; None if the segment
+    has no turn. A turn of an earlier segment may also belong to another branch, so nothing is appended to it."""
     row = db.execute(
         f"SELECT id, cell, epoch FROM turns WHERE {HERE} AND segment = ? ORDER BY since DESC, ordinal DESC LIMIT 1",
         (*pair(key), session.segment),
@@ -103,7 +104,8 @@ def _newest_turn_end(db: sqlite3.Connection, key: SessionKey, session: sessions.
 
 
 def _new_turn_id() -> str:
-    """Return an id with more random bits than ``new_id`` gives, for imports of thousands of turns in a second."""
+    """Return an id with more random bits than one of ``new_id``, because an import may create thousands of turns in a
+    second."""
     return f"{new_id('turn')}{secrets.token_hex(5)}"
 
 
@@ -174,8 +176,8 @@ def _raise_lease_lost(turn: Turn) -> NoReturn:
 
 
 def _segment_after(db: sqlite3.Connection, key: SessionKey, seq: int, now: float) -> int:
-    """Return a segment whose path ends at item ``seq``. Raises InvalidRequest between a tool call and its results: the
-    calls would be left without results there."""
+    """Make a branch that ends at item ``seq`` the current one, and return its last segment. Raises InvalidRequest if
+    the item is between a tool call and its results, because the call would have no result on that branch."""
     segment = segments.switch_to_item(db, key, seq, now)
     messages = [item.message for item in items.select_last_unit(db, key, segments.path_to_root(db, key, segment))]
     if call_pairs.pending_calls({}, messages):
@@ -198,7 +200,7 @@ def _move_open_turn(db: sqlite3.Connection, turn: Turn, segment: int, ordinal: i
 
 
 def heartbeat(db: sqlite3.Connection, turn: Turn, owner: Owner, now: float) -> bool:
-    """Renew the lease. Returns False if it is lost."""
+    """Renew the lease. Returns False if the turn is closed or belongs to another owner."""
     db.execute(
         f"UPDATE turns SET heartbeat = ? WHERE {HERE} AND id = ? AND state = 'open' AND instance = ?",
         (now, *pair(turn.key), turn.id, owner.instance),
@@ -236,14 +238,16 @@ def close_turn(db: sqlite3.Connection, turn: Turn, owner: Owner, closing: TurnCl
 
 
 def select_abandoned(db: sqlite3.Connection, stale: Callable[[Owner, float], bool]) -> list[tuple[Turn, Owner, float]]:
-    """Return the open turns whose (owner, heartbeat) is ``stale``."""
+    """Return (turn, owner, time of the last heartbeat) of the open turns for which ``stale(owner, heartbeat)`` is
+    true."""
     rows = db.execute(f"SELECT {TURN_COLUMNS}, owner, heartbeat FROM turns WHERE state = 'open'").fetchall()
     leases = [(turn_from_row(row[:-2]), Owner(**json.loads(row[-2])), float(row[-1])) for row in rows]
     return [(turn, owner, seen) for turn, owner, seen in leases if stale(owner, seen)]
 
 
 def take_over(db: sqlite3.Connection, turn: Turn, owner: Owner, seen: float, *, reason: str, now: float) -> Turn | None:
-    """Close a turn as interrupted, if its lease has not changed since it was judged; otherwise return None."""
+    """Close the turn of an owner whose lease is stale, as interrupted, and return it. ``seen`` is the heartbeat that
+    was found stale; if the lease was renewed since, nothing is changed and None is returned."""
     row = db.execute(
         # Compare and set: a heartbeat since then means that the owner is alive after all.
         f"SELECT 1 FROM turns WHERE {HERE} AND id = ? AND heartbeat = ?",
@@ -271,7 +275,8 @@ def select_turn_by_id(db: sqlite3.Connection, namespace: str, id: str) -> Turn |
 def select_turns(
     db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], limit: int | None, before: str = ""
 ) -> list[Turn]:
-    """Return the newest turns of a path in order, or the newest ones before the turn ``before``."""
+    """Return at most ``limit`` of the newest turns of a path, in order; with ``before``, the newest ones before that
+    turn."""
     at, end = _locate(db, key, path, before) if before else (0, (segments.END, 0))
     newest: list[Turn] = []
     for piece in path[at:]:
@@ -293,7 +298,8 @@ def select_turns(
 def _locate(
     db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], id: str
 ) -> tuple[int, tuple[int, int]]:
-    """Return the index of the range of the path that holds a turn, and the turn's (since, ordinal)."""
+    """Find a turn on a path. Returns (index of the range that contains it, (its ``since``, its ordinal)). Raises
+    TurnNotFound."""
     row = db.execute(f"SELECT segment, since, ordinal FROM turns WHERE {HERE} AND id = ?", (*pair(key), id)).fetchone()
     for at, piece in enumerate(path):
         if row is not None and row[0] == piece.segment and row[1] < piece.until:
@@ -317,7 +323,8 @@ def select_cell_turns(db: sqlite3.Connection, key: SessionKey, cell: str, limit:
 def insert_turn_row(
     db: sqlite3.Connection, turn: Turn, segment: int, heartbeat: float, owner: Owner | None = None
 ) -> None:
-    """Insert the row of a turn. ``owner`` and ``heartbeat`` are its lease; a closed turn has no owner."""
+    """Insert the row of a turn. ``owner`` and ``heartbeat`` (time of the last renewal) form its lease; a closed turn
+    has no owner."""
     lease = (json.dumps(asdict(owner)), owner.instance) if owner else ("{}", "")
     db.execute(_INSERT, (*turn_row(turn), segment, *lease, heartbeat))
 
@@ -360,7 +367,8 @@ def _check_paired(messages: Sequence[Message]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Lease:
-    """An open turn held by the requesting owner. ``pending`` are the calls without a result (id -> name)."""
+    """An open turn that belongs to the owner who requested it. ``pending`` are its calls without a result (id -> name),
+    and ``place`` is where its next items are inserted."""
 
     pending: Mapping[str, str]
     place: items.AppendPoint

@@ -1,8 +1,8 @@
 """Typed access to the fields of an untrusted JSON document. The functions have no side effects. Every error is an
-InvalidRequest that names the place in the document.
+InvalidRequest that names the position in the document.
 
-This module does not use pydantic, whose strings cannot hold the lone surrogates that the output of Python or of a model
-can contain.
+This module does not use pydantic: the output of Python or of a model can contain lone surrogates, which pydantic's
+strings cannot hold.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from agent_kernel.core.messages import is_too_deep
 
 T = TypeVar("T")
 MAX_VALUES = 2_000_000
-"""Values in one document. Python needs up to 250 bytes for three of JSON, so a limit of bytes is not enough."""
+"""Maximum number of values in one document. A limit on bytes is not enough, since Python may need 250 bytes of memory
+for a value of three bytes of JSON."""
 MAX_COUNT = 2**53
 """The largest integer that other programs can represent exactly."""
 LAST_TIME = 253402300799.0
 """The end of the year 9999: later times cannot be written as dates."""
 _REQUIRED: Any = object()
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
-"""Possessive, so it never backtracks: an unterminated string is read to the end of the document, and the time is
-linear."""
+"""Matches a string, or a bracket or comma that begins a value. The quantifiers are possessive, so that the search never
+backtracks: an unterminated string is read to the end of the document, and the time is linear."""
 
 
 def loads(
     document: bytes, max_bytes: int, max_depth: int, max_values: int = MAX_VALUES, *, what: str = "document"
 ) -> Fields:
-    """Parse UTF-8 JSON within the limits. A duplicate key in an object is refused, since two readers would see
-    different documents."""
+    """Parse UTF-8 JSON within the limits. A duplicate key in an object is refused, because parsers disagree about which
+    of the two values counts. ``what`` is the name of the document in error messages. Raises InvalidRequest."""
     check_size(document, max_bytes, max_values, what=what)
     try:
         body = json.loads(
@@ -97,7 +98,8 @@ def _float(field: Fields) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """A JSON value and its place in the document. Null counts as absent."""
+    """A JSON value of an untrusted document. ``place`` is its position in the document, for error messages. A null
+    counts as an absent field."""
 
     value: Any
     place: str
@@ -106,7 +108,9 @@ class Fields:
         raise InvalidRequest(f"{self.place}: {why}.")
 
     def get(self, name: str, kind: type[T], default: T = _REQUIRED) -> T:
-        """Return a field of this object. The value true is not accepted as a number; 1 is accepted as a float."""
+        """Return the field ``name`` of this object. Raises InvalidRequest if it is not of the type ``kind``, or if it
+        is absent and there is no ``default``. A boolean is not accepted as a number; an integer is accepted as a
+        float."""
         field = self.child(name)
         if field.value is None:
             return field.refuse("is missing") if default is _REQUIRED else default
@@ -116,21 +120,23 @@ class Fields:
         return value
 
     def count(self, name: str, default: int = _REQUIRED) -> int:
-        """Return an integer from 0 that a store and other programs can hold."""
+        """Return the field ``name`` as an integer from 0 to MAX_COUNT."""
         value = self.get(name, int, default)
         if not 0 <= value <= MAX_COUNT:
             self.child(name).refuse(f"should be from 0 to {MAX_COUNT}")
         return value
 
     def time(self, name: str) -> float:
-        """Return seconds since the epoch that a date can represent."""
+        """Return the field ``name`` as seconds since the epoch, at most LAST_TIME, so that it can be written as a
+        date."""
         value = self.get(name, float)
         if not 0 <= value <= LAST_TIME:
             self.child(name).refuse("is not a time between 1970 and 9999")
         return value
 
     def utf8(self, name: str, default: str = _REQUIRED) -> str:
-        """Return a text that every store can hold: without lone surrogates."""
+        """Return the field ``name`` as a text. Raises InvalidRequest for lone surrogates, which not every store can
+        hold."""
         value = self.get(name, str, default)
         try:
             value.encode()

@@ -1,8 +1,8 @@
 """Markdown of a session for reading: code in fences, reasoning and tools folded. The output is never parsed again. The
 functions have no side effects.
 
-Text of people and models cannot break out of its block: fences are longer than any fence in their content, an open
-fence in a message is closed, and HTML is displayed instead of rendered, by a zero-width space after its "<".
+A text of a person or a model cannot change the page around it. Fences are longer than any fence in their content, an
+open fence in a message is closed, and HTML is displayed as text, because a zero-width space follows each "<".
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ _INVISIBLE = "\u200b"
 
 
 def write(transcript: Transcript, branch: str | None, *, beside: bool) -> tuple[str, dict[str, bytes]]:
-    """Return the text and, with ``beside``, images by file name below ``images/``; otherwise images are data URLs. The
-    current branch is complete, other branches contain what they do not share; a given ``branch`` is written alone."""
+    """Return (Markdown text, images by file name). With ``beside`` the images are files below ``images/``; otherwise
+    they are data URLs in the text. If ``branch`` is given, only that branch is written. Otherwise the current branch is
+    written completely, and of the other branches what no earlier one has shown."""
     page = _MarkdownPage(transcript, beside)
     chosen = transcript.session.branch if branch is None else branch
     lines = [f"# {_inline(transcript.session.title or transcript.session.key.id)}", "", page.about(chosen)]
@@ -61,15 +62,16 @@ class _MarkdownPage:
         return " · ".join(facts)
 
     def list_files(self) -> Iterator[str]:
-        """Yield the files of the session by name, without content."""
+        """Yield the Markdown lines of a list of the session's files, without their content."""
         if self._whole.files:
             yield from ("", "## Files", "")
         for file in self._whole.files:
             yield f"- {_code(file.name)}, {file.message or f'{file.size} bytes'}"
 
     def branch(self, name: str) -> Iterator[str]:
-        """Yield what no earlier branch has shown, in turns numbered within the branch. A branch that leaves another one
-        in the middle of a turn shares only the first items of that turn."""
+        """Yield the Markdown lines of a branch, without items that an earlier branch has shown. Turns are numbered
+        within the branch. If this branch leaves an earlier one in the middle of a turn, the rest of that turn is marked
+        as continued."""
         turns, items = self._whole.select_branch(name)
         of_turn: dict[str, list[Item]] = {}
         for item in items:
@@ -124,7 +126,8 @@ class _MarkdownPage:
 
 
 def _call(call: ToolCall) -> list[str]:
-    """Write code as code and other arguments as JSON."""
+    """Return the Markdown lines of a call's arguments: a single argument ``code`` as Python code, anything else as
+    JSON."""
     arguments: Mapping[str, object] = call.arguments
     code = arguments.get("code")
     if isinstance(code, str) and len(arguments) == 1:
@@ -143,8 +146,8 @@ def _fence(text: str, language: str) -> list[str]:
 
 
 def prose(text: str) -> Iterator[str]:
-    """Yield the Markdown as written, with fences closed and with HTML and scripts made harmless, except where the text
-    is certainly code."""
+    """Yield the Markdown as written, with fences closed and with HTML and scripts made harmless, except within fences
+    that every Markdown reader recognizes as code."""
     fence, certain = "", True
     for line in _clean(text).split("\n"):
         closes = _CLOSE.match(line)
@@ -179,7 +182,7 @@ def _code(text: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """Remove what UTF-8 cannot encode and what a terminal would interpret."""
+    """Remove what UTF-8 cannot encode and control characters that a terminal would interpret."""
     plain = re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", text.replace("\r\n", "\n").replace("\r", "\n"))
     return plain.encode("utf-8", "replace").decode()
 

@@ -15,7 +15,7 @@ from agent_kernel.sessions import call_pairs
 from agent_kernel.sessions.export.formats.json_reader import Fields
 
 IMPORTED = "imported"
-"""Id of a session without one."""
+"""Id of an imported session whose document contains no id."""
 
 
 def transcript_from_messages(
@@ -26,11 +26,13 @@ def transcript_from_messages(
     *,
     strict: bool,
 ) -> Transcript:
-    """Build a transcript; a user message begins a turn.
+    """Build a transcript from messages, each with its position in the document; a user message begins a turn.
+    ``left_out`` counts what is not imported, by kind.
 
-    ``strict``: every result names its call and every call has a result, otherwise InvalidRequest. Not strict:
-    results are assigned to calls in order, a call without one counts as interrupted, and results without a call are
-    left out."""
+    With ``strict``, raises InvalidRequest unless every result names its call and every call has a result. Without it,
+    results that name no call are assigned to the calls in order, a call without a result counts as interrupted, and
+    results without a call are left out.
+    """
     key = SessionKey(namespace, IMPORTED)
     turns: list[Turn] = []
     items: list[Item] = []
@@ -45,7 +47,8 @@ def transcript_from_messages(
 
 def visible_messages(transcript: Transcript, branch: str | None, left_out: dict[str, int]) -> Iterator[Message]:
     """Yield the messages of a branch that a model would see: without hidden messages and without failed or running
-    turns. This splits no pair of call and result: both belong to one turn."""
+    turns. A call is never separated from its result, since both belong to one turn. ``left_out`` counts the other
+    messages."""
     turns, items = transcript.select_branch(branch)
     shown = {turn.id for turn in turns if turn.state not in ("failed", "open")}
     for item in items:
@@ -58,7 +61,8 @@ def visible_messages(transcript: Transcript, branch: str | None, left_out: dict[
 
 
 def message_to_json(message: Message) -> dict[str, Any]:
-    """Return the message without ``hidden`` and ``extra``: mistral.rs reads only texts and lists of objects."""
+    """Return the message without ``hidden`` and ``extra``: mistral.rs can read only texts and lists of objects as
+    values."""
     return {name: value for name, value in message.to_json().items() if name not in ("hidden", "extra")}
 
 
@@ -93,8 +97,8 @@ def _strict(said: Sequence[tuple[Fields, Message]]) -> Iterator[Message]:
 
 
 def pending_calls(place: Fields, waiting: Mapping[str, str], message: Message) -> dict[str, str]:
-    """Return the calls without a result after this message, as ``call_pairs.pending_calls`` does. An error names the
-    ``place``."""
+    """Return the calls without a result after this message, as ``call_pairs.pending_calls`` does. ``waiting`` are those
+    before it. Error messages name the position ``place``."""
     try:
         return call_pairs.pending_calls(waiting, [message])
     except InvalidRequest as error:

@@ -15,15 +15,17 @@ from agent_kernel.sessions.export.formats.json_reader import Fields
 from agent_kernel.sessions.export.formats.mistralrs_videos import MAX_FRAMES, PNG, describe
 
 MAX_MEDIA = 10_000
-"""Media per document."""
+"""Maximum number of media in a document."""
 _HASH = re.compile(r"[0-9a-f]{64}\Z")
 _MIME = re.compile(r"[\x20-\x7e]{1,255}\Z")
 _DATA_URL = re.compile(r"data:([^,;]{3,201})(?:;[^,;]{0,200}){0,4};base64,", re.ASCII)
 
 
 class MessageReader:
-    """``document`` has the lists ``images`` and ``videos``, whose n-th entry belongs to the n-th image or video part.
-    ``blobs`` are the media read so far; ``left_out`` counts what messages of agent-kernel cannot represent."""
+    """Reads the messages of one document in order. ``document`` has the lists ``images`` and ``videos``: the n-th image
+    part of the messages refers to the n-th entry of ``images``, and the n-th video part to the n-th entry of
+    ``videos``. ``blobs`` holds the bytes of the media read so far, by hash. ``left_out`` counts, by kind, what a
+    message of agent-kernel cannot represent."""
 
     def __init__(self, document: Fields) -> None:
         self.blobs: dict[str, bytes] = {}
@@ -53,7 +55,8 @@ class MessageReader:
         )
 
     def end(self) -> None:
-        """Refuse images without a part. Videos without a part are allowed in sessions of mistral.rs."""
+        """Finish reading. Raises InvalidRequest if ``images`` has entries that no part refers to. Such videos are only
+        counted as left out, since sessions of mistral.rs may contain them."""
         if next(self._images, None) is not None:
             self._document.refuse("there are more images than image parts")
         rest = sum(1 for _ in self._videos)
@@ -64,7 +67,8 @@ class MessageReader:
         self.left_out[what] = self.left_out.get(what, 0) + count
 
     def keep(self, place: Fields, mime: str, data: bytes) -> Media:
-        """Add the bytes to ``blobs`` and return the medium without them."""
+        """Add the bytes to ``blobs``, and return a Media that refers to them. Raises InvalidRequest, which names
+        ``place``, for an invalid MIME type and for too many media."""
         if not _MIME.match(mime):
             place.refuse("does not have a valid MIME type")
         self._one_more(place)
@@ -141,7 +145,8 @@ class MessageReader:
         return Text(f"[image at {url.value[:200]}]")
 
     def _video(self, part: Fields) -> Iterator[Part]:
-        """Yield a note and the frames of the next video; mistral.rs stores only the frames that a model saw."""
+        """Yield the parts that stand for the next entry of ``videos``: a note and the frames as images. mistral.rs
+        stores only the frames that a model saw."""
         video = next(self._videos, None)
         frames = list(video.each("frames")) if video is not None else []
         if video is None or not frames:
@@ -161,7 +166,8 @@ class MessageReader:
 
 
 def medium(part: Fields) -> Media:
-    """Parse a medium that is referenced without its bytes."""
+    """Read a part of the type ``media``: MIME type, hash and size of bytes that are stored elsewhere in the
+    document."""
     digest, size, mime = part.get("hash", str), part.count("size"), part.get("mime", str)
     if not _HASH.match(digest):
         part.child("hash").refuse("a hash is 64 hexadecimal digits")
@@ -178,7 +184,7 @@ def unwrap(message: Fields) -> Fields:
 
 
 def is_tagged(message: Any) -> bool:
-    """Whether the values of a message are wrapped."""
+    """Return whether a message has values that mistral.rs has wrapped as {"Left": ...} or {"Right": ...}."""
     return isinstance(message, dict) and _either(message.get("role")) is not message.get("role")
 
 

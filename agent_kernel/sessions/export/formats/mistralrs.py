@@ -1,11 +1,12 @@
-"""mistral.rs's serialized session: values tagged by their side of an Either, images beside the messages. The functions
-have no side effects.
+"""The format of mistral.rs's serialized sessions. Values are wrapped as {"Left":...} or {"Right":...} (Rust's Either),
+and images are in a list beside the messages. The functions have no side effects.
 
     {"messages": [{"role": {"Left": "user"}, "content": {"Left": "hi"}}, ...], "images": [BASE64 PNG, ...],
      "videos": [{"fps", "frames": [BASE64 PNG], "total_num_frames", "sampled_indices"}], "files": [...]}
 
-The n-th image part of the messages is the n-th of ``images``, and likewise for videos. The document has no ids, times,
-branches or reasons. ``title``, ``tags`` and the ``status`` of a message are additions of agent-kernel.
+The n-th image part of the messages refers to the n-th entry of ``images``, and the n-th video part to the n-th entry of
+``videos``. The document has no ids, times or branches, and no reasons why a turn ended. ``title``, ``tags`` and the
+``status`` of a message are additions of agent-kernel.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ from agent_kernel.sessions.export.formats.message_list import (
 from agent_kernel.sessions.export.formats.message_reader import MessageReader
 
 _LAST_NOTE = re.compile(r"(?:\A|\n)\[([^\[\]\n]{3,255}): ([0-9a-f]{12})\]\Z")
-"""The text that replaces a medium whose bytes are a file of their own in the document: MIME type and hash."""
+"""Matches a note at the end of a text that stands for a media object whose bytes are an entry of ``files``. Its groups
+are the MIME type and the beginning of the hash."""
 
 
 def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) -> bytes:
-    """Write one branch. PNG images go to ``images``; other media become ``files`` with their bytes, before the files of
-    the session. Results are in the order of their calls, since readers assign them only by that."""
+    """Write one branch. PNG images go to ``images``; other media become entries of ``files`` with their bytes, before
+    the files of the session. Results are written in the order of their calls, since a reader can assign them to the
+    calls only by their order. ``left_out`` counts, by kind, what is not written."""
     media = _MediaLists(transcript, left_out)
     messages = [_body(message, media) for message in _in_call_order(visible_messages(transcript, branch, left_out))]
     files = [mistralrs_files.write(file, transcript.blobs.get(file.hash)) for file in transcript.files]
@@ -63,7 +66,8 @@ def read(document: Fields, namespace: str) -> Transcript:
 
 
 def _in_call_order(said: Iterator[Message]) -> Iterator[Message]:
-    """Sort the results of a round, which may be stored in the order in which the calls ended."""
+    """Yield the messages with the results of each round in the order of their calls. They may be stored in the order in
+    which the calls ended."""
     order: dict[str | None, int] = {}
     results: list[Message] = []
     for message in said:
@@ -87,8 +91,8 @@ def _tags(document: Fields) -> tuple[str, ...]:
 
 
 def _with_media(message: Message, files: Mapping[str, File], named: set[str]) -> Message:
-    """Replace the notes at the end of the text by their media. ``files`` are those of media, by the beginning of their
-    hash; the ids of those found are added to ``named``."""
+    """Replace the notes at the end of the message's text by the media for which they stand. ``files`` maps the
+    beginning of a hash to the file with the bytes. The ids of the files that were found are added to ``named``."""
     *parts, last = message.parts or (Text(""),)
     media: list[Part] = []
     text = last.text if isinstance(last, Text) else ""
@@ -112,7 +116,8 @@ class _MediaLists:
         self._seen: set[str] = set()
 
     def content(self, message: Message) -> str | list[dict[str, str]]:
-        """Write images first, then videos, then one text: the order in which mistral.rs writes them."""
+        """Add the media of a message to the lists, and return its content in the order that mistral.rs uses: images,
+        videos, then one text."""
         shown, rest = mistralrs_videos.split(message.parts, self._blobs)
         self.videos += shown
         placeholders: list[dict[str, str]] = []
@@ -161,7 +166,8 @@ def _file_id(digest: str) -> str:
 
 
 def _body(message: Message, media: _MediaLists) -> dict[str, Any]:
-    """Write a message with tagged values. Results belong to calls by their order, so they have no call id."""
+    """Return the JSON of a message with tagged values. Results have no call id, since readers assign them to calls by
+    their order."""
     body = message_to_json(message) | {"content": media.content(message)}
     left_out = {"tool_call_id"} | ({"status"} if message.status == "success" else set())
     return {

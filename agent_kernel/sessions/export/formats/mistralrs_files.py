@@ -1,5 +1,5 @@
-"""Files of a session in a document: mistral.rs's file objects, with their bytes if those are small. The functions have
-no side effects."""
+"""The files of a session in a document, in the form of mistral.rs's file objects. The bytes of small files are
+included. The functions have no side effects."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def read(bodies: Iterable[Fields]) -> Iterator[tuple[File, bytes | None]]:
 
 
 def _read_file(body: Fields) -> tuple[File, bytes | None]:
-    """Parse a file. Without bytes and hash it is a missing file: its error is kept, or it was left out for its size."""
+    """Read a file and its bytes (None: not in the document). A file with neither bytes nor hash is a missing file; its
+    error code is the document's, or BODY_OMITTED if the document has none."""
     text, encoded = body.child("text"), body.child("data_base64")
     data = text.value.encode("utf-8", "surrogatepass") if isinstance(text.value, str) else None
     if data is None and encoded.value is not None:
@@ -73,7 +74,8 @@ def _read_file(body: Fields) -> tuple[File, bytes | None]:
 
 
 def _id(body: Fields) -> str:
-    """Return the file's own id if it has the right form, since messages refer to it."""
+    """Return the id of the file in the document if it has the form of a file id, since messages refer to files by id;
+    otherwise an id that is derived from it."""
     id = body.get("id", str, "")
     return id if _ID.fullmatch(id) else f"file-{hashlib.sha256((body.place + id).encode()).hexdigest()[:32]}"
 

@@ -1,5 +1,5 @@
-"""mistral.rs's videos in our messages: a note with the facts of a video, followed by its frames as images. The
-functions have no side effects.
+"""Represents the videos of mistral.rs in messages of agent-kernel: a text with the facts of a video (the note),
+followed by its frames as images. The functions have no side effects.
 
     [video, 2 frames, 1.5 fps, frames 0 30 of 60]
 
@@ -18,13 +18,14 @@ from agent_kernel.sessions.export.formats.json_reader import Fields
 
 PNG = "image/png"
 MAX_FRAMES = 512
-"""Frames per video; further ones are not read."""
+"""Maximum number of frames that are read of a video."""
 Video: TypeAlias = dict[str, Any]
 _NOTE = re.compile(r"\[video, (\d{1,4}) frames(?:, (\d[\d.e+-]{0,30}) fps, frames (\d[\d ]*) of (\d{1,15}))?\]\Z")
 
 
 def describe(video: Fields, count: int) -> str:
-    """Return the note for the first ``count`` frames, without facts if those of the video are not consistent."""
+    """Return the note for the first ``count`` frames of a video. If the video's own facts contradict each other, the
+    note states only the number of frames."""
     facts = video.value
     fps, total, sampled = facts.get("fps"), facts.get("total_num_frames"), facts.get("sampled_indices")
     places = sampled[:count] if isinstance(sampled, list) else []
@@ -35,7 +36,8 @@ def describe(video: Fields, count: int) -> str:
 
 
 def split(parts: Sequence[Part], blobs: Mapping[str, bytes]) -> tuple[list[Video], list[Part]]:
-    """Return the videos of a message, and its other parts."""
+    """Return (videos, other parts) of a message. A video is a note with the images that follow it. ``blobs`` holds the
+    bytes of the images by hash."""
     videos: list[Video] = []
     rest: list[Part] = []
     at = 0
@@ -54,7 +56,8 @@ def split(parts: Sequence[Part], blobs: Mapping[str, bytes]) -> tuple[list[Video
 
 
 def _frames(parts: Sequence[Part], blobs: Mapping[str, bytes]) -> list[str]:
-    """Return the images as base64, up to the first part that is not one."""
+    """Return the PNG images at the beginning of ``parts`` as base64, up to the first part that is not one or whose
+    bytes are missing."""
     frames: list[str] = []
     for part in parts:
         if not isinstance(part, Media) or part.mime != PNG or part.hash not in blobs:
@@ -64,7 +67,8 @@ def _frames(parts: Sequence[Part], blobs: Mapping[str, bytes]) -> list[str]:
 
 
 def _video(note: re.Match[str], frames: list[str]) -> Video:
-    """Build the object. mistral.rs requires all four fields."""
+    """Build mistral.rs's video object from a note and its frames. mistral.rs requires all four fields, so missing facts
+    get default values."""
     places = [int(number) for number in note[3].split()] if note[3] else list(range(len(frames)))
     try:
         fps = float(note[2] or 1)

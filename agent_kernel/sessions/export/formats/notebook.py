@@ -1,5 +1,5 @@
-"""A notebook of the code that the agent ran, in order, which runs without the agent. The output is never parsed again.
-The functions have no side effects."""
+"""Writes a session as a notebook with the code that the agent ran, in order, so that the code can run without the
+agent. Such a notebook cannot be imported again. The functions have no side effects."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def _metadata(title: str) -> dict[str, Any]:
 
 
 def _results(said: Sequence[Message]) -> dict[tuple[int, str], Message]:
-    """Return results by the index of the calling message and the call id, since ids repeat in every round."""
+    """Return the results by (index of the message with the call, call id). The call id alone is not unique, since ids
+    repeat in every round."""
     results: dict[tuple[int, str], Message] = {}
     call_at = 0
     for at, message in enumerate(said):

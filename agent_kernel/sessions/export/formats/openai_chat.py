@@ -16,14 +16,14 @@ from agent_kernel.sessions.export.formats.message_reader import MessageReader
 
 
 def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) -> bytes:
-    """Write one branch as a JSON object. That API has no reasoning, no tool names and only images of users; notes
-    replace other media."""
+    """Write one branch as a JSON object. OpenAI's API has no reasoning and no tool names, and accepts images in user
+    messages only; notes replace all other media. ``left_out`` counts, by kind, what is not written."""
     bodies = [_body(message, transcript.blobs, left_out) for message in visible_messages(transcript, branch, left_out)]
     return json.dumps({"messages": bodies}, indent=1).encode()
 
 
 def read(document: Fields, namespace: str) -> Transcript:
-    """Parse. Raises InvalidRequest for a call without its result and a result without its call."""
+    """Parse a document. Raises InvalidRequest for a call without its result and for a result without its call."""
     listed = Fields({"messages": document.value}, "document") if isinstance(document.value, list) else document
     reader = MessageReader(Fields({}, document.place))
     messages = [(place, reader.message(place)) for place in listed.each("messages")]
