@@ -23,8 +23,7 @@ TurnState: TypeAlias = Literal["open", "committed", "cancelled", "failed", "inte
 class TurnStarted:
     """The turn has begun.
 
-    If the engine is not ``local``, ``host`` is the machine to which the conversation is sent; empty if it is not sent
-    to another machine.
+    ``host`` is the machine to which the conversation is sent if the engine is not ``local``; empty if there is none.
     """
 
     type: ClassVar[str] = "turn.started"
@@ -55,10 +54,9 @@ class TurnVersion:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """The turn waits for earlier turns of its session, or a model call of the turn waits for earlier calls to the
-    engine.
+    """The turn waits for earlier turns of its session, or one of its model calls waits for the engine.
 
-    In both cases ``position`` 1 means that it is next.
+    ``position`` 1 means that it is next, in both cases.
     """
 
     type: ClassVar[str] = "queued"
@@ -105,8 +103,7 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
-    """A tool call starts; ``where`` says where it runs: ``live`` (in the user's kernel), ``draft`` (in a fork of that
-    kernel), ``sandbox``, ``server`` or ``client``."""
+    """A tool call starts. ``where``: live (in the user's kernel), draft (in a fork of it), sandbox, server, client."""
 
     type: ClassVar[str] = "call.started"
     call: str
@@ -231,8 +228,8 @@ class CallReturned:
 class AnswerLogprobs:
     """The tokens of the text of one model call in order, each ``{text, logprob}``.
 
-    ``top`` holds the likeliest tokens at that position if they were requested. The event is sent only if log
-    probabilities were requested, the engine provides them, and no secret was removed from the text.
+    A token also has ``top``, the likeliest tokens at its position, if they were requested. The event is sent only if
+    log probabilities were requested, the engine provides them, and no secret was removed from the text.
     """
 
     type: ClassVar[str] = "answer.logprobs"
@@ -261,8 +258,7 @@ class StateLost:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message of one line to the user, for example that a limit was reached, a save failed, or a sandbox layer is
-    missing.
+    """A message of one line to the user: a limit was reached, a save failed, or a sandbox layer is missing.
 
     ``details`` is plain text, which may have several lines. Clients show it collapsed below the message.
     """
@@ -358,7 +354,7 @@ Emit: TypeAlias = Callable[[EventBody], None]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event body with its envelope; ``time`` is in seconds since the epoch."""
+    """An event: a ``body`` in an envelope. ``round`` counts from 1 (0: before); ``time`` is in epoch seconds."""
 
     seq: int
     turn: str
@@ -387,8 +383,7 @@ class Event:
 
 
 class EventNumbering:
-    """Wraps the event bodies of one turn in numbered envelopes. Each ContextBuilt starts a new round; rounds count from
-    1."""
+    """Wraps the event bodies of a turn in numbered envelopes. Each ContextBuilt starts a new round, counted from 1."""
 
     def __init__(self, turn: str, session: str, clock: Callable[[], float] = time.time) -> None:
         self.turn = turn

@@ -293,7 +293,7 @@ class Tool(Protocol):
 
 @runtime_checkable
 class CallPreparer(Protocol):
-    """A tool that changes a call before it runs, for example replaces a cell's id with the code of the cell."""
+    """A tool that changes a call before it runs, for example by replacing a cell's id with the code of the cell."""
 
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         """Return the call as it will run. A person who must approve the call is shown this form. Raises

@@ -21,7 +21,7 @@ OFF = ("false", "0", "off", "no")
 
 @dataclass(frozen=True, slots=True)
 class NumberBound:
-    """The range of allowed numbers of a setting. ``text`` completes the sentence "NAME must be..."."""
+    """The range of allowed numbers of a setting. ``text`` completes the sentence "NAME must be ..."."""
 
     text: str
     low: float

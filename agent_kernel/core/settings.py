@@ -52,7 +52,7 @@ SHARED_SERVER_LIMITS: Mapping[str, int] = MappingProxyType(
         "user_tokens_per_day": 10_000_000,
     }
 )
-"""Limits of a server with several users, unless its administrator sets others."""
+"""Default limits of a server with several users; its administrator can set others."""
 TOOL_GROUPS = ("python", "shell", "files", "web", "skills", "mcp", "functions", "dispatch", "notebook", "recall")
 """Groups of tools for the setting ``tools``; ``agent`` stands for all of them."""
 FROM_PRESET = -1

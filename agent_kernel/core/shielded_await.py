@@ -23,8 +23,8 @@ async def await_uncancelled(work: Awaitable[T] | Future[T], *, may_skip: bool = 
     loop = asyncio.get_running_loop()
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
-        # A new asyncio future for every wait: a cancelled wait must not cancel ``future``, whose work runs on. Neither
-        # asyncio.wait nor wrap_future: they take a quarter of the time of a short call of a store.
+        # Every wait has a new asyncio future, because a cancelled wait must not cancel ``future``, whose work
+        # continues. asyncio.wait and wrap_future would take a quarter of the time of a short call of a store.
         woken = loop.create_future()
         future.add_done_callback(functools.partial(_wake, loop, woken))
         try:

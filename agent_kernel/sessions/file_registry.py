@@ -94,8 +94,8 @@ class FileRegistry:
         self, files: Sequence[ProducedFile], context: ToolContext, *, within_s: float = KEEP_S
     ) -> list[StoredFile]:
         """Store files of a tool call, as ``FileKeeper`` describes. A result contains the file's body as long as the
-        bodies of the call together have at most INLINE_BYTES. All files that are copied from a work directory together
-        may have as many bytes as one file."""
+        bodies of the call together have at most INLINE_BYTES. The size limit of one file applies to all files together
+        that are copied from a work directory."""
         stored_files: list[StoredFile] = []
         room = INLINE_BYTES
         budget = CopyBudget(self._directory, self._output_bytes, within_s)

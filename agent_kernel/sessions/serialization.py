@@ -91,10 +91,12 @@ def collect_media(messages: Iterable[Message], known: Callable[[str], bool]) -> 
     for medium in (medium for message in messages for medium in message.media):
         if medium.data is not None:
             if len(medium.data) != medium.size or hashlib.sha256(medium.data).hexdigest() != medium.hash:
-                raise InvalidRequest("A medium's bytes do not match its hash and size.")
+                raise InvalidRequest("The bytes of a media file do not match its hash and size.")
             media[medium.hash] = medium
         elif medium.hash not in media and not known(medium.hash):
-            raise InvalidRequest(f"The bytes of medium {medium.hash} are not in this session: append them with it.")
+            raise InvalidRequest(
+                f"The bytes of the media file {medium.hash} are not in this session: append them with the message."
+            )
     return media
 
 

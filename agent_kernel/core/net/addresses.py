@@ -1,7 +1,7 @@
 """Classifies IP addresses. Fetches are allowed only from addresses of the public internet.
 
-All other addresses are refused: those in the registries of special addresses (IANA, RFC 6890 and its updates), and IPv6
-addresses that embed such an IPv4 address.
+All other addresses are refused: those in the registries of special addresses (IANA, RFC 6890 and its updates). An IPv6
+address that embeds an IPv4 address is also judged by the embedded one.
 """
 
 from __future__ import annotations

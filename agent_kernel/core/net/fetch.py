@@ -52,7 +52,7 @@ FILE = FetchLimits(total_s=30.0, bytes=64 << 20)
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """A response.
+    """The response to a fetch.
 
     ``url`` is the final URL. ``mime`` is in lower case without parameters; ``charset`` is what the server declared, and
     may be wrong or empty.
@@ -109,7 +109,7 @@ class Fetcher:
     async def _follow_redirects(
         self, url: str, bounds: FetchLimits, purpose: str
     ) -> AsyncIterator[tuple[FetchTarget, httpx.Response]]:
-        """Follow redirects, and yield the first response that is not a redirect with its target."""
+        """Follow redirects. Yields (target, response) of the first response that is not a redirect."""
         for _ in range(REDIRECTS + 1):
             self._exits.check(url, purpose)
             place = await self._guard.check(url)

@@ -145,7 +145,7 @@ class Guard:
 
 
 async def resolve_host(host: str, port: int) -> list[str]:
-    """Return the addresses from the system's resolver, in its order."""
+    """Return the addresses of a host in the order in which the system's resolver returns them."""
     entries = await run_in_own_thread(
         lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), "lookup of a host"
     )

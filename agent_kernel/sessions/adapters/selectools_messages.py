@@ -22,7 +22,7 @@ SPOKEN: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system"
 
 
 def messages_of(bodies: Sequence[Body]) -> list[Message]:
-    """Return one message for each body."""
+    """Convert messages of selectools, as JSON objects, to one Message each."""
     messages: list[Message] = []
     while len(messages) < len(bodies):
         rest = bodies[len(messages) :]
@@ -31,8 +31,8 @@ def messages_of(bodies: Sequence[Body]) -> list[Message]:
 
 
 def bodies_of(messages: Sequence[Message]) -> list[Body]:
-    """Return one body for each message that selectools can read, including those of our own agent and of other
-    programs, except hidden ones."""
+    """Convert messages to messages of selectools, as JSON objects. Those of agent-kernel's own agent and of other
+    programs are converted too; hidden messages are left out, except those that ``messages_of`` made."""
     bodies: list[Body] = []
     others: list[Message] = []
     for message in messages:
@@ -91,8 +91,8 @@ def _alone(body: Body) -> Message:
 
 
 def _body(message: Message) -> Body | None:
-    """Return the body from which ``messages_of`` made this message, or None if the message is not from selectools or
-    has only text."""
+    """Return the body from which ``messages_of`` made this message. Returns None if the message is not from selectools,
+    or if it has only text: then no body was stored with it."""
     rest = message.extra.get(SHAPE)
     if not isinstance(rest, dict):
         return None

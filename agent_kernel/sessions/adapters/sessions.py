@@ -61,13 +61,14 @@ class Chat:
             items = await self._store.latest(self.key, wanted)
             shown = [item.message for item in items if not item.message.hidden]
             session = await self._store.info(self.key)
-            # Hidden messages take places of the newest ones; a session has no more items than its head says.
+            # Hidden messages count towards ``wanted``, so more may have to be read; a session has at most ``head``
+            # items.
             if session is None or len(shown) == len(items) or len(shown) >= count or wanted >= session.head:
                 return shown[-count:] if count else []
             wanted *= 4
 
     async def clear(self) -> None:
-        """Remove all messages of all branches. The session with its title and its notebooks stays."""
+        """Remove all messages of all branches. The session itself, its title and its bindings to notebooks stay."""
         with suppress(SessionNotFound):
             await self._store.clear(self.key)
 
@@ -102,8 +103,8 @@ class Sessions:
         ``postgresql://USER@HOST/DATABASE`` or ``redis://HOST``.
 
         Nothing is opened before the first use. ``durable`` makes every write of a SQLite file wait for the disk;
-        without it a killed process loses nothing, a power cut at most the last moments. Raises InvalidRequest for a URL
-        that names no store of this version.
+        without it, a killed process loses nothing, and a power cut loses at most the writes of the last moments. Raises
+        InvalidRequest for a URL that names no store of this version.
         """
         return cls(open_store(url, durable=durable), namespace)
 
@@ -118,7 +119,7 @@ class Sessions:
         return await self.store.delete(SessionKey(self.namespace, id))
 
     async def search(self, text: str, limit: int = 5) -> list[SearchHit]:
-        """Return the sessions in which any of these words occurs, best first."""
+        """Return the sessions in which at least one of the words of ``text`` occurs, best first."""
         return await self.store.search(self.namespace, SessionQuery(text, limit))
 
     async def aclose(self) -> None:
@@ -138,9 +139,9 @@ class Sessions:
     def __exit__(self, *error: object) -> None:
         self._sync.close()
 
-    # Last, because behind this method the name ``list`` in an annotation means the method.
+    # This method is the last one, because in annotations after it the name ``list`` would mean the method.
     async def list(self, limit: int | None = 50) -> list[Session]:
-        """Return the sessions, the one that changed last first; None as limit means all."""
+        """Return the sessions, the one that changed last first; a limit of None means all."""
         return await self.store.list(self.namespace, limit)
 
 
@@ -195,7 +196,7 @@ class SyncSessions:
         return self._thread.run(self._sessions.delete(id))
 
     def search(self, text: str, limit: int = 5) -> list[SearchHit]:
-        """Return the sessions in which any of these words occurs, as ``Sessions.search`` does."""
+        """Return the sessions in which at least one of the words of ``text`` occurs, as ``Sessions.search`` does."""
         return self._thread.run(self._sessions.search(text, limit))
 
     def close(self) -> None:
@@ -203,7 +204,7 @@ class SyncSessions:
         self._thread.run(self._sessions.aclose())
         self._thread.close()
 
-    # Last, because behind this method the name ``list`` in an annotation means the method.
+    # This method is the last one, because in annotations after it the name ``list`` would mean the method.
     def list(self, limit: int | None = 50) -> list[Session]:
         """Return the sessions, as ``Sessions.list`` does."""
         return self._thread.run(self._sessions.list(limit))

@@ -91,7 +91,7 @@ def result(id: str, text: str = "2") -> Message:
 
 
 async def whole_turns(store: SessionStore, count: int, *media: Media) -> None:
-    """Add ``count`` turns t1, t2,... to the session KEY, each with a question (u1, u2,...) and an answer (a1, a2,...).
-    The first question contains ``media``."""
+    """Add ``count`` turns t1, t2, ... to the session KEY, each with a question (u1, u2, ...) and an answer (a1, a2,
+    ...). The first question contains ``media``."""
     for n in range(1, count + 1):
         await store.add_turn(Turn(f"t{n}", KEY), [user(f"u{n}", media if n == 1 else ()), assistant(f"a{n}")])

@@ -1,7 +1,6 @@
 """Tests of ``Grants``: questions, their answers, and grants for a session.
 
-Not part of the contract of every session store. Needs the fixtures ``store``, ``clock`` and ``owner`` of
-``session_store``.
+Not part of the contract of every session store. Needs the fixtures ``store``, ``clock`` and ``owner`` of ``suite``.
 """
 
 from __future__ import annotations

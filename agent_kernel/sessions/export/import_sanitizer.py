@@ -28,7 +28,8 @@ def sanitize(
 ) -> Transcript:
     """Return the transcript with the session key ``key`` and without what may not be imported. Its ``left_out`` counts
     what was removed, by kind. ``origin`` becomes the session's ``imported``; without an origin, a session that is not
-    ``trusted`` gets an empty one. Raises InvalidRequest for values that a store cannot hold."""
+    ``trusted`` gets an empty object, which marks it as imported. Raises InvalidRequest for values that a store cannot
+    hold."""
     left_out = dict(transcript.left_out)
     come = transcript if trusted else _sanitize_content(transcript, now, left_out)
     session = replace(come.session, key=key, imported=origin or come.session.imported)

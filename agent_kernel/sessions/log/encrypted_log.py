@@ -29,7 +29,8 @@ _Context: TypeAlias = tuple[str | int, ...]
 
 
 class EncryptedLog:
-    """A LogStore over ``log``, with a ``key`` of 32 bytes. Raises InvalidRequest if the library is missing.
+    """A LogStore over ``log``, with a ``key`` of 32 bytes. Raises InvalidRequest if the cryptography library is not
+    installed.
 
     Reading raises StoreError for a wrong key, for entries that were changed, and for a log with entries in plain text.
     Every server reads before it writes.

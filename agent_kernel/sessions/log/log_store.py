@@ -16,12 +16,12 @@ GRACE_S = 3600.0
 
 
 class LogConflict(Exception):
-    """Another writer was first: a stream has a later entry than the writer knew. Nothing was written."""
+    """Raised if another writer was first: a stream has a later entry than the writer knew. Nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One change in the log. The positions within a namespace are 1, 2, 3,... and become visible in this order. If
+    """One change in the log. The positions within a namespace are 1, 2, 3, ... and become visible in this order. If
     ``replaces`` is true, the entry contains the whole stream, and the earlier entries of the stream were deleted."""
 
     namespace: str

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TIMEOUT_S = 0.25
 """Maximum seconds for one pattern on one text. If the search takes longer, the whole text is replaced."""
 MAX_CHARS = 2_000_000
-"""A longer text is checked in pieces of this length, each with its own time limit."""
+"""Maximum characters that are checked at once. A longer text is checked in pieces, each with its own time limit."""
 MAX_SECRET = 24_000
 """Characters of the longest secret that is recognized: a private key."""
 MAX_PATTERN = 2_000

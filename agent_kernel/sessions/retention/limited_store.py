@@ -252,7 +252,7 @@ class LimitedStore:
         if await self.info(key) is None:
             raise _session_error(key)
 
-    # Last, because behind this method the name ``list`` in an annotation means the method.
+    # This method is the last one, because in annotations after it the name ``list`` would mean the method.
     async def list(self, namespace: str, limit: int | None = 50) -> list[Session]:
         return await _read_enough(limit, lambda count: self._store.list(namespace, count), self._unless_expired)
 

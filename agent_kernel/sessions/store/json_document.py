@@ -1,4 +1,4 @@
-"""A session as one readable JSON document, which contains the session's rows by table. Also the name of its file.
+"""Converts a session to one readable JSON document, which contains the session's rows by table, and back.
 
 A document contains the version of the tables from which it was written. It is read into tables of that version, so that
 the migrations of a newer program are applied to its data as to a database.
@@ -59,7 +59,8 @@ def document_tables(db: sqlite3.Connection) -> dict[str, list[str]]:
             table != "sessions" and not {"namespace", "session"} <= {name for _, name, *_ in columns}
         ):
             continue
-        # A primary key that is only "id" is a number over all sessions of the database; in a document it would collide.
+        # A primary key that is only "id" numbers the rows of all sessions, so the ids of several documents would
+        # collide.
         hidden = {*_key_columns(table), *_DERIVED, *(keys if keys == {"id"} else ())}
         columns_of[table] = [name for _, name, *_ in columns if name not in hidden]
     return columns_of
@@ -82,7 +83,7 @@ def insert_document(db: sqlite3.Connection, body: Mapping[str, Any]) -> None:
     """Insert the rows of a document. Raises sqlite3.Error, KeyError, TypeError, ValueError or InvalidRequest for a
     document that ``read_document`` cannot have written."""
     key = SessionKey(body["namespace"], body["id"])
-    # The bytes are files beside the documents. A row without data but with a size refers to such a file.
+    # The bytes are in files beside the documents: a row with a size but without data refers to such a file.
     for medium in (*body.get("media", ()), *(file for file in body.get("files", ()) if file["hash"])):
         blobs.insert_blob_row(db, key.namespace, medium["hash"], mime=medium["mime"], size=medium["size"])
     for table, columns in document_tables(db).items():
@@ -124,8 +125,9 @@ def _rows(db: sqlite3.Connection, table: str, names: list[str], key: SessionKey)
 
 
 def _order_column(names: list[str]) -> str:
-    """Return the column by which a table's rows are sorted in a document: the first of these that the table has, so
-    that rows are in the order in which they were written."""
+    """Return the column by which a table's rows are sorted in a document: the first of ``seq``, ``ordinal``,
+    ``created``, ``id``, ``last`` and ``time`` that the table has. So rows are in the order in which they were
+    written."""
     return next((f"t.{name}" for name in ("seq", "ordinal", "created", "id", "last", "time") if name in names), "1")
 
 

@@ -1,6 +1,6 @@
 """A session store that writes one JSON document per session, which people can read or keep in git.
 
-DIRECTORY/sessions/NAME.json bindings.json blobs/... lock holder.json
+DIRECTORY/sessions/NAME.json    bindings.json    blobs/...    lock    holder.json
 """
 
 from __future__ import annotations

@@ -36,8 +36,9 @@ class MovedStoreCheck:
         return self._stat() != self._identity
 
     def check(self) -> None:
-        """Raise StoreError where an empty store would hide existing sessions: the file that this process used is
-        missing, or there is a journal without its database. Another file in its place (a backup) is accepted."""
+        """Raise StoreError if opening the path would create an empty store that hides existing sessions: the file that
+        this process used is missing, or there is a journal without its database. Another file in its place (a backup)
+        is accepted."""
         if self._path is None:
             return
         left = self._orphan_journal(self._path)

@@ -100,7 +100,7 @@ class Replica:
         self._records = False
 
     def prepare(self, db: sqlite3.Connection) -> None:
-        """Begin with an empty database."""
+        """Start with an empty database, and forget which entries were read."""
         self._columns = {table: _shared_columns(db, table) for table in KEYS}
         self._seen, self._heads, self._records = {}, {}, False
         self._own.clear()
@@ -152,7 +152,7 @@ class Replica:
         for change in changes:
             unnamed |= self._apply_change(db, entry.namespace, change)
         if entry.replaces and place:
-            # The session keeps its place among sessions that changed at the same moment.
+            # The session keeps its rowid, and so its position among sessions that changed at the same moment.
             db.execute("UPDATE sessions SET rowid = ? WHERE namespace = ? AND id = ?", (*place, *here))
         if unnamed:
             blobs.remove_unnamed(db, entry.namespace, sorted(unnamed))
@@ -171,7 +171,7 @@ class Replica:
             if mime is not None:
                 blobs.insert_blob_row(db, namespace, row["hash"], mime=mime, size=size)
         if change.event == "i":
-            # As the writer's own statement was: a binding or a grant takes the place of an earlier one.
+            # The writer's own statement replaces rows too: a binding or a grant replaces an earlier one.
             places = ", ".join("?" * len(columns))
             db.execute(f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) VALUES ({places})", [*row.values()])
         else:

@@ -388,7 +388,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         StoreError."""
         await self._database.aclose()
 
-    # Last, because behind this method the name ``list`` in an annotation means the method.
+    # This method is the last one, because in annotations after it the name ``list`` would mean the method.
     async def list(self, namespace: str, limit: int | None = 50) -> list[Session]:
         check_id(namespace, "namespace")
         serialization.validate_limit(limit)

@@ -102,8 +102,8 @@ def remove_unnamed(db: sqlite3.Connection, namespace: str, digests: Iterable[str
             {"namespace": namespace, "hash": digest},
         )
         if count_changes(db) and isinstance(db, StoreConnection) and db.files:
-            # The transaction may still be rolled back, and a deleted file cannot: files wait until the row is gone for
-            # good.
+            # The transaction may still be rolled back, but a deleted file cannot be restored. So the file is deleted
+            # only after the transaction.
             db.unnamed.add((namespace, digest))
 
 

@@ -129,12 +129,12 @@ def _cut_from(db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRan
     the remaining items.
     """
     segment, seq = segments.find_end(db, key, path, first - 1)
-    # The cut lies in the last segment and nobody branches off behind it: the rows can simply be deleted.
+    # The removed items are in the last segment, and no other branch contains them: their rows can be deleted.
     if segment == path[0].segment and not segments.is_shared(db, key, segment, first):
         items.remove_after(db, key, segment, seq)
     else:
-        # Another branch shows the removed items, or the cut lies in a parent segment: leave those rows, and let the
-        # branch end in an empty segment behind the remaining items.
+        # Another branch contains the removed items, or they are in a parent segment: keep the rows, and let the branch
+        # end in an empty segment after the remaining items.
         segments.move_branch_end(db, key, segments.insert_segment(db, key, segment, seq))
         _remove_unreachable(db, key)
     sessions.mark_changed(db, key, now)

@@ -79,7 +79,7 @@ def _of_bytes(db: sqlite3.Connection, namespace: str | None) -> Iterator[Located
         (namespace,),
     ).fetchall()
     for space, digest, size in rows:
-        detail = f"no item refers to the medium {digest} ({size} bytes)"
+        detail = f"no item or file refers to the stored bytes {digest} ({size} bytes)"
         yield LocatedFault(SessionKey(space, "-"), "unused_bytes", detail, {"hash": digest})
 
 
@@ -161,7 +161,7 @@ class SessionCheck:
             yield self._fault("lost_segment", f"items are in segment {lost}, which does not exist", segment=lost)
         extents = segments.segment_extents(self._db, self._key)
         for segment in sorted(known & set(used)):
-            # Items behind the last one that a branch shows.
+            # Items after the last one that a branch contains.
             ((count, first),) = self._rows(
                 f"SELECT count(*), min(seq) FROM items WHERE {HERE} AND segment = ? AND seq > ?",
                 segment,
@@ -219,10 +219,10 @@ class SessionCheck:
         media."""
         rows = self._rows(f"SELECT hash, seq FROM media WHERE {HERE}")
         for digest, seq in sorted(set(rows) - self._named):
-            detail = f"a row says that item {seq} refers to the medium {digest}, but the item does not"
+            detail = f"a row says that item {seq} refers to the media file {digest}, but the item does not"
             yield self._fault("media_row", detail, hash=digest, seq=seq, wanted=False)
         for digest, seq in sorted(self._named - set(rows)):
-            detail = f"item {seq} refers to the medium {digest}, but no row says so"
+            detail = f"item {seq} refers to the media file {digest}, but no row says so"
             yield self._fault("media_row", detail, hash=digest, seq=seq, wanted=True)
         for digest in sorted({digest for digest, _ in self._named & set(rows)}):
             data = items.read_blob(self._db, self._key, digest)

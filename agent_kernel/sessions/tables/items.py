@@ -187,14 +187,14 @@ def remove_after(db: sqlite3.Connection, key: SessionKey, segment: int, after: i
     here = (*pair(key), segment, after)
     behind = f"SELECT seq FROM items WHERE {HERE} AND segment = ? AND seq > ?"
     of_items = (*pair(key), *here)
-    # First everything that refers to the items, while they can still be selected; the items and turns last.
+    # The rows that refer to the items are deleted first, while the items can still be selected.
     hashes = [row[0] for row in db.execute(f"SELECT hash FROM media WHERE {HERE} AND seq IN ({behind})", of_items)]
     db.execute(f"DELETE FROM media WHERE {HERE} AND seq IN ({behind})", of_items)
     db.execute(f"DELETE FROM summaries WHERE {HERE} AND last IN ({behind})", of_items)
     db.execute(f"DELETE FROM openings WHERE {HERE} AND seq IN ({behind})", of_items)
     search_texts.delete_texts(db, key, [seq for (seq,) in db.execute(behind, here)])
     db.execute(f"DELETE FROM items WHERE {HERE} AND segment = ? AND seq > ?", here)
-    # ``since`` is the head at which a turn was opened, so these turns have no items left.
+    # ``since`` is the last seq of the session when a turn was opened, so these turns have no items left.
     db.execute(f"DELETE FROM turns WHERE {HERE} AND segment = ? AND since >= ?", here)
     blobs.remove_unnamed(db, key.namespace, hashes)
 

@@ -39,8 +39,8 @@ class IdRange(NamedTuple):
 
 @functools.cache
 def is_available() -> bool:
-    """Return whether this SQLite library supports the index. This creates a temporary table to find out, because
-    CREATE... IF NOT EXISTS would succeed for an existing table even without the FTS5 module."""
+    """Return whether this SQLite library supports the index. This creates a temporary table to find out, because CREATE
+    ... IF NOT EXISTS would succeed for an existing table even without the FTS5 module."""
     try:
         with closing(sqlite3.connect(":memory:")) as probe:
             probe.execute("CREATE TABLE temp.search_texts (id INTEGER PRIMARY KEY, text TEXT)")

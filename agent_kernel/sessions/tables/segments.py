@@ -52,7 +52,8 @@ def path_to_root(db: sqlite3.Connection, key: SessionKey, segment: int | None) -
     pieces: list[SegmentRange] = []
     until = END
     while segment is not None:
-        # The first segment is shown completely; a parent only up to the item behind which its child begins.
+        # All items of the first segment belong to the path; those of a parent only up to the item after which its child
+        # begins.
         pieces.append(SegmentRange(segment, until))
         # Segment 0 is the root and has no row.
         if not segment:
@@ -62,7 +63,7 @@ def path_to_root(db: sqlite3.Connection, key: SessionKey, segment: int | None) -
         ).fetchone()
         if row is None:
             break
-        # A child may begin in front of the point up to which its own child shows it, so the limit never grows on the
+        # A segment may begin before the item up to which its child continues it, so the limit must never grow on the
         # way to the root.
         segment, until = int(row[0]), min(until, int(row[1]))
     return pieces
@@ -246,14 +247,14 @@ def _find_branch_point(db: sqlite3.Connection, key: SessionKey, before: str | No
     row = db.execute(f"SELECT segment, since FROM turns WHERE {HERE} AND id = ?", (*pair(key), before)).fetchone()
     if row is None or not path_contains(pieces, *row):
         raise TurnNotFound(f"There is no turn {before!r} on this branch.", details={"turn": before})
-    # Not (segment, since) of the turn itself: the item may be in an earlier segment, and a branch must begin where the
-    # item is.
+    # (segment, since) of the turn itself would be wrong: the item ``since`` may be in an earlier segment, and the new
+    # branch must begin in the segment of the item.
     return find_end(db, key, pieces, int(row[1]))
 
 
 def path_contains(pieces: Sequence[SegmentRange], segment: int, since: int) -> bool:
     """Return whether a path shows the turn that began in ``segment`` after item ``since``."""
-    # Strictly less: a turn that begins behind the last item of the range has its items behind it, outside of the path.
+    # Strictly less: the items of a turn that begins after the last item of the range are not on the path.
     return any(piece.segment == segment and since < piece.until for piece in pieces)
 
 

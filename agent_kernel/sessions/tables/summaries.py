@@ -22,7 +22,7 @@ def select_summaries(db: sqlite3.Connection, key: SessionKey, path: Sequence[Seg
     for piece in path:
         rows = db.execute(
             f"SELECT {SUMMARY_COLUMNS} FROM summaries WHERE {HERE} AND segment = ?"
-            # A summary of items behind the branch point applies only to the branch on which they are.
+            # A summary of items after the branch point applies only to the branch that contains them.
             " AND last <= ? ORDER BY last DESC, id DESC",
             (*pair(key), piece.segment, piece.until),
         )

@@ -158,8 +158,8 @@ def append_at(
     if lease.place.head != opened.since:
         raise Conflict("The turn has items already, so it stays where it is.", details={"turn": turn.id})
     segment = lease.place.segment if behind is None else _segment_after(db, turn.key, behind, now)
-    # The open turn makes room for the earlier turns: they take its ordinal and the ones after it, and it begins behind
-    # their items.
+    # The earlier turns get the ordinal of the open turn and the following ones; the open turn then begins after their
+    # items.
     _move_open_turn(db, opened, segment, opened.ordinal + len(earlier), opened.since + sum(map(len, earlier)))
     place = replace(lease.place, segment=segment)
     for ordinal, batch in enumerate(earlier, start=opened.ordinal):
@@ -282,8 +282,8 @@ def select_turns(
     for piece in path[at:]:
         left = None if limit is None else limit - len(newest)
         rows = db.execute(
-            # ``since < until``: of a parent segment the path shows the turns that began before the branch point. The
-            # row-value comparison continues behind ``before``; it applies only to the first range.
+            # ``since < until``: a path contains those turns of a parent segment that began before the branch point. The
+            # row-value comparison selects the turns before ``before``; it applies only to the first range.
             f"SELECT {TURN_COLUMNS} FROM turns WHERE {HERE} AND segment = ? AND since < ? AND (since, ordinal) < (?, ?)"
             " ORDER BY since DESC, ordinal DESC LIMIT ?",
             (*pair(key), piece.segment, piece.until, *end, sql_limit(left)),

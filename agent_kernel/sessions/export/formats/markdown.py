@@ -1,5 +1,5 @@
-"""Markdown of a session for reading: code in fences, reasoning and tools folded. The output is never parsed again. The
-functions have no side effects.
+"""Writes a session as Markdown for people to read: code is in fences, reasoning and tool calls are collapsed. The
+output cannot be imported again. The functions have no side effects.
 
 A text of a person or a model cannot change the page around it. Fences are longer than any fence in their content, an
 open fence in a message is closed, and HTML is displayed as text, because a zero-width space follows each "<".
@@ -21,7 +21,7 @@ SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/
 _FENCE = re.compile(r"(`{3,}|~{3,})(.*)\Z")
 _CLOSE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*\Z")
 _UNCLEAR = re.compile(r"(?:[ \t>]|[-*+][ \t]|\d{1,9}[.)][ \t])+(?:`{3}|~{3})")
-"""A fence inside a list or a quotation, which Markdown readers end at different places."""
+"""A fence inside a list or a quotation. Markdown parsers disagree about where it ends."""
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _SCHEME = re.compile(r"(\]\(|\]:)(\s*<?\s*)(?=(?:javascript|vbscript|data)\s*:)", re.IGNORECASE)
 _INVISIBLE = "\u200b"

@@ -1,4 +1,4 @@
-"""Conversion of messages without sessions, turns or times, as other programs store them, into a session. The functions
+"""Converts a list of messages without sessions, turns or times, as other programs store it, to a session. The functions
 have no side effects."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Parses one message in any of the chat formats: OpenAI's, mistral.rs's, agent-kernel's. The input is untrusted. The
-functions have no side effects."""
+"""Parses the messages of a document, in any of the chat formats of OpenAI, mistral.rs and agent-kernel. The input is
+untrusted. The functions have no side effects."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class MessageReader:
         )
 
     def end(self) -> None:
-        """Finish reading. Raises InvalidRequest if ``images`` has entries that no part refers to. Such videos are only
-        counted as left out, since sessions of mistral.rs may contain them."""
+        """Finish reading. Raises InvalidRequest if ``images`` has entries that no part refers to. Entries of ``videos``
+        that no part refers to are only counted as left out, since sessions of mistral.rs may contain them."""
         if next(self._images, None) is not None:
             self._document.refuse("there are more images than image parts")
         rest = sum(1 for _ in self._videos)

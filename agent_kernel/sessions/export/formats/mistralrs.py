@@ -1,5 +1,5 @@
-"""The format of mistral.rs's serialized sessions. Values are wrapped as {"Left":...} or {"Right":...} (Rust's Either),
-and images are in a list beside the messages. The functions have no side effects.
+"""The format of mistral.rs's serialized sessions. Values are wrapped as {"Left": ...} or {"Right": ...} (Rust's
+Either), and images are in a list beside the messages. The functions have no side effects.
 
     {"messages": [{"role": {"Left": "user"}, "content": {"Left": "hi"}}, ...], "images": [BASE64 PNG, ...],
      "videos": [{"fps", "frames": [BASE64 PNG], "total_num_frames", "sampled_indices"}], "files": [...]}
@@ -48,7 +48,8 @@ def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) 
 
 
 def read(document: Fields, namespace: str) -> Transcript:
-    """Parse wrapped or plain values. Results have no ids, so they are assigned to calls in order."""
+    """Read a session of mistral.rs, whose values may be wrapped or plain. Results have no call ids, so they are
+    assigned to the calls in order."""
     if document.child("messages").value is None:
         document.refuse("this is not a session: it has no messages")
     reader = MessageReader(document)
@@ -56,7 +57,7 @@ def read(document: Fields, namespace: str) -> Transcript:
     reader.end()
     files = list(mistralrs_files.read(document.each("files")))
     blobs = reader.blobs | {file.hash: data for file, data in files if data is not None}
-    # Files that ``write`` made of media: their ids say so.
+    # The files that ``write`` created from media; they are recognized by their ids.
     media = {file.hash[:12]: file for file, data in files if data is not None and file.id == _file_id(file.hash)}
     named: set[str] = set()
     messages = [(place, _with_media(message, media, named)) for place, message in messages]

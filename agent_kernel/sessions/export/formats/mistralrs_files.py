@@ -20,8 +20,8 @@ _MIME = re.compile(r"[A-Za-z0-9.+-]{1,60}/[A-Za-z0-9.+-]{1,120}")
 
 
 def write(file: File, data: bytes | None) -> dict[str, Any]:
-    """Return the file object. ``hash`` and the exact time are additions of agent-kernel; mistral.rs ignores unknown
-    fields."""
+    """Return the JSON object of a file, with its bytes unless ``data`` is None. ``hash`` and the exact time are
+    additions of agent-kernel; mistral.rs ignores unknown fields."""
     body = {**file.to_json(), "created": file.created} | ({"hash": file.hash} if file.hash else {})
     return body if data is None else files.with_body(body, data, text=file.is_text)
 

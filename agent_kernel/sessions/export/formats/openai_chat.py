@@ -1,5 +1,5 @@
-"""OpenAI chat messages: a list, or an object with ``messages``, as its API accepts them as history. The functions have
-no side effects."""
+"""Reads and writes sessions as OpenAI chat messages: a list, or an object with the list ``messages``, as OpenAI's API
+accepts it. The functions have no side effects."""
 
 from __future__ import annotations
 
