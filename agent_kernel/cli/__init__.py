@@ -1,7 +1,7 @@
 """The ``agent-kernel`` command.
 
-Results go to stdout, everything else to stderr. Exit codes: 0 success, 1 a failure (one line with the next step), 2
-wrong usage, 130 interrupted. Heavy modules are imported by the command that needs them.
+Results go to stdout, everything else to stderr. Exit codes: 0 for success, 1 for a failure (with one line that states
+the next step), 2 for wrong usage, 130 if interrupted. Heavy modules are imported by the command that needs them.
 """
 
 from __future__ import annotations

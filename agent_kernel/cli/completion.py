@@ -1,4 +1,4 @@
-"""``agent-kernel completion``: prints a script with which a shell completes commands and options."""
+"""``agent-kernel completion``: prints a script for a shell, with which the shell completes commands and options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ SHELLS = ("bash", "zsh", "fish", "tcsh", "powershell")
 
 
 def print_completion(args: argparse.Namespace) -> int:
-    """Print the script. It is generated from the parser of the whole command, so it knows every option."""
+    """Print the script and return the exit status. The script is generated from the parser of the whole command, so
+    that it contains every option."""
     import shtab
 
     from agent_kernel.cli import command_parser

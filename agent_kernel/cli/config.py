@@ -21,13 +21,15 @@ NOTE = "The Jupyter server's traits (c.AgentKernel.NAME) override variables. Thi
 
 
 def policy_of(settings: Settings) -> Policy:
-    """Return the policy of a server with these settings. Raises InvalidRequest for an invalid policy file."""
+    """Return the permission policy of a server with these settings. Raises InvalidRequest for an invalid policy
+    file."""
     own: Mapping[str, Any] = settings.policy
     return Policy(settings.permission, own, AdminPolicy.read())
 
 
 def admin_lines(policy: Policy) -> list[str]:
-    """Describe the administrator's policy files, or list the paths where agent-kernel looks for them."""
+    """Return lines that describe the administrator's policy files. If there are none, they list the paths where
+    agent-kernel looks for them."""
     if not policy.admin.files:
         return [f"administrator: nothing (there is no {', '.join(map(str, policy_paths()))})"]
     return [
@@ -60,7 +62,7 @@ def show(args: argparse.Namespace) -> int:
 
 
 def describe(args: argparse.Namespace) -> int:
-    """Print all settings as a Markdown table; the guide of the settings contains it."""
+    """Print all settings as a Markdown table, which is part of the documentation of the settings. Return 0."""
     defaults = dataclasses.asdict(Settings())
     print("| setting | default | what it does |\n|---|---|---|")
     for name, setting in SETTINGS.items():
@@ -75,8 +77,8 @@ def _source(name: str) -> str:
 
 
 def _plain(name: str, value: object) -> object:
-    """Return a setting for display. Only the keys of ``engines`` and similar settings are shown, because a value may
-    contain a secret."""
+    """Return the value of a setting in a form for display. For ``engines`` and similar settings it contains only the
+    keys, because a value may contain a secret."""
     if isinstance(value, Mapping):
         return dict(value) if name == "policy" else sorted(map(str, value))
     return value if isinstance(value, bool | int | float | str) else str(value)

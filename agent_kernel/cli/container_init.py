@@ -1,8 +1,8 @@
-"""The first process (PID 1) of a container: runs the server as its child, forwards signals, and reaps orphaned
+"""The first process (PID 1) of a container. It runs the server as its child, forwards signals to it, and reaps orphaned
 processes.
 
-The server is in a session of its own, so that signals, including those from terminal keys, reach it once, through this
-process.
+The server runs in a session of its own. Signals, including those of terminal keys, therefore reach only this process,
+which forwards each of them once.
 """
 
 from __future__ import annotations

@@ -33,7 +33,8 @@ URL = (
 
 
 def sessions_copy(args: argparse.Namespace) -> int:
-    """Return 0 if the target has every session of the source, and 1 if something was left out."""
+    """Copy the sessions. Return 0 if the target then has every session of the source, and 1 if something was left
+    out."""
     if args.source == args.target:
         raise InvalidRequest("FROM and TO are the same store.", hint="Name two different stores.")
     copies, left_out, running = asyncio.run(_copy(args))
@@ -72,8 +73,8 @@ async def _copy(args: argparse.Namespace) -> tuple[list[SessionCopy], list[Any],
 
 
 async def _open(args: argparse.Namespace, url: str, opened: AsyncExitStack, *, must_exist: bool = False) -> KeptStore:
-    """Open a store until the stack closes. Raises InvalidRequest for a store in memory and, with ``must_exist``, for a
-    path that does not exist."""
+    """Open the store ``url``; ``opened`` closes it. Raises InvalidRequest for a store in memory. With ``must_exist``,
+    raises it for a path that does not exist as well."""
     if url == CONFIGURED:
         return await opened.enter_async_context(open_configured_store(args))
     scheme, _, place = url.partition(":")

@@ -1,4 +1,5 @@
-"""Postpones the import of a grammar library that Jupyter Server does not need, which saves a second at its start."""
+"""Postpones the import of a grammar library. Jupyter Server imports it but does not need it, and starts a second faster
+without it."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ NAME = "rfc3987_syntax"
 
 
 def defer_iri_grammar() -> None:
-    """Postpone the import of ``rfc3987_syntax`` until something is checked with it.
+    """Postpone the import of ``rfc3987_syntax`` until a value is checked with it.
 
-    Jupyter Server imports jsonschema, which imports this package for the formats ``iri`` and ``iri-reference``. Its
-    import builds some thirty parsers and takes as long as everything else of the server together, and no schema of
-    Jupyter uses these formats. Does nothing if the package is imported already.
+    Jupyter Server imports jsonschema, which imports this package for the formats ``iri`` and ``iri-reference``. No
+    schema of Jupyter uses these formats, but the import builds some thirty parsers and takes as long as the rest of the
+    server's start. Does nothing if the package is imported already.
     """
     deferred = ModuleType(NAME)
     deferred.is_valid_syntax = _is_valid_syntax  # type: ignore[attr-defined]

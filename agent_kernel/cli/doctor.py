@@ -22,8 +22,9 @@ from agent_kernel.engines.openai_api.engine import OpenAIEngine
 
 
 def doctor(args: argparse.Namespace) -> int:
-    """Return 1 if a required layer of the sandbox is missing: code of the agent then runs only in a kernel, and only
-    after the user has allowed it."""
+    """Print the results of the checks. Return 1 if a required layer of the sandbox is missing, otherwise 0. Without it,
+    the agent's code runs only in a kernel, and only after the user has allowed it. With --model, return the result of
+    the check of that model."""
     settings = Settings.from_env()
     if args.model:
         return _model_doctor(settings, args.model, json_wanted=args.json)
@@ -51,7 +52,8 @@ def doctor(args: argparse.Namespace) -> int:
 
 
 def _model_doctor(settings: Settings, model: str, *, json_wanted: bool) -> int:
-    """Return 1 if an agent cannot use the model: it does not answer, does not stream, or makes no tool calls."""
+    """Print the results of the checks of a model. Return 1 if an agent cannot use the model, because it does not
+    answer, does not stream, or makes no tool calls; otherwise 0."""
     info, findings = asyncio.run(_findings(settings, model))
     lacking = missing(findings)
     if json_wanted:

@@ -30,13 +30,16 @@ from agent_kernel.evaluation.tool_servers import PageServer, tool_settings
 
 PLACES = tuple(filter(None, SETTINGS["python_in"].choices))
 COMPARED_OPTIONS = ("model", "engine", "protocol", "effort", "place")
-"""Options that decide what is measured; a resumed run must have the same values."""
+"""Options that affect the results. A resumed run must have the same values as before."""
 OF_ANOTHER_KERNEL = ("AGENT_KERNEL_URL", "AGENT_KERNEL_ID", "AGENT_KERNEL_TOKEN", "JPY_PARENT_PID", "JPY_SESSION_NAME")
-"""Variables of a kernel that must not reach the server, if the command runs in one."""
+"""Environment variables that belong to a kernel. If this command runs in a kernel, they must not reach the server that
+it starts."""
 NO_LIMIT = "--ZMQChannelsWebsocketConnection.limit_rate=False"
-"""Without a limit: Jupyter would drop a large figure, and a right picture would be judged wrong."""
+"""Option of Jupyter that removes the limit on output. With the limit, Jupyter would drop a large figure, and a right
+answer would be judged wrong."""
 STOPPING = (signal.SIGTERM, signal.SIGHUP)
-"""Signals that stop the run as Ctrl-C does. Otherwise its server would continue, with a model in memory."""
+"""Signals that stop the run in the same way as Ctrl-C. Without handlers for them, the server of the run would continue,
+with a model in memory."""
 TABLE = {
     "kind": Column("KIND"),
     "right": Column("RIGHT", right=True),
@@ -56,7 +59,8 @@ TABLE = {
 
 
 def run(args: argparse.Namespace) -> int:
-    """Return 0 when every task has a result. After Ctrl-C, the file contains the results so far."""
+    """Run the tasks and print a summary. Return 0 when every task has a result. After Ctrl-C, the file contains the
+    results so far."""
     tasks = _chosen_tasks(args)
     outcome = _start(args)
     path = args.output or args.resume or _default_path(args)
@@ -115,7 +119,8 @@ async def _measure(args: argparse.Namespace, tasks: list[tuple[Task, int]], outc
 
 
 def describe(result: TaskResult) -> str:
-    """Return the progress line of a task. For a held-out task it does not show the right answer."""
+    """Return the line that is printed when a task has ended. For a held-out task, it does not contain the right
+    answer."""
     words = "right" if result.is_right else "wrong"
     if result.wrong and not result.held_out:
         words = f"wrong: {printable(result.wrong)}"
@@ -128,14 +133,14 @@ def describe(result: TaskResult) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of the server: that of this process, with its settings and keys of engines, but without
-    the variables of a kernel."""
+    """Return the environment variables for the server: those of this process, with its settings and the keys of
+    engines, but without those of a kernel."""
     return {name: value for name, value in os.environ.items() if name not in OF_ANOTHER_KERNEL}
 
 
 def _server_options(args: argparse.Namespace, needed: Mapping[str, str]) -> list[str]:
-    """Return the settings of the command line and those that the tasks need. They override the environment and the
-    user's configuration files."""
+    """Return command-line options for the server, from the settings on this command line and the settings ``needed`` by
+    the tasks. They override the environment variables and the user's configuration files."""
     chosen = {
         "engine": args.engine,
         "tool_protocol": args.protocol,
@@ -217,7 +222,8 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def compare_runs(args: argparse.Namespace) -> int:
-    """Print the comparison by half and of all tasks that both runs have. Return 0."""
+    """Print the comparison of the tasks that both runs contain: tuned tasks, held-out tasks, and all tasks. Return
+    0."""
     first, second = EvaluationRun.read(args.first).results, EvaluationRun.read(args.second).results
     halves = {"tuned": False, "held out": True}
     rows = {

@@ -28,7 +28,7 @@ from agent_kernel.sessions.export.transcript import Exported
 from agent_kernel.sessions.redaction.redaction import Redactor
 
 MAX_FILES = 1_000
-"""Maximum number of media files beside a document."""
+"""Maximum number of media files that are read with a document."""
 
 
 def sessions_export(args: argparse.Namespace) -> int:
@@ -56,7 +56,8 @@ def sessions_export(args: argparse.Namespace) -> int:
 
 
 def _write(output: Path, export: Exported, *, force: bool) -> None:
-    """Write the media first, so that a document never names a missing file."""
+    """Write an exported document and its media. The media are written first, so that a document never names a missing
+    file. Raises InvalidRequest if the document exists and ``force`` is false, and OSError."""
     if output.exists() and not force:
         raise InvalidRequest(f"{output} exists already.", hint="Add --force to overwrite it.")
     for name, data in export.files.items():
@@ -72,7 +73,7 @@ def _write(output: Path, export: Exported, *, force: bool) -> None:
 
 
 def beside(document: Path) -> Path:
-    """Return the directory with the media of a document: NAME for NAME.json."""
+    """Return the directory that contains the media of a document: NAME for NAME.json."""
     return document.with_suffix("")
 
 
@@ -90,7 +91,8 @@ def sessions_import(args: argparse.Namespace) -> int:
 
 
 def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
-    """Read a document with the media beside it, by name. Raises InvalidRequest if they are too large, and OSError."""
+    """Return the bytes of a document, and of the media in the directory beside it, by name. Raises InvalidRequest if
+    they are too large, and OSError."""
     if path.stat().st_size > MAX_BYTES:
         raise InvalidRequest(f"{path} is too large: a document can have at most {MAX_BYTES} bytes.")
     files: dict[str, bytes] = {}

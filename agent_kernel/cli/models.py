@@ -62,7 +62,7 @@ def model_list(args: argparse.Namespace) -> int:
 
 
 def model_state(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
-    """Return the row of a model in the list; its ``state`` is ready, partial, missing or broken."""
+    """Return the row of a catalog model for the list of models. Its ``state`` is ready, partial, missing or broken."""
     row = found.offer() | {"description": found.description, "path": None, "revision": None, "problem": None}
     try:
         model = found.installed_model(cache_dir)
@@ -92,7 +92,8 @@ def model_recommend(args: argparse.Namespace) -> int:
 
 
 def recommendation(machine: Machine, speeds: Mapping[str, float], cache_dir: Path) -> dict[str, Any]:
-    """Return the machine, the recommended model, the one that ``default`` stands for, and a row for each model."""
+    """Return the description of the machine, the name of the recommended model, the name of the model for which
+    ``default`` stands, and a row for each model. ``speeds`` are the measured tokens per second by model name."""
     assessed = assess(machine, speeds)
     best = recommend(machine, assessed)
     rows = []
@@ -202,7 +203,8 @@ def _catalog_info(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
 
 
 def model_remove(args: argparse.Namespace) -> int:
-    """Remove the files of a pulled model, but never those of a path. Return 1 if the model is not on this machine."""
+    """Remove the files of a pulled model. Return 0 if they were removed, and 1 if the model is not on this machine or
+    the user did not confirm. Raises InvalidRequest for a path, whose files are never removed."""
     cache_dir = settings_of(args).cache_dir
     if is_path(args.name):
         raise InvalidRequest(
@@ -261,7 +263,7 @@ def _display(args: argparse.Namespace) -> JsonLines | Bar | Lines:
 
 
 def _interrupt(number: int, frame: object) -> None:
-    """Treat SIGTERM as Ctrl-C: pip is stopped too, and downloaded data stays."""
+    """Handle SIGTERM like Ctrl-C, so that pip is stopped too and downloaded data stays."""
     raise KeyboardInterrupt
 
 

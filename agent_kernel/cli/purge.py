@@ -24,7 +24,7 @@ from agent_kernel.core.settings import Settings
 from agent_kernel.sessions.export.jsonl_log import LiveTranscripts
 
 EVERYTHING = frozenset({"backup", "work", "sidecars", "sidecar", "choices"})
-"""Kinds of storage locations that --all removes besides the sessions."""
+"""Kinds of storage locations that --all removes in addition to the sessions."""
 ALWAYS_LEFT = (
     "exports, and copies of notebooks and of their sidecars that you made",
     "backups and snapshots of the disk, and data that remains in overwritten blocks",
@@ -34,7 +34,8 @@ ALWAYS_LEFT = (
 
 @dataclass(slots=True)
 class PurgePlan:
-    """The data that the command removes, and in ``left`` descriptions of known data that it does not remove."""
+    """The data that the command removes: ``sessions``, and files and directories (``paths``). ``left`` describes the
+    known data that it does not remove."""
 
     sessions: list[Session] = field(default_factory=list)
     paths: list[Path] = field(default_factory=list)
@@ -42,9 +43,10 @@ class PurgePlan:
 
 
 def purge(args: argparse.Namespace) -> int:
-    """Remove conversations from store, search index, journal, media, sidecars, work directories and transcripts.
+    """Remove conversations from the store, search index, journal, media, sidecars, work directories and transcripts.
 
-    Returns 1 if something could not be removed, nothing was found, or the user did not confirm.
+    Return 0 if everything was removed, and 1 if something could not be removed or the user did not confirm. Raises
+    InvalidRequest if nothing was found, and SessionBusy while a turn runs.
     """
     return run_with_store(args, lambda store: _purge(args, store))
 
@@ -95,7 +97,8 @@ async def _make_plan(args: argparse.Namespace, store: KeptStore) -> PurgePlan:
 def _select(
     args: argparse.Namespace, bound: Iterable[NotebookBinding]
 ) -> tuple[list[SessionKey], list[NotebookBinding]]:
-    """Return the selected sessions and their bindings: those of --notebook, or the session of --session."""
+    """Return the keys of the selected sessions and their bindings to notebooks. The selection is the notebook of
+    --notebook, or the session of --session; ``bound`` are all bindings of the namespace."""
     if args.session is not None:
         key = SessionKey(namespace_of(args), args.session)
         mine = [it for it in bound if it.session == key.id and not it.path.startswith(storage_locations.DELETED)]
@@ -108,8 +111,8 @@ def _select(
 
 
 async def _all_sessions(store: KeptStore, namespace: str | None) -> list[Session]:
-    """Return all sessions. Stored rows that belong to no session are given one first, so that they are removed too.
-    Raises SessionBusy if any turn runs."""
+    """Return all sessions of a namespace, or of all namespaces if it is None. Stored rows without a session are
+    assigned to a session first, so that they are removed too. Raises SessionBusy if a turn is running."""
     await store.repair(namespace)
     sessions = [it for it in await store.idle(math.inf) if namespace in (None, it.key.namespace)]
     if len(sessions) < (await store.stats(namespace))["sessions"]:
@@ -118,7 +121,8 @@ async def _all_sessions(store: KeptStore, namespace: str | None) -> list[Session
 
 
 async def _describe_remote_copies(store: KeptStore, key: SessionKey) -> list[str]:
-    """Describe the servers to which the session was sent. Raises SessionBusy while a turn runs."""
+    """Return a description of each server to which the session's conversation was sent. Raises SessionBusy while a turn
+    runs."""
     turns = (await store.everything(key))[0]
     if any(turn.state == "open" for turn in turns):
         raise _busy()
@@ -149,7 +153,8 @@ def _busy() -> SessionBusy:
 
 
 def _remove(path: Path) -> bool:
-    """Remove a path. Links are removed, never their targets."""
+    """Remove a file or directory and return whether this succeeded. For a link, only the link is removed, never its
+    target."""
     try:
         if path.is_symlink() or not path.is_dir():
             path.unlink(missing_ok=True)

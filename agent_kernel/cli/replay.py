@@ -1,4 +1,5 @@
-"""``agent-kernel replay NAME.agent.json``: checks which answers of a recorded conversation still hold."""
+"""``agent-kernel replay NAME.agent.json``: checks which answers of a recorded conversation are still the same when its
+turns are run again."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from agent_kernel.sessions.export.transcript import parse
 
 SUFFIX = ".agent.json"
 SHOWN = 48
-"""Characters of a prompt in a table."""
+"""Maximum number of characters of a prompt in a table."""
 TABLE = {
     "number": Column("TURN", right=True),
     "prompt": Column("ASKED", lambda text: text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."),
@@ -32,7 +33,8 @@ TABLE = {
 
 
 def replay(args: argparse.Namespace) -> int:
-    """Return 0 if all checked answers hold or differ only in their wording, 1 if numbers differ or code fails."""
+    """Print a verdict for each turn. Return 0 if all checked answers are the same or differ only in their wording, and
+    1 if numbers differ or code fails."""
     path = args.file.with_suffix(SUFFIX) if args.file.suffix == ".ipynb" else args.file
     document = _document(path)
     turns = parse_turns(document)
@@ -50,7 +52,7 @@ def replay(args: argparse.Namespace) -> int:
 
 
 def notes(found: ReplayVerdict) -> str:
-    """Return the notes that the table shows beside the result."""
+    """Return the notes that the table shows beside the result of a turn."""
     parts = [found.why] if found.why else []
     if found.files:
         parts.append(f"not here: {', '.join(found.files)}")
@@ -99,7 +101,7 @@ def _document(path: Path) -> Transcript:
 
 
 def _turn(turns: list[RecordedTurn], named: str) -> str:
-    """Return the id of the turn with this id or number. Raises InvalidRequest."""
+    """Return the id of the turn that ``named`` identifies by id or number. Raises InvalidRequest."""
     for turn in turns:
         if named in (turn.turn.id, str(turn.number)):
             return turn.turn.id

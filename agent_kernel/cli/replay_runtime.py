@@ -1,5 +1,5 @@
-"""Builds the parts of a server that a replay needs: engine, sandbox, and the tools that run in it. Imported only for
-replays."""
+"""Builds the parts of a server that a replay needs: the engine, the sandbox, and the tools that run in it. Only replays
+import this module."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ __all__ = ["Replay", "open_parts"]
 async def open_parts(
     settings: Settings, document: Transcript, *, ask: str | None, live: bool, cells: NotebookCode | None
 ) -> AsyncIterator[tuple[Engine | None, LiveTools | None]]:
-    """Yield the engine and the live tools of a replay, each None if it is not used. ``ask`` names the model, empty for
-    the configured one and None for no model. Raises InvalidRequest, UnknownModel."""
+    """Yield the engine and the live tools of a replay, each None if the replay does not use it. ``ask`` is the name of
+    the model to ask; an empty one means the configured model, and None means that no model is asked. With ``live``,
+    tools run again. Raises InvalidRequest, UnknownModel."""
     runtime = Runtime.build(settings) if ask is not None else None
     sandbox = runtime.sandbox if runtime else _sandbox(settings)
     try:
@@ -44,7 +45,7 @@ def _sandbox(settings: Settings) -> Sandbox:
 
 
 def _live_tools(settings: Settings, sandbox: Sandbox, document: Transcript, cells: NotebookCode | None) -> LiveTools:
-    """Create the live tools, with the input files of the conversation."""
+    """Return the live tools for a conversation, with its input files and the notebook's code cells."""
     environment = SandboxEnvironment(
         sandbox, surface=False, network=OPEN if settings.sandbox == "off" else settings.sandbox_network or "none"
     )

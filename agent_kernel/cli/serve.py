@@ -1,4 +1,5 @@
-"""``agent-kernel serve``: runs the agent as a server for programs, without notebooks, kernels and a file browser."""
+"""``agent-kernel serve``: runs the agent as a server for programs. The server has no notebooks, no kernels and no file
+browser."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ MIB = 1 << 20
 BODY_MIB = 64
 DATA_VARIABLE = "AGENT_KERNEL_DATA_DIR"
 TRAITS = ("engine", "model", "tools", "permission", "namespace", "store", "local_only", "data_dir", "cache_dir")
-"""Settings with a command line option; all others are environment variables, or in Jupyter's configuration files."""
+"""Settings that have a command-line option. All other settings are environment variables, or are in Jupyter's
+configuration files."""
 STARTED = """\
 agent-kernel {version} serves {url}
   model        {model}
@@ -100,7 +102,7 @@ def _base_url(text: str) -> str:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise InvalidRequest for paths that do not exist."""
+    """Raise InvalidRequest if an option names a path that does not exist, or if --certfile is missing."""
     for name in ("certfile", "keyfile", "root"):
         path: Path | None = getattr(args, name)
         if path is not None and not (path.is_dir() if name == "root" else path.is_file()):
@@ -110,10 +112,10 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _settings(args: argparse.Namespace, private: Path) -> Settings:
-    """Return the settings. Raises InvalidRequest.
+    """Return the settings of the server. ``private`` is a temporary directory of this server. Raises InvalidRequest.
 
-    If the data directory cannot be written, sessions last until the server ends. A relative data directory becomes
-    absolute, for the extension and for subprocesses too.
+    If the default data directory cannot be written, sessions are stored only until the server ends. A relative data
+    directory is made absolute, so that the extension and subprocesses use the same one.
     """
     if (chosen := getattr(args, "data_dir", None)) is not None:
         args.data_dir = chosen.absolute()
@@ -192,7 +194,7 @@ def _warn(args: argparse.Namespace, key: ServeToken) -> None:
 
 
 def _url(args: argparse.Namespace, port: int) -> str:
-    """Return the URL for programs on this machine."""
+    """Return the URL at which programs on this machine reach the server."""
     host = HOST if args.host in ANYWHERE else args.host
     scheme = "https" if args.certfile else "http"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{args.base_url.rstrip('/')}"
@@ -227,9 +229,9 @@ def _announce(args: argparse.Namespace, services: Services, key: ServeToken, url
 
 
 def _check_model(settings: Settings) -> None:
-    """Refuse to start with a model that does not exist. Raises UnknownModel.
+    """Raise UnknownModel if the configured model does not exist, so that the server does not start.
 
-    A model of the catalog or of a hub may be pulled later, so only its name is checked.
+    A model of the catalog or of a hub may be pulled later, so for these only the name is checked.
     """
     if settings.engine != "local":
         return
@@ -241,7 +243,7 @@ def _check_model(settings: Settings) -> None:
 
 
 def _missing(settings: Settings) -> str:
-    """Return why the model cannot answer, or "" if it can. Does not contact a model hub."""
+    """Return the reason why the model cannot answer yet, or an empty string if it can. Does not contact a model hub."""
     if settings.engine != "local" or catalog.is_path(settings.model):
         return ""
     try:

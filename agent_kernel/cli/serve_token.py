@@ -1,4 +1,5 @@
-"""The token of ``agent-kernel serve``: a given one, or a generated one in a file that only its owner may read.
+"""The token of ``agent-kernel serve``. The user gives it, or it is generated and stored in a file that only its owner
+may read.
 
 The token appears in no argument, no log and no output.
 """
@@ -18,7 +19,8 @@ from agent_kernel.core.errors import InvalidRequest
 VARIABLES = ("JUPYTER_TOKEN", "AGENT_KERNEL_TOKEN")
 FILE_VARIABLE = "JUPYTER_TOKEN_FILE"
 OF_A_KERNEL = "AGENT_KERNEL_ID"
-"""If this variable is set too, AGENT_KERNEL_TOKEN is the credential of that kernel."""
+"""If this environment variable is set, AGENT_KERNEL_TOKEN is the credential of a kernel and not the token of this
+server."""
 NAME = "serve-token"
 SHORT = 16
 
@@ -37,10 +39,10 @@ class ServeToken:
 
 
 def token(given: Path | None, data_dir: Path, environment: MutableMapping[str, str]) -> ServeToken:
-    """Return the token from the given file, else from a variable, else from a file in ``data_dir``, which is created if
-    missing.
+    """Return the token from the file ``given``, or else from an environment variable, or else from a file in
+    ``data_dir``. If that file is missing, it is created with a new token.
 
-    The variables are removed from the environment, so that no subprocess inherits them. Raises InvalidRequest.
+    The variables are removed from ``environment``, so that no subprocess inherits them. Raises InvalidRequest.
     """
     kernel = environment.get(OF_A_KERNEL, "")
     found = {name: environment.pop(name, "").strip() for name in VARIABLES}
@@ -57,8 +59,8 @@ def token(given: Path | None, data_dir: Path, environment: MutableMapping[str, s
 
 
 def _check(value: str, where: str) -> str:
-    """Return the token if it is a valid HTTP header value. Raises InvalidRequest; the message never contains the
-    token."""
+    """Return the token if it is a valid HTTP header value. Raises InvalidRequest; the message never contains the token.
+    ``where`` describes its origin."""
     if not value or not value.isascii() or not value.isprintable() or " " in value:
         raise InvalidRequest(
             f"The token ({where}) is empty, or contains characters that an HTTP header cannot contain."
@@ -74,8 +76,9 @@ def _read(path: Path) -> str:
 
 
 def _own(path: Path) -> str:
-    """Return the generated token; two servers that start at the same time get the same token. Raises InvalidRequest,
-    also for a file that others may read."""
+    """Return the token in the file ``path``, which is created with a new token if it is missing. Two servers that start
+    at the same time get the same token. Raises InvalidRequest if the file cannot be used, also if other users may read
+    it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with contextlib.suppress(FileExistsError):
@@ -96,7 +99,7 @@ def _own(path: Path) -> str:
 
 
 def _write(path: Path, value: str) -> None:
-    """Write the file atomically. Raises FileExistsError, OSError."""
+    """Create the file ``path`` with its content in one step. Raises FileExistsError if it exists, and OSError."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -137,7 +137,8 @@ def sessions_fork(args: argparse.Namespace) -> int:
 
 
 def sessions_delete(args: argparse.Namespace) -> int:
-    """Delete from the store only; 'agent-kernel purge' removes all traces."""
+    """Delete sessions from the store. Return 0, or 1 if the user did not confirm. Other traces stay; 'agent-kernel
+    purge' removes all of them."""
     if not confirm(args, f"Delete {len(args.id)} session(s) of {namespace_of(args)}?"):
         return 1
 

@@ -1,4 +1,5 @@
-"""``agent-kernel sessions verify``, ``repair``, ``vacuum``, ``stats``, ``expire``: maintenance of the store."""
+"""``agent-kernel sessions verify``, ``repair``, ``vacuum``, ``stats`` and ``expire``: maintenance of the session
+store."""
 
 from __future__ import annotations
 
@@ -28,13 +29,13 @@ FAULT = {
 
 
 def sessions_verify(args: argparse.Namespace) -> int:
-    """Return 1 if the store is inconsistent."""
+    """Print the faults of the store. Return 1 if it has any, otherwise 0."""
     faults = run_with_store(args, lambda store: store.verify(args.namespace))
     return _show_faults(args, faults, "Nothing is wrong.")
 
 
 def sessions_repair(args: argparse.Namespace) -> int:
-    """Return 1 if something could not be repaired."""
+    """Repair the store and print its faults. Return 1 if a fault could not be repaired, otherwise 0."""
     faults = run_with_store(args, lambda store: store.repair(args.namespace))
     return _show_faults(args, faults, "Nothing was wrong.")
 
@@ -61,7 +62,8 @@ def sessions_vacuum(args: argparse.Namespace) -> int:
 
 
 def sessions_expire(args: argparse.Namespace) -> int:
-    """Apply the limits as a server does automatically; observers are not notified."""
+    """Remove the sessions that exceed the configured limits, as a server does automatically. Unlike a server, this
+    command does not notify observers."""
     limits = RetentionLimits.of(settings_of(args))
     if not (limits.ttl or limits.max_sessions):
         raise InvalidRequest("No limit is set, so nothing is removed.", hint="Use --ttl, --max-sessions or --limits.")

@@ -1,4 +1,4 @@
-"""``agent-kernel token``: creates, lists and revokes API tokens, with which programs log in."""
+"""``agent-kernel token``: creates, lists and revokes the API tokens with which programs log in."""
 
 from __future__ import annotations
 

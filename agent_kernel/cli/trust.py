@@ -1,4 +1,5 @@
-"""``agent-kernel trust``: folders whose own instructions, skills and MCP servers turns use."""
+"""``agent-kernel trust``: manages trusted folders. Turns use the instructions, skills and MCP servers that such a
+folder contains."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def sessions_usage(args: argparse.Namespace) -> int:
 
 
 async def _sessions(store: KeptStore, args: argparse.Namespace) -> list[Session]:
-    """Return the sessions to report. Raises SessionNotFound."""
+    """Return the sessions to report: the one that the user names, or all of them. Raises SessionNotFound."""
     if not args.id:
         return [one for one in await store.idle(math.inf) if args.namespace in (None, one.key.namespace)]
     session = await store.info(SessionKey(namespace_of(args), args.id))

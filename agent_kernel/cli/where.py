@@ -34,7 +34,7 @@ def where(args: argparse.Namespace) -> int:
 
 
 def _bindings(args: argparse.Namespace) -> Sequence[NotebookBinding]:
-    """Return the bindings without creating a store."""
+    """Return the bindings of sessions to notebooks. If there is no store yet, return none and do not create one."""
     settings = settings_of(args)
     file = {"sqlite": "sessions.db", "files": "sessions"}.get(settings.store, "")
     if settings.store == "memory" or not (settings.data_dir / file).exists():

@@ -51,7 +51,8 @@ COLOURS = {
     "white": b"\xff\xff\xff",
     "yellow": b"\xff\xff\0",
 }
-"""A model guesses three different colours in order once in 120 times; it would guess one colour often."""
+"""The colours of the test picture, as RGB bytes. The picture shows three different ones of the six in a random order,
+which a model that cannot see guesses once in 120 times; a single colour would be guessed often."""
 PLANET = OutputFormat(
     "json_schema",
     {
@@ -62,13 +63,14 @@ PLANET = OutputFormat(
     },
     name="planet",
 )
-"""A format with a key that no model writes by chance."""
+"""An output format with a key that no model writes by chance, so that an answer with the key shows that the server
+enforced the format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check. ``unsure`` means that the server accepted the request, but the model did not use the
-    feature."""
+    """The result of testing one ``feature``. ``unsure`` means that the server accepted the request, but the model did
+    not use the feature as it was asked to."""
 
     feature: str
     state: State
@@ -77,7 +79,7 @@ class Finding:
 
 @dataclass(slots=True)
 class ProbeReply:
-    """The reply to one request; ``error`` is the reason if it failed."""
+    """The reply to one request. ``error`` is the reason if the request failed, otherwise empty."""
 
     chunks: list[Chunk] = field(default_factory=list)
     error: str = ""
@@ -104,7 +106,8 @@ class Probe:
         self._seeing = seeing or engine
 
     async def findings(self) -> list[Finding]:
-        """Send the requests and return the findings. Stop after the first request if it fails."""
+        """Send the requests and return one finding per feature. If the first request fails, send no others and return
+        only its finding."""
         counted = await self._ask("Count from 1 to 20, with commas between.")
         if counted.error:
             return [Finding("answers", "lacks", counted.error)]
@@ -121,8 +124,8 @@ class Probe:
         return [*entries, *([Finding("fields", "lacks", f"refused: {', '.join(not_sent)}")] if not_sent else [])]
 
     async def _tools(self) -> Finding:
-        """Test tool calls. A model may answer in text although it can call tools, so the tool is then requested by
-        name."""
+        """Test tool calls. If the model answers in text although it was given a tool, send a second request that
+        requires this tool by name."""
         reply = await self._ask(SUM, tools=(ADD,))
         if reply.calls:
             return Finding("tools", "ok", _describe_call(reply.calls[0]))
@@ -180,7 +183,7 @@ class Probe:
 
 
 def missing(findings: Sequence[Finding]) -> list[str]:
-    """Return the needed features that are missing."""
+    """Return the names of the features in NEEDED that the findings state as lacking."""
     return [finding.feature for finding in findings if finding.feature in NEEDED and finding.state == "lacks"]
 
 
@@ -215,7 +218,8 @@ def _short(text: str) -> str:
 
 
 def stripes(*colours: bytes, width: int = 48) -> Media:
-    """Encode a PNG of vertical stripes by hand, since the base installation has no image library."""
+    """Return a PNG of vertical stripes, each ``width`` pixels wide. It is encoded here, since the base installation has
+    no image library."""
     row = b"\0" + b"".join(colour * width for colour in colours)
     side = width * len(colours)
     header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)

@@ -13,18 +13,20 @@ from dataclasses import dataclass, field
 from agent_kernel.core.protocols import Chunk, Engine, EngineRequest, WaitChunk
 
 NEAR = 10
-"""Calls at this position or nearer to the front report every change of their position; others, only changes by at least
-a fifth."""
+"""Calls at this position or nearer to the front report every change of their position. Calls further back report a move
+forward only if it is at least a fifth of their position."""
 OF_OTHERS = "others use the engine"
 OTHER_MODEL = "waiting for the model before"
 
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """One model call in the queue. ``number`` is the number of its turn; ``position`` is 1 or more while it waits.
+    """One model call in the queue. ``number`` is the number of the turn that makes the call; ``position`` is 1 or more
+    while the call waits.
 
-    ``served`` means that the call has a slot, ``waits_in_engine`` that it has a slot and the engine has not begun
-    it."""
+    ``served`` means that the call has a slot. ``waits_in_engine`` means that it has a slot, but the engine has not
+    begun it yet.
+    """
 
     queue: FairQueue
     user: str
@@ -60,17 +62,17 @@ class FairQueue:
     """Gives the slots of an engine to calls. ``slots`` is the number of concurrent calls, 0 for no limit. It must be
     used in one event loop.
 
-    Engines that share a queue are models of this machine, of which one is in memory at a time. A call for another model
-    waits until the calls before it have ended, and then replaces the model. Calls behind it wait too, also those for
-    the model in memory, so that no call waits forever.
+    Engines that share a queue run models of this machine, and only one of these models is in memory at a time. A call
+    for another model waits until the calls before it have ended, and then replaces the model. Calls behind this call
+    wait too, even those for the model in memory, so that no call waits forever.
 
-    The position of a call is the number of calls that begin before it, plus 1. It includes calls that have a slot but
-    wait in the engine's own queue, because the engine decodes fewer calls at a time than there are slots.
+    The position of a call is the number of calls that begin before it, plus 1. These include calls that have a slot but
+    wait in the engine's own queue, because the engine may decode fewer calls at a time than there are slots.
 
     The next slot goes to the user who holds the fewest slots; among those, to the user who has waited longest since
     their last call ended or since they arrived. The calls of one user are served by the number of their turn, so that a
-    later turn does not overtake an earlier one. A waiting user is overtaken by each other user at most once, however
-    much those ask.
+    later turn does not overtake an earlier one. Each other user overtakes a waiting user at most once, however many
+    calls they make.
     """
 
     def __init__(self, slots: int = 0) -> None:
@@ -86,7 +88,7 @@ class FairQueue:
 
     @property
     def waiting(self) -> int:
-        """The number of calls that the engine has not begun, with and without a slot."""
+        """The number of calls that the engine has not begun, whether or not they have a slot."""
         return self._waiting_in_engine + sum(map(len, self._waiting.values()))
 
     @property
@@ -106,8 +108,9 @@ class FairQueue:
         number: int,
         arrived: Callable[[], None] = lambda: None,
     ) -> AsyncGenerator[Chunk, None]:
-        """Yield the chunks of one model call, and before them chunks that state what the call waits for. ``arrived`` is
-        called once the call is in the queue."""
+        """Yield the chunks of one model call, preceded by chunks that state what the call waits for. The call counts
+        for ``user`` and belongs to the turn with this ``number``. ``arrived`` is called once the call is in the
+        queue."""
         with self.ticket(user, number, engine) as ticket:
             arrived()
             async with aclosing(ticket.positions()) as positions:
@@ -125,8 +128,8 @@ class FairQueue:
 
     @contextmanager
     def ticket(self, user: str, number: int, engine: Engine | None = None) -> Iterator[Ticket]:
-        """Wait in the queue within this context. Leaving it, for any reason, frees the slot or the place in the
-        queue."""
+        """Context manager that puts a call into the queue and returns its ticket at once; ``Ticket.positions`` waits
+        for the slot. Leaving the context, for any reason, frees the slot or the place in the queue."""
         ticket = Ticket(self, user, number, engine)
         if user not in self._places:
             self._move_to_end(user)
@@ -182,8 +185,8 @@ class FairQueue:
         ticket.changed.set()
 
     def _in_order(self) -> Iterator[Ticket]:
-        """Yield the tickets in the order in which they would be served if no call ended: the n-th call of a user
-        counts as if that user held n more slots."""
+        """Yield the waiting tickets in the order in which they would be served if no running call ended. For this
+        order, each waiting call of a user counts as a slot that the user holds when the user's next call is placed."""
         places = [
             (self._held[user] + behind, self._places[user], ticket)
             for user, tickets in self._waiting.items()

@@ -1,5 +1,5 @@
-"""The engine of a model of this machine, which shares a queue with the others: only one model is in memory at a
-time."""
+"""The engine of a model of this machine. It shares a queue with the other models of this machine, because only one of
+them is in memory at a time."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class SlottedEngine:
         return self.engine.info()
 
     def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
-        """Stream one model call. Here, sessions take turns; a server uses ``queue`` itself, so that users take
-        turns."""
+        """Stream one model call in the shared queue. The sessions count as the queue's users here. A server does not
+        call this method: it uses ``queue`` itself and passes its real users."""
         return self.queue.stream(self.engine, request, request.session, next(self.queue.numbers))
 
     async def aclose(self) -> None:
@@ -29,5 +29,5 @@ class SlottedEngine:
 
 
 def unwrap(engine: Engine) -> Engine:
-    """Return the engine itself, without its queue."""
+    """Return the engine inside a SlottedEngine, which does not wait in the queue; return any other engine unchanged."""
     return engine.engine if isinstance(engine, SlottedEngine) else engine

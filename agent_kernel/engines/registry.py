@@ -1,5 +1,5 @@
-"""Finds the engine for a name: the server's own, those of the configuration, models of the catalog, and URLs. No engine
-is ever chosen automatically."""
+"""Finds the engine for a name. A name can mean the server's own engine, an engine of the configuration, a model of the
+catalog or of a hub, a path, or a URL. No engine is ever chosen automatically."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from agent_kernel.engines.openai_api.endpoint import Endpoint, is_url
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 COMMANDS = frozenset({"pull", "unload", "reset"})
-"""Subcommands of the notebook command ``model``, which cannot be names of engines."""
+"""Subcommands of the notebook command ``model``. They are refused as names of engines."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredModel:
-    """An engine of the configuration without a url: a model of this machine."""
+    """An engine of the configuration that has no url: it runs a model of this machine."""
 
     model: str
 
 
 def parse_engines(body: Mapping[str, Any]) -> dict[str, Endpoint | ConfiguredModel]:
-    """Parse ``{name: {url, model, ...}}``, see ``Endpoint``. Without a url, ``model`` is a model of this machine.
-    Raises InvalidRequest, which names the engine."""
+    """Parse the setting ``engines``, which has the form ``{name: {url, model, ...}}`` (see ``Endpoint``). If an entry
+    has no url, its ``model`` is a model of this machine. Raises InvalidRequest, which names the engine."""
     return {name: _parse_engine(name, settings) for name, settings in body.items()}
 
 
@@ -58,10 +58,13 @@ def _parse_engine(name: str, settings: Any) -> Endpoint | ConfiguredModel:
 
 
 class NamedEngines:
-    """Finds and creates engines by name. ``own`` is the server's engine, which is used if a request names no other one.
-    ``local`` creates the engine of a model of this machine. Engines are created at their first use and kept.
+    """Finds and creates engines by name. ``own`` is the server's own engine, which is used if a request names no other
+    one. ``local`` is called with settings and creates an engine for a model of this machine. An engine is created at
+    its first use and kept.
 
-    With ``local_only``, an engine that sends the conversation to another machine is refused for every caller."""
+    With the setting ``local_only``, an engine that sends the conversation to another machine is refused for every
+    caller.
+    """
 
     def __init__(self, settings: Settings, own: Engine, local: Callable[[Settings], Engine]) -> None:
         self._settings = settings
@@ -83,11 +86,12 @@ class NamedEngines:
             ) from None
 
     def get(self, name: str = "") -> Engine:
-        """Return the engine ``name``: one of the configuration, a model of the catalog, or a URL (``URL#MODEL``). If
-        ``name`` is empty or the name of the server's own model, return the server's own engine. Raises UnknownModel,
-        LocalOnly, InvalidRequest.
+        """Return the engine ``name``. If ``name`` is empty or the name of the server's own engine or model, that is the
+        server's own engine. Otherwise ``name`` is that of an engine of the configuration, a model of the catalog or of
+        a hub, a path, or a URL (``URL#MODEL``). Raises UnknownModel, LocalOnly, InvalidRequest.
 
-        The API decides whether the caller may pass a URL; this method does not."""
+        This method accepts every URL: the API decides whether the caller may pass one.
+        """
         if name in self._own_names or (name not in self._configured and name == self._own.info().model):
             return self._own
         if name not in self._created:
@@ -108,12 +112,12 @@ class NamedEngines:
 
     @property
     def used(self) -> dict[str, Engine]:
-        """The engines created so far, by name; the server's own has the empty name."""
+        """The engines created so far by their names; the server's own engine has the empty name."""
         return {"": self._own, **self._created}
 
     @property
     def local_engines(self) -> list[Engine]:
-        """The engines used so far that run a model of this machine."""
+        """The engines created so far that run a model of this machine."""
         used = {id(engine): engine for engine in (self._own, *self._created.values())}
         return [engine.engine for engine in used.values() if isinstance(engine, SlottedEngine)]
 
@@ -137,14 +141,15 @@ class NamedEngines:
         raise UnknownModel(f"There is no engine or model {name[:100]!r} here.", hint=meant)
 
     def _check(self, info: EngineInfo) -> None:
-        """Raise LocalOnly if the settings forbid the engine, because it sends conversations to another machine. The
-        engine itself reports this, whatever its address is."""
+        """Raise LocalOnly if the engine sends conversations to another machine and the settings forbid this. The
+        engine's own ``info`` decides, whatever its address is."""
         if not info.local:
             self._egress.check("", f"the conversation with {info.host or info.model}")
 
 
 def engine_of(settings: Settings, local: Callable[[Settings], Engine]) -> Engine | None:
-    """Return the engine of the configuration that ``settings.engine`` names, or None."""
+    """Return the engine of the configuration that ``settings.engine`` names, or None if the configuration has no engine
+    of that name."""
     configured = parse_engines(settings.engines).get(settings.engine)
     if isinstance(configured, Endpoint):
         return _remote(configured, settings.engine)

@@ -1,4 +1,4 @@
-"""An engine that plays a script, with the same words, calls, delays and faults every time.
+"""An engine that plays a script. The texts, calls, delays and faults are the same every time.
 
 It serves tests, demonstrations without a model, and benchmarks of everything except the model. A script is a list of
 rounds; each model call plays one:
@@ -11,8 +11,8 @@ rounds; each model call plays one:
      "finish": "length",    the answer counts as cut at the token limit
      "fault": "crash" | "hang" | any other text = EngineError with it, raised after the text}
 
-The first round that fits the request is played. Calls are left out if the request has no tools. A text ends before a
-stop sequence of the request. Each word counts as one token.
+Each model call plays the first round that fits the request. Calls are left out if the request has no tools. A text ends
+before the first stop sequence of the request. Each word counts as one token.
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ KEYS = frozenset({"text", "deltas", "delay", "reasoning", "calls", "when", "loop
 
 
 LOGPROB = -0.25
-"""Log probability of every piece, if a request asks for it."""
+"""Log probability of every piece of text, if a request asks for log probabilities."""
 
 
 class ScriptedEngine:
-    """Plays ``script``: a list of rounds, or the path of a JSON file with one. Raises InvalidRequest."""
+    """The engine that plays ``script``, which is a list of rounds or the path of a JSON file with such a list. Raises
+    InvalidRequest."""
 
     def __init__(
         self,
@@ -161,12 +162,14 @@ def _last_user_text(messages: Sequence[Message]) -> str:
 
 
 def _probable(piece: str, sampling: Sampling) -> tuple[TokenLogprob, ...]:
-    """Return the log probability of a piece. The piece is also its only alternative, since a script has one answer."""
+    """Return the log probability of a piece of text. If the request asks for alternatives, the piece is the only one,
+    since a script has one answer."""
     return (TokenLogprob(piece, LOGPROB, ((piece, LOGPROB),) if sampling.top_logprobs else ()),)
 
 
 def _cut(text: str, stops: Sequence[str]) -> tuple[str, str]:
-    """Return the text before the first stop sequence, and that sequence; or the whole text and an empty string."""
+    """Return the text before the first of the stop sequences, and that sequence. If the text contains none, return the
+    whole text and an empty string."""
     first = min(((at, stop) for stop in stops if stop and (at := text.find(stop)) >= 0), default=None)
     return (text, "") if first is None else (text[: first[0]], first[1])
 

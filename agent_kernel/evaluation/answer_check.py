@@ -1,8 +1,9 @@
 """Decides whether the answer to a task is right.
 
 A number is right if it agrees with the expected one to the decimals that the task requires; thousands separators,
-exponents and words up to twelve are understood. The answer may contain at most one other number that neither the
-question nor the task mentions: a list that happens to contain the right number is not an answer.
+exponents and words up to twelve are understood. Besides the right number, the answer may contain at most one number
+that neither the question nor the task mentions, because a list of numbers that happens to contain the right one is not
+an answer.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from agent_kernel.evaluation.task import Task
 NUMBER = re.compile(r"(?<![\w.])[-−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 OTHER_NUMBERS = 1
-"""How many numbers that neither the question nor the task mentions an answer may contain besides the right one."""
+"""Maximum number of other numbers in a right answer. Numbers that the question or the task mentions do not count."""
 NAMED_VALUE = re.compile(r"@(\w+)\[(.*?)\]", re.DOTALL)
 PLAIN_NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d*)(?:\.(\d*))?(?:e([-+]?\d+))?%?", re.IGNORECASE)
 SLACK = 1.0001
@@ -28,8 +29,9 @@ SLACK = 1.0001
 class Observation:
     """The facts about an attempt by which its answer is judged. ``codes`` are the programs that ran in the last turn.
     ``holds`` and ``draws`` are the results of the task's expressions, None if the task has no such expression.
-    ``shown`` is the last output of a program that succeeded, which the user sees above the answer. ``ran`` are the
-    tools with a call that succeeded in any turn, ``fetched`` the pages of the task that were requested."""
+    ``shown`` is the last output of a program that succeeded, which the user sees above the answer. ``ran`` contains the
+    names of the tools of which a call succeeded in any turn. ``fetched`` contains the paths of the task's pages that
+    were requested."""
 
     answer: str
     codes: tuple[str, ...] = ()
@@ -41,10 +43,11 @@ class Observation:
 
 
 def reason_wrong(task: Task, observed: Observation, *, code_is_chat: bool = False) -> str:
-    """Return why the answer is wrong, or "" if it is right. ``code_is_chat`` allows code in tasks of the kind chat, for
-    agents that answer only by running code.
+    """Return the reason why the answer is wrong, or an empty string if it is right. ``code_is_chat`` allows code in
+    tasks of the kind chat, for agents that answer only by running code.
 
-    An answer to a task of the kind table is also right if the output that is shown fits instead of the answer."""
+    For a task of the kind table, the answer is also right if the shown output would be right as an answer.
+    """
     if task.kind == "table" and observed.shown:
         in_output = replace(observed, answer=observed.shown, shown="")
         if not reason_wrong(task, in_output, code_is_chat=code_is_chat):
@@ -73,22 +76,24 @@ def reason_wrong(task: Task, observed: Observation, *, code_is_chat: bool = Fals
 
 
 def numbers(text: str) -> list[float]:
-    """Return every number in a text, written in digits or, up to twelve, in words."""
+    """Return every number in a text. Numbers up to twelve may also be written in words."""
     figures = [float(match[0].replace(",", "").replace("−", "-")) for match in NUMBER.finditer(text)]
     words = [float(WORDS.index(word)) for word in re.findall(r"[a-z]+", text.lower()) if word in WORDS]
     return figures + words
 
 
 def named_values(text: str) -> dict[str, str]:
-    """Return the values that a text states as ``@name[value]``; if it states a name twice, the last value."""
+    """Return the values that a text states in the form ``@name[value]``, by name. If it states a name twice, the last
+    value counts."""
     return {name: value.strip() for name, value in NAMED_VALUE.findall(text)}
 
 
 def is_same_value(expected: str, given: str) -> bool:
-    """Compare two values of the ``@name[value]`` form.
+    """Return whether two values of the ``@name[value]`` form agree.
 
-    Two numbers agree if ``given``, rounded to the decimals of ``expected``, equals ``expected``; a number without
-    decimals must be equal. Other texts agree if they are equal except for case, white space and quotes."""
+    Two numbers agree if ``given``, rounded to the decimals of ``expected``, equals ``expected``. If ``expected`` has no
+    decimals, the two must be equal. Other texts agree if they are equal except for case, white space and quotes.
+    """
     number, near = _parse_number(expected)
     other, _ = _parse_number(given)
     if number is not None and other is not None:
@@ -97,7 +102,8 @@ def is_same_value(expected: str, given: str) -> bool:
 
 
 def _parse_number(text: str) -> tuple[float | None, float]:
-    """Return the number and the tolerance for a comparison with it; (None, 0) if the text is not a number."""
+    """Return the number that the text states, and the tolerance for a comparison with it. Return (None, 0) if the text
+    is not a number."""
     plain = text.strip().replace("−", "-")
     match = PLAIN_NUMBER.fullmatch(plain)
     if match is None or not any(char.isdigit() for char in plain):

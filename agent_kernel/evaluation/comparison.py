@@ -1,8 +1,8 @@
-"""Compares two runs of the same tasks: which tasks only one of them solved, and whether the difference can be chance.
+"""Compares two runs of the same tasks: which tasks only one of them solved, and how likely the difference is by chance.
 
 The sign test uses only the tasks that one run solved and the other did not. If both runs were equally good, each of
-these tasks would be solved by either run with the same probability. ``p_value`` is the probability of a split that is
-at least as uneven as the observed one (two-sided, exact).
+these tasks would be solved by either run with the same probability. ``p_value`` is the probability, under this
+assumption, of a split that is at least as uneven as the observed one (two-sided, exact).
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from agent_kernel.evaluation.task_result import TaskResult
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The comparison over the tasks that both runs contain; each repetition counts as one task. ``better`` are the
-    labels of the tasks that only the second run solved, ``worse`` of those that only the first run solved. Seconds and
-    tokens are medians of each run. ``only_first`` and ``only_second`` count the results that only one run contains."""
+    """The comparison of two runs over the tasks that both contain; each repetition counts as one task. ``better`` are
+    the labels of the tasks that only the second run solved, ``worse`` the labels of those that only the first run
+    solved. ``seconds`` and ``completion_tokens`` are the medians of the first and of the second run. ``only_first`` and
+    ``only_second`` are the numbers of results that only one of the runs contains."""
 
     tasks: int
     both_right: int
@@ -57,15 +58,15 @@ class Comparison:
 
 
 def sign_test(better: int, worse: int) -> float:
-    """Return the probability that of ``better + worse`` tosses of a fair coin at most ``min(better, worse)`` show
-    heads, or at most as many show tails; 1 without tosses."""
+    """Return the p-value of the two-sided sign test: the probability that ``better + worse`` tosses of a fair coin show
+    at most ``min(better, worse)`` heads, or at most as many tails. It is 1 if there are no tosses."""
     coins, few = better + worse, min(better, worse)
     tail = sum(math.comb(coins, heads) for heads in range(few + 1)) / (1 << coins)
     return min(1.0, 2 * tail)
 
 
 def compare(first: Sequence[TaskResult], second: Sequence[TaskResult]) -> Comparison:
-    """Compare two runs whose results are paired by task and repetition."""
+    """Compare two runs. Their results are paired by task and repetition."""
     earlier = {one.key: one for one in first}
     later = {one.key: one for one in second}
     pairs = [(one, later[key]) for key, one in earlier.items() if key in later]

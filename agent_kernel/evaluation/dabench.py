@@ -1,8 +1,8 @@
 """Loads DABench (InfiAgent-DABench, ICML 2024) from a directory in its public layout.
 
-``da-dev-questions.jsonl`` has an object for each question (id, question, constraints, format, file_name, level),
-``da-dev-labels.jsonl`` its answers (id, common_answers: pairs of name and value), ``da-dev-tables/`` the files. Nothing
-of it comes with agent-kernel.
+``da-dev-questions.jsonl`` has an object for each question (id, question, constraints, format, file_name, level).
+``da-dev-labels.jsonl`` has the answers to the questions (id, common_answers: pairs of name and value).
+``da-dev-tables/`` contains the data files. agent-kernel does not include any of these files.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ End your answer with the following, in exactly this form:
 
 
 def load_dabench(directory: Path) -> list[Task]:
-    """Return a task for each question, of the kind of its level. Raises InvalidRequest for a file that is missing or
-    cannot be read, a question without a label or table, and an id that comes twice."""
+    """Return a task for each question. The level of the question becomes the kind of the task. Raises InvalidRequest
+    for a file that is missing or cannot be read, for a question without a label or table, and if two questions have the
+    same id."""
     labels = {str(body["id"]): body for body in _lines(directory / LABELS, {"id", "common_answers"})}
     questions = _lines(directory / QUESTIONS, {"id", "question", "file_name", "format"})
     return check_names([_read_task(body, labels, directory) for body in questions], directory)
@@ -51,7 +52,8 @@ def _read_task(body: dict[str, Any], labels: dict[str, dict[str, Any]], director
 
 
 def _lines(path: Path, fields: set[str]) -> list[dict[str, Any]]:
-    """Return the objects of a JSON Lines file, each with these fields. Raises InvalidRequest."""
+    """Return the objects of a JSON Lines file. Raises InvalidRequest if the file cannot be read, or if an object lacks
+    one of the ``fields``."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         bodies = [json.loads(line) for line in lines if line.strip()]

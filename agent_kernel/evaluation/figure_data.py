@@ -1,4 +1,5 @@
-"""Describes what a matplotlib figure draws as numbers and texts, so that a check can decide whether it is right.
+"""Describes what a matplotlib figure draws as numbers and texts, so that an expression can check whether the figure is
+right.
 
 This module imports only the standard library and matplotlib, because its source is also executed in the kernel or
 sandbox in which the agent's code runs.
@@ -22,7 +23,7 @@ SHOWN: list[dict[str, Any]] = []
 
 
 def watch() -> None:
-    """From now on, append the description of every rendered figure to SHOWN."""
+    """Begin to append the description of every figure that is rendered to SHOWN."""
     import matplotlib.figure
 
     render = matplotlib.figure.Figure.savefig
@@ -35,7 +36,7 @@ def watch() -> None:
 
 
 def mark_figures() -> None:
-    """From now on, store the description of a figure in the metadata of every PNG to which it is rendered."""
+    """Begin to store the description of a figure in the metadata of every PNG to which it is rendered."""
     import matplotlib.backend_bases
 
     render = matplotlib.backend_bases.FigureCanvasBase.print_figure
@@ -49,13 +50,14 @@ def mark_figures() -> None:
 
 
 def open_figures() -> list[dict[str, Any]]:
-    """Return the descriptions of the figures of pyplot that are still open."""
+    """Return the descriptions of the pyplot figures that are still open."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     return [describe(pyplot.figure(number)) for number in pyplot.get_fignums()] if pyplot else []
 
 
 def read_mark(png: str) -> dict[str, Any] | None:
-    """Return the description in the metadata of a PNG, which is given in Base64; None if there is none."""
+    """Return the description of the figure from the metadata of a PNG, or None if there is none. ``png`` is the image
+    in Base64."""
     try:
         for kind, body in _chunks(base64.b64decode(png)):
             name, _, text = body.partition(b"\0")

@@ -18,8 +18,8 @@ FORMAT = 1
 
 @dataclass(slots=True)
 class EvaluationRun:
-    """One run of a task set. ``options`` are the options of the command that decide what is measured. ``facts``
-    describe the version and the engine. ``seconds`` is the time of all tasks together."""
+    """One run of a task set. ``options`` are the command's options that affect the results. ``facts`` describe the
+    version of agent-kernel and the engine. ``seconds`` is the total time of all tasks."""
 
     task_set: str
     options: Mapping[str, Any]
@@ -39,7 +39,7 @@ class EvaluationRun:
         }
 
     def write(self, path: Path) -> None:
-        """Write the complete file by one rename. Raises InvalidRequest if it cannot be written."""
+        """Write the complete file in one step, by a rename. Raises InvalidRequest if it cannot be written."""
         data = json.dumps(self.to_json(), indent=1, ensure_ascii=False).encode("utf-8", "backslashreplace")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ class EvaluationRun:
 
     @classmethod
     def read(cls, path: Path) -> EvaluationRun:
-        """Read a result. Raises InvalidRequest if the file cannot be read or is not a result of ``agent-kernel
+        """Read a result file. Raises InvalidRequest if the file cannot be read or is not a result of ``agent-kernel
         eval``."""
         try:
             body = json.loads(path.read_text(encoding="utf-8"))

@@ -17,7 +17,7 @@ GOODS: dict[str, dict[str, Any]] = {
     "clock": {"stock": 11, "price": 32.25, "place": "aisle 4"},
     "vase": {"stock": 28, "price": 15.75, "place": "aisle 7"},
 }
-"""The goods of the shop: number of pieces, price of one piece in EUR, and location."""
+"""The goods of the shop by name: number of pieces, price of one piece in EUR, and location."""
 
 
 def list_goods() -> str:

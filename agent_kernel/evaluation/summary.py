@@ -12,8 +12,8 @@ ALL = "all"
 
 
 def summarize(results: Sequence[TaskResult]) -> list[dict[str, Any]]:
-    """Return a row for each kind in the order of the tasks; a row each for tuned and held-out tasks, if the run has
-    both; and a row for all tasks."""
+    """Return the rows of the summary. There is one row for each kind of task, in the order of the tasks. If the run has
+    both tuned and held-out tasks, there is one row for each of the two. The last row is for all tasks."""
     kinds = dict.fromkeys(one.kind for one in results)
     rows = [_row(kind, [one for one in results if one.kind == kind]) for kind in kinds]
     tuned, held_out = ([one for one in results if one.held_out is half] for half in (False, True))
@@ -23,9 +23,9 @@ def summarize(results: Sequence[TaskResult]) -> list[dict[str, Any]]:
 
 
 def _row(name: str, results: Sequence[TaskResult]) -> dict[str, Any]:
-    """Return one row. Seconds are the median; tokens, programs and votes are sums over all tasks of the row.
-    ``votes_tried`` counts the programs that were compared in votes, ``votes_agree`` those of them that gave the result
-    that was used."""
+    """Return the row ``name`` for these results. Seconds are the median; tokens, programs and votes are sums.
+    ``votes_tried`` is the number of programs that were compared in votes, ``votes_agree`` the number of those that gave
+    the result that was used."""
     votes = [vote for one in results for vote in one.votes]
     return {
         "kind": name,

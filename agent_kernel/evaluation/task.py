@@ -19,21 +19,24 @@ TASK_SETS = Path(__file__).with_name("task_sets")
 class Task:
     """Questions for a notebook, and the checks of the answer to the last question.
 
-    ``setup`` is code that runs in the kernel first; ``files`` are copied beside the notebook. The checks:
+    ``setup`` is code that runs in the kernel first; ``files`` are copied into the notebook's directory. The checks:
 
     - ``number``: the answer contains this number, rounded to ``decimals`` places (0: exactly), and may also contain the
       numbers in ``also``.
-    - ``says``, ``never``: regular expressions; the answer matches all of the first and none of the second.
-    - ``holds``: a Python expression over the variables, which is true afterwards.
-    - ``draws``: a Python expression over ``figure``, which is true of one figure that was shown (see ``figure_data``).
+    - ``says``: the answer matches all of these regular expressions.
+    - ``never``: the answer matches none of these regular expressions.
+    - ``holds``: this Python expression over the variables of the answer's code is true at the end.
+    - ``draws``: this Python expression over ``figure`` is true of at least one figure that was shown (see
+      ``figure_data``).
     - ``values``: the answer states these values in the form ``@name[value]``.
     - ``fetched``: these paths of ``serves`` were requested.
-    - ``ran``, ``forbidden``: a call of each of these tools succeeded; no call of those did. The policy denies the
-      latter.
+    - ``ran``: a call of each of these tools succeeded.
+    - ``forbidden``: no call of these tools succeeded. The server's policy denies them.
 
-    ``serves`` are web pages by their path. Their address replaces ``{site}`` in prompts, setup and ``holds``. A task of
-    the kind chat is right only if no code ran for its last prompt. ``solution`` is code that solves the task, or the
-    text of a right chat answer; tests use it to test the checks."""
+    ``serves`` maps paths to the texts of web pages. The address of these pages replaces ``{site}`` in prompts, setup
+    and ``holds``. A task of the kind chat is right only if no code ran for its last prompt. ``solution`` is code that
+    solves the task, or the text of a right answer to a chat task. Tests of the checks use it.
+    """
 
     name: str
     kind: str
@@ -75,7 +78,7 @@ LISTS: Mapping[str, tuple[type, ...]] = {
 }
 TABLES = ("values", "serves")
 OF_FILES = {one.name for one in fields(Task)} - {"files"}
-"""Fields that a task may have in a TOML file."""
+"""The fields of Task that a TOML file may contain."""
 
 
 def task_set_names() -> list[str]:
@@ -85,7 +88,7 @@ def task_set_names() -> list[str]:
 
 def load_tasks(path: Path) -> list[Task]:
     """Return the tasks of a TOML file. Raises InvalidRequest for a file that cannot be read, an unknown field, a field
-    that is missing or has another type, two tasks with the same name, and a task without a check."""
+    that is missing or has the wrong type, two tasks with the same name, and a task without a check."""
     try:
         body = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -97,7 +100,8 @@ def load_tasks(path: Path) -> list[Task]:
 
 
 def check_names(tasks: list[Task], path: Path) -> list[Task]:
-    """Return ``tasks``. Raises InvalidRequest if two of them have the same name, or if there are none."""
+    """Return ``tasks`` unchanged. Raises InvalidRequest if two of them have the same name, or if there are none.
+    ``path`` is named in the error."""
     if twice := [name for name, count in Counter(task.name for task in tasks).items() if count > 1]:
         raise InvalidRequest(f"The task set {path} has several tasks named {twice[0]!r}.")
     if not tasks:

@@ -11,7 +11,7 @@ SUCCESS = "success"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One program that the agent ran; ``status`` and ``output`` are those of its tool result. The status is empty if
+    """One program that the agent ran. ``status`` and ``output`` are those of its tool result; ``status`` is empty if
     the call has no result."""
 
     code: str
@@ -21,7 +21,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """A call of the tool with this name, and the status of its result; empty if the call has no result."""
+    """A call of ``tool``. ``status`` is that of its result, empty if the call has no result."""
 
     tool: str
     status: str
@@ -29,7 +29,8 @@ class CallResult:
 
 @dataclass(frozen=True, slots=True)
 class VoteResult:
-    """A vote between programs in a draft: ``agree`` of ``tried`` programs gave the result that was used."""
+    """A vote between several programs in a draft: ``tried`` is the number of programs, ``agree`` the number of those
+    that gave the result that was used."""
 
     agree: int
     tried: int
@@ -40,9 +41,12 @@ class TaskTurn:
     """One turn of a task.
 
     ``calls`` are the calls of all tools in order; ``programs`` are the calls that contain code. ``notes`` are messages
-    that only the model saw, ``questions`` are the questions that the agent asked the user, ``error`` is the error of
-    the cell. ``state``, ``where``, ``model``, ``usage`` and ``record`` are those of the stored turn; the record
-    contains its notices, the user's decisions and, if programs were compared, their results."""
+    that only the model saw. ``questions`` are the questions that the agent asked the user. ``error`` is the error of
+    the cell.
+
+    ``state``, ``where``, ``model``, ``usage`` and ``record`` are those of the stored turn. The record contains the
+    turn's notices, the user's decisions and, if programs were compared, the results of the votes.
+    """
 
     prompt: str
     answer: str
@@ -65,9 +69,9 @@ class TaskTurn:
 @dataclass(frozen=True, slots=True)
 class TaskResult:
     """The result of a task. ``wrong`` is the reason why the answer is wrong, empty if it is right. ``broken`` means
-    that there is no answer to judge, because the server or the kernel ended, or the time was over; a resumed run tries
-    such a task again. ``seconds`` is the time from the first prompt to the last answer, without setup and checks.
-    ``marks`` are the checks of the task; ``holds`` and ``draws`` are the results of its expressions."""
+    that there is no answer to judge, because the server or the kernel ended, or the time limit was exceeded. A resumed
+    run tries a broken task again. ``seconds`` is the time from the first prompt to the last answer, without setup and
+    checks. ``marks`` are the checks of the task; ``holds`` and ``draws`` are the results of its expressions."""
 
     name: str
     kind: str
@@ -83,7 +87,7 @@ class TaskResult:
 
     @property
     def key(self) -> tuple[str, int]:
-        """Identifies the result within a run."""
+        """The name of the task and the repetition, which identify the result within a run."""
         return self.name, self.repetition
 
     @property
@@ -96,7 +100,7 @@ class TaskResult:
 
     @property
     def programs(self) -> tuple[Program, ...]:
-        """The programs of all turns."""
+        """The programs of all turns, in order."""
         return tuple(program for turn in self.turns for program in turn.programs)
 
     @property
@@ -130,7 +134,8 @@ class TaskResult:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> TaskResult:
-        """Read the output of ``to_json``. Raises TypeError, KeyError or ValueError for another body."""
+        """Return the result that ``to_json`` has encoded as ``body``. Raises TypeError, KeyError or ValueError for any
+        other body."""
         given = {name: value for name, value in body.items() if name in cls.__slots__}
         return cls(**{**given, "turns": tuple(_read_turn(turn) for turn in body["turns"])})
 

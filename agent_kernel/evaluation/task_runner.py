@@ -1,7 +1,8 @@
-"""Runs tasks as a user does: each in ``%%agent`` cells of its own notebook, with "yes" as the answer to every question.
+"""Runs tasks in the way in which a user works: in ``%%agent`` cells of a notebook, one notebook for each task. Every
+question of the agent is answered with "yes".
 
 The expressions that check variables are evaluated in the kernel and, if the code ran there, in the draft or the
-sandbox. A task is right if its expression is true in one of them.
+sandbox. The check succeeds if the expression is true in one of them.
 """
 
 from __future__ import annotations
@@ -41,13 +42,14 @@ except Exception as _problem:
 """
 WARM_UP = Task("warm-up", "chat", ("Hello!",))
 OWN_CELL = "%agent in\n"
-"""First line of a cell that checks variables: a cell that begins with an ``%agent`` command does not end the draft."""
+"""First line of a cell that checks variables. A cell that begins with an ``%agent`` command does not end the draft, so
+that the draft can still be checked."""
 PNG = "image/png"
 
 
 class Cell(Protocol):
-    """A cell that ran. ``status`` is ok, error or aborted; ``outputs`` have the form of nbformat; ``questions`` are the
-    agent's questions that were answered."""
+    """A cell that has run. ``status`` is ok, error or aborted. ``outputs`` have the form of nbformat. ``questions`` are
+    the agent's questions that were answered while the cell ran."""
 
     @property
     def status(self) -> str: ...
@@ -60,17 +62,18 @@ class Cell(Protocol):
 
 
 class TaskNotebook(Protocol):
-    """A notebook with a kernel, in a directory of its own. Each method raises NotebookFailed if the server or the
+    """A notebook with its kernel, in a separate directory. Each method raises NotebookFailed if the server or the
     kernel ends."""
 
     async def run_cell(self, code: str, answer: str) -> Cell: ...
 
     async def stored(self) -> Mapping[str, Any]:
-        """Return the items and turns of the conversation, as ``GET sessions/{id}/items`` does."""
+        """Return the stored items and turns of the notebook's conversation, in the form of ``GET
+        sessions/{id}/items``."""
         ...
 
     async def run_in_sandbox(self, code: str) -> str:
-        """Run code in the sandbox of the conversation, and return its standard output."""
+        """Run code in the sandbox of the notebook's conversation, and return its standard output."""
         ...
 
 
@@ -83,7 +86,7 @@ OpenNotebook = Callable[[Task], AbstractAsyncContextManager[TaskNotebook]]
 
 @dataclass(frozen=True, slots=True)
 class CellSettings:
-    """Options of every ``%%agent`` cell; an empty option is left out. ``seconds`` is the longest time of a cell."""
+    """Options of every ``%%agent`` cell; an empty option is left out. ``seconds`` is the time limit of a cell."""
 
     model: str = ""
     place: str = ""
@@ -105,9 +108,9 @@ async def run_tasks(
     at_once: int = 1,
     pages: PageServer | None = None,
 ) -> None:
-    """Run each task and repetition, ``at_once`` of them at a time, and call ``take`` with each result as soon as it is
-    known. ``pages`` serves the web pages of the tasks. If this is cancelled, running tasks end without a result. Raises
-    the errors of ``take``."""
+    """Run each (task, repetition), ``at_once`` of them at a time, and call ``take`` with each result as soon as it is
+    known. ``open_notebook`` opens a new notebook for a task; ``pages`` serves the web pages of the tasks. If this call
+    is cancelled, the running tasks end without a result. Raises the errors of ``take``."""
     waiting = iter(tasks)
 
     async def work() -> None:
@@ -123,7 +126,8 @@ async def run_tasks(
 
 
 async def warm_up(open_notebook: OpenNotebook, settings: CellSettings) -> None:
-    """Let the model answer once, so that no task includes the time to load it. Raises NotebookFailed, TimeoutError."""
+    """Run one cell that the model answers, so that no task includes the time to load the model. Raises NotebookFailed,
+    TimeoutError."""
     async with open_notebook(WARM_UP) as notebook, asyncio.timeout(settings.seconds):
         cell = await notebook.run_cell(f"{settings.line}\n{WARM_UP.prompts[0]}", YES)
         if error := _error(cell):
@@ -138,7 +142,7 @@ async def run_task(
     pages: PageServer | None = None,
 ) -> TaskResult:
     """Run one task in a new notebook and judge its answer. ``pages`` is required if the task has web pages. The result
-    is broken if the server, the kernel or a cell ends without an answer."""
+    is ``broken`` if the server or the kernel ends, or a cell exceeds its time limit."""
     site = pages.publish(task, repetition) if pages else None
     task = _with_site(task, site.url) if site else task
     attempt = _Attempt(task, settings)
@@ -184,7 +188,7 @@ class _Attempt:
         self.seconds = 0.0
 
     async def run(self, notebook: TaskNotebook) -> None:
-        """Run setup and prompts. Raises NotebookFailed, TimeoutError."""
+        """Run the setup and the prompts of the task. Raises NotebookFailed, TimeoutError."""
         if self._task.draws:
             mark = MARK_FIGURES.format(source=await asyncio.to_thread(FIGURE_DATA.read_text, encoding="utf-8"))
             await self._prepare(notebook, mark)
@@ -203,8 +207,8 @@ class _Attempt:
             self._figures = _figures(cell)
 
     async def holds(self, notebook: TaskNotebook) -> bool:
-        """Return whether the task's expression is true in the kernel, or in the draft or sandbox of the last turn. An
-        expression that raises an error counts as false."""
+        """Return whether the task's expression ``holds`` is true in the kernel, or in the draft or sandbox of the last
+        turn. An expression that raises an error counts as false."""
         judge = JUDGE.format(holds=HOLDS, expression=self._task.holds)
         if _holds(_text(await self._cell(notebook, OWN_CELL + judge))):
             return True
@@ -216,12 +220,12 @@ class _Attempt:
         return False
 
     def draws(self) -> bool:
-        """Return whether the task's expression is true of a figure of the last turn. The author of the task wrote the
-        expression, so that it is safe to evaluate."""
+        """Return whether the task's expression ``draws`` is true of a figure of the last turn. It is safe to evaluate,
+        because the author of the task wrote it."""
         return any(eval(self._task.draws, {"math": math, "figure": figure}) for figure in self._figures)
 
     def failure(self) -> str:
-        """Return why the last turn ended without an answer, or "" if it has one."""
+        """Return the reason why the last turn ended without an answer, or an empty string if it has one."""
         last = self.turns[-1]
         return f"the turn ended: {last.error.splitlines()[-1]}" if last.error and not last.answer else ""
 
@@ -280,13 +284,13 @@ def _figures(cell: Cell) -> list[Mapping[str, Any]]:
 
 
 def _holds(printed: str) -> bool:
-    """Return whether the check succeeded. Only a whole line counts: a traceback may quote the code of the check, which
-    contains the same words."""
+    """Return whether the output ``printed`` of a check states its success. Only a whole line counts, because a
+    traceback may quote the code of the check, which contains the same text."""
     return any(line.strip() == HOLDS for line in printed.splitlines())
 
 
 def _text(cell: Cell) -> str:
-    """Return the text that a cell printed, and the texts of the results of a draft."""
+    """Return the text that a cell printed, followed by the texts of the results of a draft."""
     printed = [str(output.get("text", "")) for output in cell.outputs if output["output_type"] == "stream"]
     outcomes = [output["data"][OUTCOME]["text"] for output in cell.outputs if OUTCOME in output.get("data", {})]
     return "\n".join([*printed, *outcomes])

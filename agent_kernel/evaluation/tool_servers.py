@@ -1,4 +1,4 @@
-"""The servers that tasks with tools need: a web server for their pages, and the MCP server of a shop."""
+"""The servers that tasks with tools need: a web server for the tasks' pages, and the MCP server of a shop."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.evaluation.task import Task
 
 SHOP = "shop"
-"""Name of the MCP server; the model sees its tools as ``shop_NAME``."""
+"""Name of the MCP server. The model sees the server's tools as ``shop_NAME``."""
 SHOP_PROGRAM = Path(__file__).with_name("shop_server.py")
 UNSAFE = re.compile(r"[^a-z0-9]+")
 
 
 class TaskSite:
-    """The pages of one task below ``url``, and the paths that were requested so far."""
+    """The web pages of one task, whose addresses begin with ``url``. ``requested`` contains the paths that were
+    requested so far."""
 
     def __init__(self, url: str, pages: Mapping[str, str]) -> None:
         self.url = url
@@ -31,14 +32,16 @@ class TaskSite:
         self._pages = pages
 
     def page(self, path: str) -> str | None:
-        """Return the text of a page; None if it does not exist. Only a page that exists counts as requested."""
+        """Return the text of the page at ``path``, or None if it does not exist. Only pages that exist are added to
+        ``requested``."""
         if (text := self._pages.get(path)) is not None:
             self.requested.add(path)
         return text
 
 
 class PageServer:
-    """Serves the pages of tasks on a free loopback port. Used as a context manager; it runs in threads of its own."""
+    """Serves the pages of tasks at 127.0.0.1, on a free port. It is used as a context manager, and runs in separate
+    threads."""
 
     def __init__(self) -> None:
         self._sites: dict[str, TaskSite] = {}
@@ -63,8 +66,8 @@ class PageServer:
         self.host = f"127.0.0.1:{self._server.server_address[1]}"
 
     def publish(self, task: Task, repetition: int) -> TaskSite:
-        """Serve the pages of a task. This replaces the pages and requests of an earlier attempt with the same
-        number."""
+        """Serve the pages of a task, and return its site. The pages and requests of an earlier attempt with the same
+        ``repetition`` are replaced."""
         name = UNSAFE.sub("-", f"{task.name} {repetition}".lower())
         self._sites[name] = TaskSite(f"http://{self.host}/{name}", task.serves)
         return self._sites[name]
@@ -82,9 +85,9 @@ class PageServer:
 
 
 def tool_settings(tasks: Sequence[Task], pages: PageServer, folder: Path) -> dict[str, str]:
-    """Return the settings of a server on which these tasks can run: it may fetch their pages, denies their forbidden
-    tools, and starts the shop if they use its tools. Writes the MCP configuration into ``folder``. Raises
-    InvalidRequest if a package is missing."""
+    """Return the settings with which a server can run these tasks: it may fetch their pages, denies their forbidden
+    tools, and starts the shop if they use its tools. The MCP configuration is written into ``folder``. Raises
+    InvalidRequest if the package ``mcp`` is needed and missing."""
     settings: dict[str, str] = {}
     if any(task.serves for task in tasks):
         # A search provider switches the web tools on; the address of this one answers every search with an error.

@@ -1,4 +1,5 @@
-"""The permission gate that every call passes: what may run, who is asked, and what is remembered."""
+"""The permission gate, which every tool call must pass: which calls may run, which person is asked, and which answers
+are remembered."""
 
 from agent_kernel.permissions.admin_policy import AdminPolicy
 from agent_kernel.permissions.approval_answer import Answer, Verdict

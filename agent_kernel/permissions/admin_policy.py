@@ -1,4 +1,4 @@
-"""The administrator's policy: a file of the system's configuration. All other settings can only be stricter.
+"""The administrator's policy, a file of the system's configuration. No other setting can be less strict than it.
 
 permission = "ask"        # for every call
 [policy]                  # by kind of call, or by the name of a tool
@@ -38,8 +38,8 @@ def policy_paths() -> tuple[Path, ...]:
 class AdminFile:
     """One policy file.
 
-    ``binding`` is true if this process could not write the file, so that it records another person's decision. A file
-    that the process could write applies too, as long as it exists.
+    ``binding`` is true if this user cannot change the file, so that it records another person's decision. A file that
+    the user can change applies too, as long as it exists.
     """
 
     path: Path
@@ -50,23 +50,24 @@ class AdminFile:
 
 @dataclass(frozen=True, slots=True)
 class AdminPolicy:
-    """The policies of all administrator files together."""
+    """The policies of all administrator files together. The strictest permission applies."""
 
     files: tuple[AdminFile, ...] = field(default=())
 
     @classmethod
     def read(cls, paths: Sequence[Path] | None = None) -> AdminPolicy:
-        """Read all existing files. Raises InvalidRequest for one that is unreadable or invalid, because no server
-        starts with half of a policy."""
+        """Read all policy files that exist. Raises InvalidRequest for a file that is unreadable or invalid, because no
+        server may start with an incomplete policy."""
         return cls(tuple(policy for path in (policy_paths() if paths is None else paths) if (policy := _read(path))))
 
     @property
     def policy(self) -> Mapping[str, Permission]:
-        """The permissions by name."""
+        """The permissions in the tables ``[policy]`` of all files, by kind of call or name of a tool."""
         return {name: permission for file in self.files for name, permission in file.policy.items()}
 
     def rulings(self, kind: str, name: str) -> Iterator[tuple[Permission, str]]:
-        """Yield every permission that applies to a tool, with its origin."""
+        """Yield every permission that applies to the tool ``name`` of this ``kind``, with a description of its
+        origin."""
         for file in self.files:
             yield file.permission, f"the administrator ({file.path})"
             for word in {kind, name} & set(file.policy):
@@ -99,7 +100,8 @@ def _read(path: Path) -> AdminFile | None:
 
 
 def _flat(policy: Mapping[str, Any], above: str = "") -> dict[str, Permission]:
-    """Flatten nested tables: ``python.live = "ask"`` without quotes is a table within a table in TOML."""
+    """Return the permissions in a table by their dotted names. Tables in it are flattened, because ``python.live =
+    "ask"`` without quotes is a table within a table in TOML. ``above`` is the prefix of the names."""
     flat: dict[str, Permission] = {}
     for name, value in policy.items():
         if isinstance(value, dict):
@@ -116,7 +118,7 @@ def _permission(value: object) -> Permission:
 
 
 def _binding(path: Path) -> bool:
-    """Return whether this user can write neither the file nor any directory above it. For root every file is
+    """Return whether this user can write neither the file nor any directory that contains it. For root, every file is
     binding."""
     user = getattr(os, "geteuid", lambda: -1)()
     real = path.resolve()

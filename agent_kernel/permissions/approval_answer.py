@@ -1,4 +1,4 @@
-"""A person's answer to a question about a call."""
+"""A person's answer to the question whether a call may run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from agent_kernel.core.errors import InvalidRequest
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A decision. Raises InvalidRequest for an approval with ``never``.
+    """A person's decision about a call. Raises InvalidRequest for an approval with ``never``.
 
-    ``remember`` says how far it goes: this call (``once``), every call of this tool in this session (``session``; for a
-    path also ``folder``), or no further question (``never``). A denial that is remembered is always ``never``.
-    ``shown`` is the hash of what the person saw; empty if the client does not send it.
+    ``remember`` is the scope of the decision: this call (``once``), every call of this tool in this session
+    (``session``; for a path also ``folder``), or no further question in this session (``never``). A denial that is
+    remembered always has the scope ``never``. ``shown`` is the hash of the call that the person saw; empty if the
+    client does not send it.
     """
 
     decision: Decision
@@ -35,8 +36,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a call may run. ``reason`` completes "This call did not run: ..." if it may not; ``remember`` is the
-    scope of the person's approval."""
+    """Whether a call may run. If it may not, ``reason`` completes the sentence "This call did not run: ...".
+    ``remember`` is the scope of the person's approval."""
 
     allowed: bool
     reason: str
@@ -50,7 +51,8 @@ def to_verdict(answer: Answer) -> Verdict:
 
 
 def hash_shown_call(name: str, target: str, arguments: Mapping[str, Any]) -> str:
-    """Return the SHA-256 in hex of ``{"arguments", "name", "target"}`` as JSON with sorted keys and without spaces."""
+    """Return the SHA-256, in hexadecimal digits, of the call that a person sees: of ``{"arguments", "name", "target"}``
+    as JSON with sorted keys and without spaces."""
     body = {"name": name, "target": target, "arguments": dict(arguments)}
     text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()

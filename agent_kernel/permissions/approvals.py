@@ -1,4 +1,4 @@
-"""The questions about calls that wait for a user's answer in this process. Each is answered once."""
+"""The questions about calls that wait for a user's answer in this process. Each question is answered once."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ GONE = {
 
 @dataclass(slots=True, eq=False)
 class PendingQuestion:
-    """A question that waits for an answer. ``required`` is the event that shows it; ``grant`` converts an answer that
-    is to be remembered into the permission to store."""
+    """A question that waits for an answer. ``required`` is the event that shows the question to clients. ``grant``
+    converts an answer that is to be remembered into the grant to store."""
 
     question: ApprovalQuestion
     required: ApprovalRequired
@@ -37,8 +37,8 @@ class PendingQuestion:
 class Approvals:
     """The open questions of this process.
 
-    ``grants`` stores questions, answers and grants. The id of a question is a secret: only the event of the question
-    contains it, and the list of open questions, which only those who may answer can read.
+    ``grants`` stores questions, answers and grants. The id of a question is a secret. It is contained only in the event
+    of the question and in the list of open questions, which only those who may answer can read.
     """
 
     def __init__(self, grants: Grants | None = None, clock: Callable[[], float] = time.time) -> None:
@@ -56,8 +56,8 @@ class Approvals:
     async def ask(
         self, question: ApprovalQuestion, required: ApprovalRequired, emit: Emit, grant: Callable[[Answer], Grant]
     ) -> Verdict:
-        """Wait for an answer, or until ``required.until``, which denies the call. A turn that is stopped withdraws its
-        question. Raises StoreError."""
+        """Emit the event ``required`` and wait for an answer, at most until ``required.until``; without an answer by
+        then, the call is denied. If the turn is stopped, its question is withdrawn. Raises StoreError."""
         future = asyncio.get_running_loop().create_future()
         waiting = self._waiting[question.id] = PendingQuestion(question, required, grant, future)
         try:
@@ -77,7 +77,7 @@ class Approvals:
         return verdict
 
     async def find(self, namespace: str, id: str) -> ApprovalQuestion:
-        """Return a question. Raises NotFound."""
+        """Return the question with this id, open or not. Raises NotFound."""
         waiting = self._waiting.get(id)
         if waiting is not None and waiting.question.key.namespace == namespace:
             return waiting.question
@@ -87,11 +87,12 @@ class Approvals:
         return question
 
     async def answer(self, namespace: str, id: str, answer: Answer) -> Answer:
-        """Record an answer and return it, or return the same answer that was given before.
+        """Record an answer to the question ``id``, and return it. If the same answer was already given, return that
+        one.
 
-        Raises NotFound; Conflict if the question was answered differently, is no longer open, or the person saw a
-        different call; InvalidRequest for a decision that cannot be remembered; StoreError, after which the question is
-        still open.
+        Raises NotFound. Raises Conflict if the question was answered differently, is no longer open, or if the person
+        saw a different call. Raises InvalidRequest for a scope that this question does not offer. Raises StoreError,
+        after which the question is still open.
         """
         waiting = self._waiting.get(id)
         if waiting is None or waiting.question.key.namespace != namespace:
@@ -108,17 +109,18 @@ class Approvals:
             return _confirm_answer(stored, answer)
 
     def fail(self, id: str, reason: str) -> None:
-        """Deny the call, whether or not the answer can be stored."""
+        """Deny the call of the question ``id`` for a ``reason``, whether or not this can be stored."""
         waiting = self._waiting.get(id)
         if waiting is not None and not waiting.verdict.done():
             waiting.verdict.set_result(Verdict(False, reason))
 
     def stop(self) -> None:
-        """Mark the server as stopping: turns cancelled from now on were interrupted while they waited."""
+        """Record that the server is stopping. Turns that are cancelled from now on while they wait for an answer count
+        as interrupted."""
         self._stopping = True
 
     def was_interrupted(self, turn: str) -> bool:
-        """Return whether the turn ended because the server stopped before its question was answered."""
+        """Return whether the turn ended because the server stopped before the turn's question was answered."""
         return turn in self._unanswered
 
     async def _verdict(self, waiting: PendingQuestion) -> Verdict:
@@ -147,14 +149,15 @@ class Approvals:
         return await self.grants.answer(question, waiting.grant(answer) if answer.remember != "once" else None)
 
     def _same(self, kept: ApprovalQuestion, answer: Answer) -> Answer:
-        """Compare an answer with the stored one of a question that is not open here."""
+        """Return the stored answer to a question that is not open in this process, if ``answer`` is the same. Raises
+        Conflict otherwise."""
         if answer.shown and kept.shown != answer.shown:
             raise _other_call()
         return _confirm_answer(to_answer(kept), answer)
 
 
 def to_answer(kept: ApprovalQuestion) -> Answer:
-    """Return the stored answer. Raises Conflict if there is none and the question is not open."""
+    """Return the stored answer to a question. Raises Conflict if the question is no longer open and has no answer."""
     if kept.outcome not in ("approve", "deny"):
         raise Conflict(f"This approval is no longer open: {GONE[kept.outcome]}.", details={"outcome": kept.outcome})
     return Answer(kept.outcome, kept.remember, kept.message, kept.shown)

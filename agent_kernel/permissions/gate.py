@@ -1,8 +1,9 @@
-"""The gate that every call passes on every route: allow, deny, or ask.
+"""The gate that every tool call must pass, whichever API began the turn. It allows the call, denies it, or asks a
+person.
 
-A client declares in its request for which kinds of calls it can obtain an answer (``answers``): ``*`` (all) if a user
-is at the notebook, ``python.live`` if the notebook ran ``%agent allow live``, none for a headless client. A call that
-requires an answer which nobody can give is denied at once, with that reason.
+A client declares in its request for which kinds of calls it can obtain a person's answer (``answers``): ``*`` for all
+kinds if a user is at the notebook, ``python.live`` if the notebook ran ``%agent allow live``, and none for a client
+without a user. If a call requires an answer that nobody can give, it is denied at once, with that reason.
 """
 
 from __future__ import annotations
@@ -31,18 +32,20 @@ from agent_kernel.permissions.policy import EDIT, LIVE, Policy, Ruling
 
 log = logging.getLogger(__name__)
 Asker: TypeAlias = Callable[[ApprovalRequired], "bool | Answer | Awaitable[bool | Answer]"]
-"""Answers in place of a person with True, False or an Answer; may be a coroutine function."""
+"""A function that answers questions in place of a person, with True, False or an Answer. It may be a coroutine
+function."""
 NEVER = "the person does not want to be asked for it again in this session"
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Decides for the turns of one request, or of one in-process agent.
+    """Decides about the calls in the turns of one request, or of one in-process agent.
 
-    ``policy`` overrides the defaults by kind or by tool name. ``server``, ``request`` and ``admin`` apply to every call
-    and only make it stricter. With ``remembered`` the grants of the session count. ``timeout_s`` is how long to wait
-    before a call is denied, if no person is present (0: no limit). ``ask`` answers in this process. Paths in or above
-    one of ``hidden`` are never opened to sandboxed code. ``denied`` are kinds and names of tools that the request
+    ``policy`` overrides the default permissions, by kind of call or by name of a tool. ``server``, ``request`` and
+    ``admin`` apply to every call and can only make the result stricter. If ``remembered`` is true, the grants of the
+    session count. ``timeout_s`` is the time in seconds after which an unanswered question denies the call, if no person
+    is present (0: no limit). ``ask`` is a function in this process that answers questions. Paths in or above one of
+    ``hidden`` are never opened to sandboxed code. ``denied`` are the kinds and names of tools that the request
     excludes.
     """
 
@@ -63,14 +66,15 @@ class Gate:
         return Policy(self.server, self.policy, self.admin)
 
     def ruling(self, spec: ToolSpec) -> Ruling:
-        """Return whether a call of this tool runs, is asked about or is refused, and which setting decides so."""
+        """Return whether a call of this tool runs, needs a person's answer or is refused, and which setting determines
+        this."""
         if self.denied & {spec.kind, spec.name}:
             return Ruling("deny", "this request")
         return self.rules.ruling(spec, self.request)
 
     async def decide(self, spec: ToolSpec, context: ToolContext) -> Verdict:
-        """Decide about a call. If storing or answering the question fails, the call is denied with that reason; nothing
-        is raised."""
+        """Decide whether a call may run. If a question or its answer cannot be stored, the call is denied with that
+        reason, and nothing is raised."""
         ruling = self.ruling(spec)
         if ruling.permission == "deny":
             return Verdict(False, f"{spec.name} was denied by policy: {ruling.because}")
@@ -80,8 +84,8 @@ class Gate:
             return Verdict(False, f"denied: the question could not be kept ({error.message})")
 
     async def allows_unasked(self, spec: ToolSpec, context: ToolContext) -> bool:
-        """Return whether a call of this tool runs without asking a person; False if the stored decisions cannot be
-        read."""
+        """Return whether a call of this tool runs without a question to a person; False if the stored decisions cannot
+        be read."""
         try:
             return self.ruling(spec).permission == "auto" and await self._find_decision(spec, context) != "deny"
         except StoreError:
@@ -108,7 +112,8 @@ class Gate:
         return None
 
     def _reason_to_ask_again(self, spec: ToolSpec, context: ToolContext) -> str:
-        """Return why an earlier approval does not count: text from strangers may have caused this call."""
+        """Return the reason why an earlier approval does not count for this call: text from strangers may have caused
+        it. Return an empty string if the approval counts."""
         return f" ({context.foreign})" if spec.kind in LIVE and context.foreign else ""
 
     async def _ask_person(self, spec: ToolSpec, context: ToolContext, ruling: Ruling, again: str) -> Verdict:
@@ -131,8 +136,8 @@ class Gate:
         return await self.ask_question(question, required, context, lambda answer: create_grant(answer, spec))
 
     def until(self, question: ApprovalQuestion) -> float | None:
-        """Return when an unanswered question counts as no, in seconds since the epoch; None if it waits without
-        limit."""
+        """Return the time at which an unanswered question counts as a denial, in seconds since the epoch; None if it
+        waits without limit."""
         return None if "*" in self.answers or not self.timeout_s else question.asked + self.timeout_s
 
     async def ask_question(
@@ -142,8 +147,9 @@ class Gate:
         context: ToolContext,
         grant: Callable[[Answer], Grant],
     ) -> Verdict:
-        """Ask the question and wait for the answer: from ``ask`` in this process if it is set, else from any client
-        that follows the turn."""
+        """Ask the question and wait for the answer. If ``ask`` is set, this function in this process answers; otherwise
+        any client that follows the turn may answer. ``grant`` converts an answer that is to be remembered into a
+        grant."""
         tasks: list[asyncio.Task[None]] = []
 
         def emit(body: EventBody) -> None:
@@ -158,8 +164,8 @@ class Gate:
                 task.cancel()
 
     async def _answer(self, question: ApprovalQuestion, required: ApprovalRequired, ask: Asker) -> None:
-        """Call ``ask`` in a thread, because it may block. It is foreign code: if it fails in any way, the call is
-        denied."""
+        """Answer the question with the result of ``ask``, which runs in a thread because it may block. It is foreign
+        code: if it raises any error, the call is denied."""
         try:
             decision = await asyncio.to_thread(ask, required)
             if inspect.isawaitable(decision):
@@ -183,7 +189,7 @@ def create_grant(answer: Answer, spec: ToolSpec) -> Grant:
 
 
 def shown_code(call: ToolCall, kind: str = "") -> str:
-    """Return exactly what will run or change, for a person to read."""
+    """Return, for a person to read, exactly what a call will run or change: its code, its diff, or its arguments."""
     if kind == EDIT:
         return str(call.arguments.get("diff", ""))
     code = call.arguments.get("code")

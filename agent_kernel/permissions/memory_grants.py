@@ -1,4 +1,5 @@
-"""Decisions of people for a store that does not support grants; they last as long as this process."""
+"""Stores the decisions of people in memory, for a session store that does not support grants. They last until this
+process ends."""
 
 from __future__ import annotations
 
@@ -9,11 +10,12 @@ from agent_kernel.core.seams.grant_store import Grants
 from agent_kernel.core.session import SessionKey
 
 MAX_QUESTIONS = 10_000
-"""The oldest questions beyond this number are forgotten; answers to them have no effect."""
+"""Maximum number of stored questions. Beyond it, the oldest ones are forgotten, and answers to them have no effect."""
 
 
 class MemoryGrants:
-    """A ``Grants`` in memory. It does not know when sessions and turns end; ``revoke`` deletes their grants."""
+    """An implementation of ``Grants`` in memory. It is not informed when sessions and turns end; the caller deletes
+    their grants with ``revoke``."""
 
     def __init__(self) -> None:
         self._grants: dict[SessionKey, dict[tuple[str, str], Grant]] = defaultdict(dict)
@@ -53,5 +55,5 @@ class MemoryGrants:
 
 
 def grants_of(store: object) -> Grants:
-    """Return the grants of the store, or grants in memory if the store does not support them."""
+    """Return the store itself if it supports grants, otherwise a new MemoryGrants."""
     return store if getattr(store, "grants", None) is not None else MemoryGrants()  # type: ignore[return-value]

@@ -19,8 +19,8 @@ AllowedPaths = tuple[tuple[Path, ...], tuple[Path, ...]]
 class ApprovedPaths:
     """The ``PathPermissions`` of one call.
 
-    A grant applies to a path as it was on disk. The grant no longer counts if the path leads elsewhere by now, because
-    code with write access may have replaced it with a link.
+    A grant applies to the file or directory to which the path led when it was granted. If the path has since been
+    replaced with a link to another place, which code with write access can do, the grant no longer counts.
     """
 
     def __init__(self, gate: Gate, context: ToolContext) -> None:
@@ -78,7 +78,8 @@ class ApprovedPaths:
         return any(real.is_relative_to(place) or place.is_relative_to(real) for place in hidden)
 
     def _may_be_given(self, real: Path, folder: Path) -> bool:
-        """Return whether the folder of a file may be offered: not the home directory or anything above it."""
+        """Return whether the user may be offered to allow the ``folder`` of the file ``real``. It may not be the home
+        directory or a directory above it, and ``real`` may not be a directory itself."""
         above_home = Path.home().resolve().is_relative_to(folder)
         return not (real.is_dir() or above_home or self._is_hidden(folder))
 

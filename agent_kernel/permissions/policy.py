@@ -1,4 +1,5 @@
-"""The policy: auto, ask or deny, as the strictest of defaults, server, administrator and request. No I/O."""
+"""Determines the permission of a call: auto, ask or deny. It is the strictest one of the defaults, the server's
+settings, the administrator's policy and the request. No I/O."""
 
 from __future__ import annotations
 
@@ -34,12 +35,14 @@ DEFAULTS: Mapping[str, Permission] = MappingProxyType(
         "path": "ask",
     }
 )
-"""Permission by kind of call; an unlisted kind asks. ``files.write`` and ``skills`` stay in the work directory."""
+"""The default permission by kind of call; for a kind that is not listed it is ``ask``. ``files.write`` and ``skills``
+are allowed because they write only in the work directory."""
 EDIT = "notebook.edit"
 LIVE = frozenset({"python.live", EDIT, "notebook.run"})
-"""Kinds that act on the user's own kernel and notebook."""
+"""Kinds of calls that act on the user's own kernel and notebook."""
 FOREIGN = frozenset({"web", "mcp", "dispatch"})
-"""Kinds whose results are text from strangers. A LIVE call after one of them may not be what the user wants."""
+"""Kinds of calls whose results are text from strangers. A LIVE call after one of them may do what that text says and
+not what the user wants, so a person is asked again."""
 
 
 def strictest(*permissions: Permission) -> Permission:
@@ -48,8 +51,8 @@ def strictest(*permissions: Permission) -> Permission:
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """A permission and its origin (``because``). If ``firm``, every call is asked about: no grant replaces the
-    answer."""
+    """A permission, and a description of the setting from which it comes (``because``). If ``firm`` is true, a person
+    is asked about every call, whatever was granted before."""
 
     permission: Permission
     because: str
@@ -60,8 +63,9 @@ class Ruling:
 class Policy:
     """The policy of a server.
 
-    ``server`` is the setting ``permission`` and ``own`` the setting ``policy``, which overrides the defaults by kind or
-    tool name. The other settings can only be stricter than ``admin``.
+    ``server`` is the setting ``permission``. ``own`` is the setting ``policy``, which overrides the defaults by kind of
+    call or name of a tool. These settings can be stricter than the administrator's policy ``admin``, but not less
+    strict.
     """
 
     server: Permission = "auto"
@@ -76,13 +80,15 @@ class Policy:
         return Ruling(permission, because, firm)
 
     def table(self) -> Iterator[tuple[str, Ruling]]:
-        """Yield the ruling of every kind, and of every name in the settings or the administrator's policy."""
+        """Yield (name, ruling) for every kind of call, and for every name in the settings or in the administrator's
+        policy."""
         for name in sorted({*DEFAULTS, *self.own, *self.admin.policy}):
             yield name, self.ruling(ToolSpec(name, "", {}, kind=name))
 
     def _base(self, spec: ToolSpec) -> list[tuple[Permission, str]]:
-        """Return the ruling by name, else by kind, else the default. The name that a client gives its own tool never
-        relaxes a rule."""
+        """Return the permission that the settings or the defaults give a tool, with its origin: by the tool's name,
+        else by its kind. A client's own tool gets both, because the name that a client gives a tool must not make a
+        rule less strict."""
         kind = self._of_kind(spec.kind)
         if spec.name in DEFAULTS or spec.name not in self.own:
             return [kind]

@@ -13,16 +13,18 @@ from agent_kernel.core.settings import Settings
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]
 Argument: TypeAlias = Callable[[Any], object]
-"""Adds an argument, or several, to a parser or to a group of a parser."""
+"""A function that adds one or more arguments to an argparse parser, or to a group of a parser."""
 
 
 def argument(*names: str, **options: Any) -> Argument:
-    """Describe one argument; the parameters are those of argparse's ``add_argument``."""
+    """Return an Argument for one option or positional argument. The parameters are those of argparse's
+    ``add_argument``."""
     return lambda parser: parser.add_argument(*names, **options)
 
 
 def exclusive(*arguments: Argument, required: bool = False) -> Argument:
-    """Combine arguments of which a user may give only one, or must give one if ``required``."""
+    """Return an Argument for several arguments of which a user may give only one. If ``required``, the user must give
+    one of them."""
 
     def add_group(parser: Any) -> None:
         group = parser.add_mutually_exclusive_group(required=required)
@@ -50,7 +52,8 @@ YES = argument("--yes", action="store_true", help="do not ask for confirmation")
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command. ``arguments`` are in the order of the help text."""
+    """One command. ``run`` gets the parsed arguments and returns the exit status. ``arguments`` are in the order of the
+    help text."""
 
     name: str
     help: str
@@ -59,7 +62,7 @@ class Command:
 
 
 def add_commands(commands: Any, rows: Sequence[Command]) -> None:
-    """Add a parser for each command to ``commands``, the result of argparse's ``add_subparsers``."""
+    """Add a parser for each command in ``rows`` to ``commands``, the result of argparse's ``add_subparsers``."""
     for row in rows:
         parser = commands.add_parser(row.name, help=row.help, description=row.help)
         parser.set_defaults(run=row.run)
@@ -68,7 +71,8 @@ def add_commands(commands: Any, rows: Sequence[Command]) -> None:
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser that runs the subcommand ``default`` if the arguments begin with none of its ``subcommands``."""
+    """An argparse parser. If the arguments begin with none of the names in ``subcommands``, it runs the subcommand
+    ``default``."""
 
     default = ""
     subcommands: frozenset[str] = frozenset()
@@ -80,7 +84,8 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def group(name: str, help: str, *rows: Command, default: str = "") -> Command:
-    """Return a command that consists of subcommands. ``default`` is the subcommand that runs if the user names none."""
+    """Return a command that consists of the subcommands ``rows``. ``default`` is the name of the subcommand that runs
+    if the user names none."""
 
     def add_rows(parser: Any) -> None:
         add_commands(parser.add_subparsers(metavar="COMMAND", required=True), rows)
@@ -92,13 +97,14 @@ def group(name: str, help: str, *rows: Command, default: str = "") -> Command:
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """Return the settings from the environment, overridden by those of the command line. Raises InvalidRequest."""
+    """Return the settings from the environment variables. Settings on the command line override them. Raises
+    InvalidRequest."""
     names = ("cache_dir", "data_dir", "sources", "namespace", "store", "limits", "ttl", "max_sessions")
     given: dict[str, Any] = {name: getattr(args, name, None) for name in names}
     return Settings.from_env(**given)
 
 
 def import_runtime() -> Any:
-    """Import ``agent_kernel.turn.server_runtime``. This is done late, because jsonschema, on which it depends, takes
-    1.3 s to import if its format checkers are installed."""
+    """Import and return the module ``agent_kernel.turn.server_runtime``. Only commands that need it call this, because
+    it depends on jsonschema, which takes 1.3 s to import if its format checkers are installed."""
     return importlib.import_module("agent_kernel.turn.server_runtime")

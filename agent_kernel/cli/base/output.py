@@ -11,12 +11,12 @@ from typing import Any
 
 UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 WIDE = 100_000
-"""Table width if the output is not a terminal, so that nothing is cut."""
+"""Width of a table in characters if the output is not a terminal, so that nothing is cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A table column; ``form`` converts a value to text."""
+    """A column of a table. ``form`` converts a value to text; ``right`` aligns the column to the right."""
 
     heading: str
     form: Callable[[Any], str] = str
@@ -24,8 +24,8 @@ class Column:
 
 
 def show(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Column], *, as_json: bool, empty: str = "") -> None:
-    """Print rows as JSON with all keys, or as a table with the keys of ``columns``. Without rows, print ``empty`` to
-    stderr instead of a table."""
+    """Print rows. With ``as_json`` they are JSON with all keys, otherwise a table with the keys of ``columns``. If
+    there are no rows, print the text ``empty`` to stderr instead of a table."""
     if as_json:
         print(json.dumps(list(rows), indent=2))
         return
@@ -46,7 +46,7 @@ def show(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Column], *, as
 
 
 def facts(values: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print the properties of one object."""
+    """Print the properties of one object: as JSON, or one property per line."""
     if as_json:
         print(json.dumps(dict(values), indent=2))
         return
@@ -56,7 +56,8 @@ def facts(values: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def printable(text: str) -> str:
-    """Remove control characters, so that a title from a model or a page cannot control the terminal."""
+    """Return the text without control characters, so that a title from a model or a web page cannot control the
+    terminal."""
     return "".join(char if char.isprintable() else " " if char.isspace() else UNPRINTABLE for char in text)
 
 

@@ -1,4 +1,5 @@
-"""Opens the configured session store for a command, also while a server uses it; and asks for confirmation."""
+"""Opens the configured session store for a command, which works while a server uses the store too. Also asks the user
+for confirmation."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ OWN_NAMESPACE = "AGENT_KERNEL_NAMESPACE, or local"
 
 
 def store_arguments(namespace: str = OWN_NAMESPACE) -> tuple[Argument, ...]:
-    """Return the arguments of all commands that use the store; ``namespace`` describes the default of --namespace."""
+    """Return the arguments that all commands with access to the store have. ``namespace`` is the description of the
+    default of --namespace."""
     what = f"namespace of the sessions (default: {namespace})"
     return argument("--namespace", default=argparse.SUPPRESS, help=what), JSON, DATA_DIR
 
@@ -33,7 +35,8 @@ def namespace_of(args: argparse.Namespace) -> str:
 
 @asynccontextmanager
 async def open_configured_store(args: argparse.Namespace) -> AsyncIterator[KeptStore]:
-    """Open the store. Raises StoreError, and InvalidRequest for a store in a server's memory or without maintenance."""
+    """Open the configured store, and close it at the end of the context. Raises StoreError. Raises InvalidRequest for a
+    store that exists only in a server's memory, and for one without the methods for maintenance."""
     settings = settings_of(args)
     if settings.store == "memory":
         raise InvalidRequest(
@@ -64,7 +67,8 @@ def run_with_store(args: argparse.Namespace, use: Callable[[KeptStore], Awaitabl
 
 
 def confirm(args: argparse.Namespace, question: str) -> bool:
-    """Return whether the user confirms. Raises InvalidRequest if there is neither --yes nor a terminal."""
+    """Return whether the user answers ``question`` with yes; --yes counts as yes. Raises InvalidRequest if there is
+    neither --yes nor a terminal."""
     if args.yes:
         return True
     if sys.stdin is None or not sys.stdin.isatty():

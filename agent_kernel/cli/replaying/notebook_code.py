@@ -1,4 +1,4 @@
-"""Reads the code cells of a notebook, which a replay runs before turns that ran in the notebook's kernel. The file is
+"""Reads the code cells of a notebook. A replay runs them before turns that ran in the notebook's kernel. The file is
 read as JSON; this module runs nothing."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ MAX_BYTES = 64 * 2**20
 
 
 class NotebookCode:
-    """The code cells in page order. Each cell is returned once, because the variables of a cell that ran for an earlier
-    turn are already in the namespace."""
+    """The code cells of a notebook, in the order of the page. Each cell is returned only once, because its variables
+    already exist if it ran before an earlier turn."""
 
     def __init__(self, cells: list[dict[str, Any]]) -> None:
         self._cells = cells
@@ -21,7 +21,7 @@ class NotebookCode:
 
     @classmethod
     def read(cls, path: Path) -> NotebookCode | None:
-        """Read a notebook; None if it is missing or unreadable."""
+        """Read a notebook. Return None if the file is missing or unreadable."""
         try:
             if not path.is_file() or path.stat().st_size > MAX_BYTES:
                 return None
@@ -31,7 +31,8 @@ class NotebookCode:
         return cls([cell for cell in cells if isinstance(cell, dict)]) if isinstance(cells, list) else None
 
     def above(self, cell: str) -> Iterator[tuple[int, str]]:
-        """Return (cell number from 1, code) of the cells above the cell with this id that were not returned yet."""
+        """Yield (number of the cell from 1, code) for each code cell above the cell with the id ``cell`` that was not
+        yielded before."""
         place = next((at for at, one in enumerate(self._cells) if one.get("id") == cell), None)
         if place is None:
             return
@@ -44,7 +45,8 @@ class NotebookCode:
 
 
 def _code(cell: dict[str, Any]) -> str:
-    """Return the code without magics and shell commands, which are not Python; empty for a cell magic."""
+    """Return the code of a cell without line magics and shell commands, which are not Python; an empty string for a
+    cell magic."""
     source = cell.get("source", "")
     text = "".join(map(str, source)) if isinstance(source, list) else str(source)
     if text.lstrip().startswith("%%"):

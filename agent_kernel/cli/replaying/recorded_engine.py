@@ -9,8 +9,8 @@ from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineInfo, 
 
 
 class RecordedEngine:
-    """Returns ``replies`` in order, one for each model call. A call without tools, which follows repeated failures,
-    gets the last reply."""
+    """An engine whose answers are ``replies`` in order, one for each model call. A call without tools, which follows
+    repeated failures, gets the last reply."""
 
     def __init__(self, replies: Sequence[Message]) -> None:
         self._replies = list(replies)

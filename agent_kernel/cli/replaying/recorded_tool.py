@@ -14,8 +14,8 @@ NOT_RECORDED = "This call was not recorded, so there is no result for it. Answer
 
 
 class RecordedTool:
-    """One tool of a turn. Each recorded result is returned once, for a call with the same arguments; ``unknown``
-    collects calls that were not recorded."""
+    """One tool as a recorded turn used it. A call with the arguments of a recorded call gets the result of that call;
+    each result is returned only once. ``unknown`` collects the calls that were not recorded."""
 
     def __init__(self, name: str, turn: RecordedTurn) -> None:
         self.spec = _spec(name, [call.arguments for call in turn.calls if call.name == name])
@@ -35,7 +35,8 @@ class RecordedTool:
 
 
 def _spec(name: str, given: Sequence[Mapping[str, Any]]) -> ToolSpec:
-    """Return the specification: python has that of the sandbox; of other tools only the argument names are known."""
+    """Return the specification of a tool. For python it is that of the sandbox; for any other tool only the names of
+    the arguments are known, from the recorded arguments ``given``."""
     if name == SANDBOXED.name:
         return SANDBOXED
     names = dict.fromkeys(argument for arguments in given for argument in arguments)

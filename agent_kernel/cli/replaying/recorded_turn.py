@@ -11,7 +11,8 @@ from agent_kernel.core.session_tree import Transcript
 
 @dataclass(frozen=True, slots=True)
 class RecordedTurn:
-    """One turn. ``earlier`` are the messages of the turns before it, ``messages`` are its own; both in order."""
+    """One turn of a recorded conversation. ``earlier`` are the messages of the turns before it, ``messages`` are its
+    own, both in order. ``number`` counts the answered turns from 1."""
 
     turn: Turn
     number: int
@@ -32,7 +33,7 @@ class RecordedTurn:
 
     @property
     def replies(self) -> tuple[Message, ...]:
-        """The replies of the model, round by round."""
+        """The model's replies in order, one for each model call."""
         return tuple(message for message in self.messages if message.role == "assistant")
 
     @property
@@ -45,7 +46,7 @@ class RecordedTurn:
 
     @property
     def results(self) -> dict[str, Message]:
-        """The tool results by call."""
+        """The tool results by the id of their call."""
         return {message.call_id or "": message for message in self.messages if message.role == "tool"}
 
     @property
@@ -54,7 +55,7 @@ class RecordedTurn:
 
 
 def parse_turns(document: Transcript) -> list[RecordedTurn]:
-    """Return the answered turns of the current branch in order."""
+    """Return the answered turns of the document's current branch, in order."""
     turns, items = document.select_branch()
     answered: list[RecordedTurn] = []
     earlier: list[Message] = []
@@ -67,7 +68,7 @@ def parse_turns(document: Transcript) -> list[RecordedTurn]:
 
 
 def same_call(one: ToolCall, other: ToolCall) -> bool:
-    """Return whether two calls are equal; white space at line ends is ignored."""
+    """Return whether two calls have the same tool and arguments. White space at the ends of lines is ignored."""
     return one.name == other.name and _plain(one.arguments) == _plain(other.arguments)
 
 
@@ -82,7 +83,8 @@ def _plain(value: object) -> object:
 
 
 def _with_media(message: Message, document: Transcript) -> Message:
-    """Return the message with the bytes of its media, or with a note for each one that the document lacks."""
+    """Return the message with the bytes of its media. A note replaces each medium whose bytes the document does not
+    contain."""
     if not message.media:
         return message
 

@@ -1,4 +1,5 @@
-"""Runs recorded turns again: asks the model again, runs the code again, or both. The rest comes from the record."""
+"""Runs recorded turns again: asks the model again, runs the code again, or both. Everything else comes from the
+record."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ class LiveTools:
 
 
 class Replay:
-    """A replay. Without ``engine``, the model's replies come from the record; without ``tools``, the tool results."""
+    """A replay of recorded turns. Without ``engine``, the model's replies come from the record. Without ``tools``, the
+    tool results come from the record."""
 
     def __init__(self, turns: Sequence[RecordedTurn], engine: Engine | None, tools: LiveTools | None) -> None:
         self._turns = turns
@@ -56,8 +58,8 @@ class Replay:
     ) -> AsyncIterator[ReplayVerdict]:
         """Yield one verdict for each replayed turn, in order.
 
-        ``only`` selects one turn; with live tools the turns before it run too, because they create its variables.
-        ``on_turn`` is called with each turn before it runs.
+        ``only`` is the id of the one turn to replay, empty for all turns. With live tools, the turns before it run too,
+        because they create its variables, but have no verdict. ``on_turn`` is called with each turn before it runs.
         """
         earlier: list[Message] = []
         absent = self._place_files()
@@ -79,7 +81,8 @@ class Replay:
             await self._store.aclose()
 
     def _place_files(self) -> list[str]:
-        """Copy the files into the work directory and return the names of those without bytes."""
+        """Copy the files of the conversation into the work directory. Return the names of the files whose bytes are
+        missing."""
         absent: list[str] = []
         for file, data in self._tools.files if self._tools else ():
             if data is None:
@@ -126,8 +129,8 @@ class Replay:
         return [RecordedTool(name, turn) for name in names if self._tools is None or name not in LIVE_TOOLS]
 
     async def _cells_before(self, turn: RecordedTurn) -> str:
-        """Run the notebook's own code above a turn that ran in its kernel; return the reason if it fails, else
-        empty."""
+        """If a turn ran in the notebook's kernel, run the notebook's own cells above it. Return the reason if one of
+        them fails, otherwise an empty string."""
         tools = self._tools
         if tools is None or tools.cells is None or turn.turn.where not in IN_KERNEL:
             return ""

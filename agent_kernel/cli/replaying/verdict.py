@@ -1,6 +1,6 @@
 """Compares a recorded turn with its replay. No I/O.
 
-A difference in the words is only reported. Different numbers, or code that fails now, count as a failure.
+A difference in the wording is only reported. Different numbers, or code that now fails, count as a failure.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ MAX_WHY = 300
 
 @dataclass(frozen=True, slots=True)
 class ReplayedTurn:
-    """The replay of a turn. ``messages`` are those of the turn, ``earlier`` those before it. ``error`` is the reason if
-    the replay failed."""
+    """The replay of a turn. ``messages`` are the messages of the replayed turn, ``earlier`` those of the turns before
+    it. ``error`` is the reason if the replay failed, otherwise empty."""
 
     messages: tuple[Message, ...]
     earlier: tuple[Message, ...] = ()
@@ -43,11 +43,12 @@ class ReplayedTurn:
 
 @dataclass(frozen=True, slots=True)
 class ReplayVerdict:
-    """The result of a comparison.
+    """The result of comparing a recorded turn with its replay.
 
-    ``numbers`` are those of the recorded answer that no longer hold, ``instead`` are the new numbers of the new answer,
-    and ``open`` are numbers of the recorded answer that no output contained. ``outputs`` counts tool results that
-    differ. ``files`` are missing on this machine.
+    ``numbers`` are the numbers of the recorded answer that are no longer right; ``instead`` are the numbers that only
+    the new answer has. ``open`` are numbers of the recorded answer that no recorded output contained. ``outputs`` is
+    the number of tool results that differ. ``files`` are the names of files that the replay needed and that are missing
+    on this machine.
     """
 
     turn: str
@@ -74,8 +75,9 @@ class ReplayVerdict:
 
 
 def verdict(before: RecordedTurn, now: ReplayedTurn, *, model: bool, tools: bool) -> ReplayVerdict:
-    """Compare a recorded turn with its replay. ``model`` and ``tools`` state which of them ran again; parts from the
-    record cannot differ. If neither ran again, only the numbers of the recorded answer are checked."""
+    """Compare a recorded turn with its replay. ``model`` states whether the model was asked again, ``tools`` whether
+    the tools ran again; what comes from the record cannot differ. If both are false, only the numbers of the recorded
+    answer are checked."""
     said = check_turn(before.answer, before.earlier, before.messages) or ()
     facts: dict[str, Any] = {
         "turn": before.turn.id,
@@ -106,15 +108,17 @@ def verdict(before: RecordedTurn, now: ReplayedTurn, *, model: bool, tools: bool
 
 
 def _not_computed(said: Sequence[CheckedNumber], before: RecordedTurn, now: ReplayedTurn) -> list[str]:
-    """Return the numbers of the recorded answer that recorded outputs contain and the new outputs do not."""
+    """Return the numbers of the recorded answer that the recorded outputs contain and the new outputs do not. ``said``
+    are the checked numbers of the recorded answer."""
     again = check_turn(before.answer, now.earlier, now.messages) or ()
     there = {(one.start, one.end) for one in again if one.status == "computed"}
     return [one.text for one in said if one.status == "computed" and (one.start, one.end) not in there]
 
 
 def _other_numbers(answer: str, said: Sequence[CheckedNumber], now: ReplayedTurn) -> tuple[list[str], list[str]]:
-    """Return (numbers that the new answer lacks, numbers that it has instead). A new answer that only has fewer numbers
-    counts as reworded, unless it has none."""
+    """Return (numbers of the recorded answer that the new answer lacks, numbers that only the new answer has). ``said``
+    are the checked numbers of the recorded ``answer``. A new answer that only has fewer numbers counts as reworded, and
+    lacks none, unless it has none of them."""
     before = claims(said)
     again = {(one.start, one.end) for one in check(answer, [NumberSource(now.answer)]) if one.status == "computed"}
     missing = [one.text for one in before if (one.start, one.end) not in again]
@@ -134,7 +138,8 @@ def _calls(calls: Sequence[ToolCall]) -> str:
 
 
 def _find_failure(before: RecordedTurn, now: ReplayedTurn) -> str | None:
-    """Return the result of the first call that succeeded in the record and fails in the replay."""
+    """Return the text of the first result that was a success in the record and is a failure in the replay; None if
+    there is none."""
     then = before.results
     for message in now.messages:
         if message.role == "tool" and message.status != "success":

@@ -29,7 +29,7 @@ CHUNK = 1 << 20
 
 
 def ask(args: argparse.Namespace) -> int:
-    """Return 0 if the turn was committed, else 1."""
+    """Ask the question and print the answer. Return 0 if the turn was committed, otherwise 1."""
     if args.question == STDIN and STDIN in args.files:
         raise InvalidRequest("Only one of the question and --file can be - (stdin).")
     question = sys.stdin.read() if args.question == STDIN else args.question
@@ -56,7 +56,8 @@ async def _ask(args: argparse.Namespace, question: str) -> int:
 
 
 async def _give(runtime: Any, key: SessionKey, files: Sequence[str]) -> tuple[str, ...]:
-    """Store files in the session and return their ids. Raises InvalidRequest if a file cannot be read."""
+    """Store the files in the session and return their ids, in the same order. Raises InvalidRequest if a file cannot be
+    read."""
     if not files:
         return ()
     if runtime.files is None:
@@ -85,8 +86,8 @@ def _receive(incoming: FileReceiver, file: str) -> ReceivedFile:
 
 
 async def _save(runtime: Any, key: SessionKey, files: Sequence[dict[str, Any]], directory: Path) -> list[Path]:
-    """Write the files of the turn into a directory. An existing file is never overwritten: the new one gets a
-    number."""
+    """Write the files of the turn into a directory and return their paths. An existing file is never overwritten; the
+    new file gets a number in its name instead."""
     saved = []
     for file in files:
         _, body = await runtime.files.open(key, file["id"])

@@ -83,7 +83,7 @@ async def _greeting(runtime: Runtime, key: SessionKey) -> str:
 
 
 async def _run_turn(runtime: Runtime, key: SessionKey, request: TurnRequest, lines: LineReader) -> None:
-    """Show the turn. Ctrl-C cancels it, and the conversation goes on."""
+    """Run and show a turn. Ctrl-C cancels the turn, but not the conversation."""
     answer = TerminalAnswer(sys.stdout, sys.stderr, quiet=False)
     turn = asyncio.create_task(show_turn(runtime, key, request, answer, lines.approve))
     with _interrupts(turn):
@@ -100,7 +100,8 @@ async def _run_turn(runtime: Runtime, key: SessionKey, request: TurnRequest, lin
 
 @contextlib.contextmanager
 def _interrupts(turn: asyncio.Task[Any]) -> Iterator[None]:
-    """Let Ctrl-C cancel the turn. Where event loops take no signals (Windows), it ends the conversation."""
+    """Context manager in which Ctrl-C cancels the turn. Where event loops cannot handle signals (Windows), Ctrl-C ends
+    the conversation."""
     loop = asyncio.get_running_loop()
     try:
         loop.add_signal_handler(signal.SIGINT, turn.cancel)
@@ -114,14 +115,14 @@ def _interrupts(turn: asyncio.Task[Any]) -> Iterator[None]:
 
 
 class LineReader(Protocol):
-    """Reads the user's questions and decisions, and shows messages."""
+    """Reads the user's questions and decisions about calls, and shows messages."""
 
     async def read(self, prompt: str) -> str | None:
-        """Return the next line, or None at the end."""
+        """Show ``prompt`` and return the next line that the user enters, or None at the end of input."""
 
     @property
     def approve(self) -> AskUser | None:
-        """The function that asks the user whether a call may run; None if no user can be asked."""
+        """A function that asks the user whether a call may run; None if no user can be asked."""
 
     def say(self, text: str) -> None:
         """Show the user a message that is not part of an answer."""
@@ -141,7 +142,7 @@ class PipedLines:
 
 
 class TerminalLines:
-    """Reads lines from a terminal, with editing; ``history`` is the file that stores the entered lines."""
+    """Reads lines that the user edits in a terminal. ``history`` is the file in which the entered lines are stored."""
 
     def __init__(self, history: Path) -> None:
         from prompt_toolkit import PromptSession

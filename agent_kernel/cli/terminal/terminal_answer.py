@@ -1,4 +1,4 @@
-"""Shows a turn in a terminal or a pipe: the answer on one stream; code, progress and notices on another."""
+"""Shows a turn in a terminal or a pipe. The answer goes to one stream; code, progress and notices go to another."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ async def show_turn(
     answer: TerminalAnswer,
     ask_user: AskUser | None = None,
 ) -> str:
-    """Run a turn, show its events and return its id. ``ask_user`` decides about calls that need the user's approval, if
-    the request states that a user answers."""
+    """Run a turn, show its events and return its id. ``ask_user`` is called with each question for approval and returns
+    the user's decision. Questions arise only if the request states that a user can answer."""
     turn = ""
     async with aclosing(runtime.agent(key, request).stream(request)) as events:
         async for event in events:
@@ -64,7 +64,7 @@ async def show_turn(
 
 class TerminalAnswer:
     """Shows the events of one turn. In a terminal, text appears as the model writes it. Otherwise only the text after
-    the last call is printed, because the text before a call is not the answer."""
+    the last call is printed, when the turn has ended, because the text before a call is not the answer."""
 
     def __init__(self, out: TextIO, err: TextIO, *, quiet: bool) -> None:
         self._out, self._err, self._quiet = out, err, quiet
@@ -112,7 +112,8 @@ class TerminalAnswer:
                     self._line(f"agent-kernel: the turn was {state}{f': {reason}' if reason else ''}", always=True)
 
     def close(self, saved: Sequence[Path]) -> None:
-        """Print the answer if it was not shown live, and the names of the turn's files."""
+        """Print the answer if it was not shown while the model wrote it, the paths of the ``saved`` files, or the names
+        of the turn's files if none was saved."""
         if self._live:
             print(file=self._out)
         elif self._text.strip():
@@ -127,7 +128,7 @@ class TerminalAnswer:
         return {"state": self.state, "text": self._text.strip(), **self._facts}
 
     def _end_text(self) -> None:
-        """Begin a new text: the text after a call replaces the text before it."""
+        """End the current text. The text after a call begins a new one, which replaces it as the answer."""
         self._clear()
         if self._live and self._text and not self._text.endswith("\n"):
             print(file=self._out, flush=True)
@@ -139,7 +140,7 @@ class TerminalAnswer:
             print(multiline(text), file=self._err, flush=True)
 
     def _progress(self, text: str) -> None:
-        """Show a status line, which the next one replaces. Only in a terminal."""
+        """Show a line of status, which the next line replaces. Does nothing if the output is not a terminal."""
         if self._quiet or not self._err.isatty():
             return
         self._clear()
@@ -153,7 +154,7 @@ class TerminalAnswer:
 
 
 def multiline(text: str) -> str:
-    """Return the text without control characters other than line ends and tabs: a model or a program must not control
+    """Return the text without control characters except line ends and tabs, so that a model or a program cannot control
     the terminal."""
     return "".join(char if char in "\n\t" or char.isprintable() else UNPRINTABLE for char in text.replace("\r\n", "\n"))
 

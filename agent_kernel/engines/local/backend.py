@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
 ChatMessage: TypeAlias = Mapping[str, Any]
-"""``{"role": ..., "content": ...}``, as chat templates take them: content is text, or parts ``{"type": "text", "text":
-...}`` and ``{"type": "image"}`` for models that see; ``tool_calls`` and ``tool_call_id`` as OpenAI's chat has them."""
+"""``{"role": ..., "content": ...}``, as chat templates take it. The content is text; for a model with vision it may
+also be a list of parts ``{"type": "text", "text": ...}`` and ``{"type": "image"}``. ``tool_calls`` and ``tool_call_id``
+have the form of OpenAI's chat API."""
 Finish: TypeAlias = Literal["", "stop", "length", "refused"]
 Progress: TypeAlias = Callable[[str, float | None], None]
 
@@ -26,17 +27,18 @@ class ModelFile(Protocol):
 
     @property
     def path(self) -> Path:
-        """A GGUF file, or a directory with a model as its library saves it; complete and verified."""
+        """The path of a GGUF file, or of a directory in the format in which the model's library saves it. The files are
+        complete and verified."""
         ...
 
     @property
     def protocol(self) -> str:
-        """How this model calls tools: a name in ``tool_protocol.PROTOCOLS``."""
+        """How this model calls tools: a name in ``tool_protocols.TOOL_PROTOCOLS``."""
         ...
 
     @property
     def context_length(self) -> int:
-        """The maximum number of tokens of a prompt with its answer; 0 if unknown."""
+        """The maximum number of tokens of a prompt and its answer together; 0 if unknown."""
         ...
 
 
@@ -52,10 +54,10 @@ class OutputGrammar:
 @dataclass(frozen=True, slots=True)
 class DecodingOptions:
     """How one request is decoded. ``temperature`` 0 is greedy; ``top_k`` 0, ``top_p`` 1, ``min_p`` 0 and
-    ``repetition_penalty`` 1 have no effect. ``presence_penalty`` is subtracted from the logit of each token that the
-    answer already contains, ``frequency_penalty`` once per occurrence; ``logit_bias`` are (token id, number to add). A
-    backend that cannot apply it raises InvalidRequest in ``submit``. With ``logprob``, each token is returned with its
-    log probability before the grammar's mask."""
+    ``repetition_penalty`` 1 have no effect. ``presence_penalty`` is subtracted once from the logit of each token that
+    the answer already contains, ``frequency_penalty`` once for each occurrence. ``logit_bias`` contains pairs (token
+    id, number to add to its logit); a backend that does not support it raises InvalidRequest in ``submit``. With
+    ``logprob``, each token is returned with its log probability, computed before the grammar's mask is applied."""
 
     max_tokens: int
     temperature: float = 0.0
@@ -81,10 +83,13 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """The result of one step for one request: token ids without the end-of-turn token, their log probabilities if
-    requested, and why the request ended, if it did. ``refused`` means that the request could not run, for the reason in
-    ``error``; without a reason, because it does not fit into the cache. ``reused`` is set in the first output if the
-    library reports how many prompt tokens it took from its cache."""
+    """The result of one step for one request. ``ids`` are the new token ids without the end-of-turn token, ``logprobs``
+    their log probabilities if requested. ``finish`` states why the request ended, and is empty while it continues.
+
+    ``refused`` means that the request could not run, for the reason in ``error``; if ``error`` is empty, it did not fit
+    into the cache. ``reused`` is set in the first output if the library reports how many prompt tokens it took from its
+    cache.
+    """
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...] = ()
@@ -97,9 +102,9 @@ class StepOutput:
 class LoadOptions:
     """How a model is loaded; zero values mean automatic. ``backend`` is openvino or transformers, ``device`` cpu, cuda,
     cuda:N or auto (spread over all devices), ``precision`` fp32, bf16, fp16, int8 or nf4 (bitsandbytes), ``cache_gb``
-    the size of the KV cache, ``threads`` the CPU threads, ``max_memory`` bytes by device for accelerate. Without
-    ``prefixes``, nothing is kept between requests. At most ``at_once`` requests are decoded at the same time; the
-    others wait."""
+    the size of the KV cache, ``threads`` the CPU threads, ``max_memory`` bytes by device for accelerate. If
+    ``prefixes`` is false, the cache keeps nothing between requests. At most ``at_once`` requests are decoded at the
+    same time; the others wait."""
 
     backend: str = ""
     device: str = ""
@@ -113,10 +118,10 @@ class LoadOptions:
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model that a backend has loaded. A cache block holds ``block`` tokens, and the cache has ``blocks`` of them (0
-    = prefixes are not kept). ``template`` is the source of the chat template, ``architecture`` the model type as its
-    library names it, ``sees`` whether it accepts pictures; ``context_length`` is the one that the model states (0 = it
-    states none); ``details`` are for display."""
+    """A model that a backend has loaded. A cache block holds ``block`` tokens, and the cache has ``blocks`` of them; 0
+    blocks mean that prefixes are not kept. ``template`` is the source of the chat template, ``architecture`` the model
+    type as its library names it, and ``sees`` whether the model accepts pictures. ``context_length`` is the one that
+    the model's files state, 0 if they state none. ``details`` are for display."""
 
     block: int
     blocks: int
@@ -126,11 +131,11 @@ class LoadedModel:
     context_length: int = 0
     sees: bool = False
     parameters: int = 0
-    """Weights of the model, 0 = unknown."""
+    """The number of weights of the model; 0 if unknown."""
     at_once: int = 0
-    """Requests that it can decode at once, 0 = as many as fit."""
+    """The number of requests that the backend can decode at once; 0 means as many as fit into the cache."""
     cache_tokens: int = 0
-    """Tokens that fit into the KV cache, 0 = ``block`` times ``blocks``."""
+    """The number of tokens that fit into the KV cache; 0 means ``block`` times ``blocks``."""
     response_template: Mapping[str, Any] | None = None
     """The tokenizer's declaration of how transformers parses this model's answers, if it has one."""
 
@@ -148,20 +153,22 @@ class Backend(Protocol):
     def encode(self, text: str) -> list[int]: ...
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return text without special tokens; bytes of an unfinished character are omitted or become U+FFFD."""
+        """Return the text of the ids without special tokens. Bytes of an unfinished character are omitted or become
+        U+FFFD."""
         ...
 
     def encode_pictures(self, text: str, pictures: Sequence[Picture]) -> list[int]:
-        """Return the ids of a rendered prompt with the placeholder of each picture filled. Raises EngineError for a
-        model without vision."""
+        """Return the token ids of a rendered prompt, in which each picture replaces its placeholder. Raises EngineError
+        for a model without vision."""
         ...
 
     def submit(self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()) -> int:
-        """Add a request and return its key."""
+        """Add a request with the prompt ``ids`` and return its key, by which ``step`` and ``cancel`` identify it."""
         ...
 
     def step(self) -> list[tuple[int, StepOutput]]:
-        """Compute one token for every running request, or one slice of a prompt."""
+        """Compute one token for every running request, or one slice of a prompt. Return (key, output) for each request
+        that has an output."""
         ...
 
     def cancel(self, key: int) -> None:

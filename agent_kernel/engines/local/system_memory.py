@@ -1,7 +1,7 @@
-"""Reads how much memory a process can still allocate, on this machine and in its control group, and which processes use
-the most.
+"""Determines how much memory a process can still allocate, on this machine and in its control group, and which
+processes use the most memory.
 
-It works on Linux only; on other systems the memory is unknown and not checked.
+It works on Linux only. On other systems the memory is unknown and is not checked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ PROC = Path("/proc")
 GROUPS = Path("/sys/fs/cgroup")
 GIB = 2**30
 NO_LIMIT = 2**60
-"""Control groups of version 1 report a number near 2**63 when there is no limit."""
+"""A limit of this size or larger means that there is none: control groups of version 1 then report a number near
+2**63."""
 RESERVE_SHARE = 0.1
 KERNEL_FILE = re.compile(r"kernel-[\w-]+\.json")
 HOLDERS = 3
@@ -26,21 +27,23 @@ HOLDER_MIN = 200 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Sizes in bytes. ``available`` can be taken without swapping: free memory and what the kernel can reclaim at once,
-    also within the limits of this process's control groups. ``total`` is the smallest of those limits."""
+    """The memory of this machine in bytes. ``total`` is the memory of the machine, or the smallest limit of this
+    process's control groups if that is lower. ``available`` is what can be allocated without swapping, also within
+    these limits: free memory and memory that the kernel can reclaim at once."""
 
     total: int
     available: int
 
     def reserve(self, setting_gb: float = 0.0) -> int:
-        """Return the bytes that stay reserved for the user's programs: the setting, otherwise a tenth of the memory,
-        but at least 1 GiB."""
+        """Return the bytes to keep free for the user's programs: ``setting_gb`` if it is set, otherwise a tenth of the
+        total memory, but at least 1 GiB."""
         return int(setting_gb * GIB) if setting_gb else max(GIB, int(self.total * RESERVE_SHARE))
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryHolder:
-    """A process of this user that uses much memory; ``name`` is a name that the user recognises."""
+    """A process of this user that uses much memory. ``size`` is in bytes; ``name`` is chosen so that the user
+    recognises the process, such as the notebook of a kernel."""
 
     pid: int
     name: str
@@ -48,7 +51,7 @@ class MemoryHolder:
 
 
 def read_memory(proc: Path = PROC, groups: Path = GROUPS) -> Memory | None:
-    """Return the memory, or None if the system does not report it."""
+    """Return the memory of this machine, or None if the system does not report it."""
     try:
         facts = _pairs(proc / "meminfo")
         total, available = facts["MemTotal"] * 1024, facts["MemAvailable"] * 1024
@@ -60,7 +63,8 @@ def read_memory(proc: Path = PROC, groups: Path = GROUPS) -> Memory | None:
 
 
 def largest_processes(proc: Path = PROC, own: frozenset[int] = frozenset()) -> list[MemoryHolder]:
-    """Return the processes of this user that use most memory, largest first, without the process ids in ``own``."""
+    """Return the few processes of this user that use the most memory, largest first. Processes whose ids are in ``own``
+    are left out."""
     holders = []
     for entry in proc.iterdir():
         if entry.name.isdigit() and int(entry.name) not in own:
@@ -72,7 +76,7 @@ def largest_processes(proc: Path = PROC, own: frozenset[int] = frozenset()) -> l
 
 
 def resident_bytes(pid: int, proc: Path = PROC) -> int:
-    """Return the bytes that only the process ``pid`` uses and that are freed when it ends; 0 if unknown."""
+    """Return the bytes of anonymous memory of the process ``pid``, which are freed when it ends; 0 if unknown."""
     try:
         return _pairs(proc / str(pid) / "status")["RssAnon"] * 1024
     except (OSError, KeyError, ValueError):
@@ -80,7 +84,7 @@ def resident_bytes(pid: int, proc: Path = PROC) -> int:
 
 
 def _limits(proc: Path, groups: Path) -> Iterator[tuple[int, int]]:
-    """Yield (limit, remainder) of every control group above this process that has a limit."""
+    """Yield (limit, bytes left below it) for every control group that contains this process and has a limit."""
     with suppress(OSError):
         for line in (proc / "self" / "cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -92,8 +96,10 @@ def _limits(proc: Path, groups: Path) -> Iterator[tuple[int, int]]:
 
 
 def _each(root: Path, path: str, limit: str, usage: str, reclaimable: str) -> Iterator[tuple[int, int]]:
-    """Yield (limit, free bytes) of the control group ``path`` and of each of its parents up to ``root``; groups without
-    a limit are left out. In a container ``path`` may be a path of the host, and then only the root exists here."""
+    """Yield (limit, bytes left below it) for the control group ``path`` and each of its parents up to ``root``; groups
+    without a limit are left out. ``limit`` and ``usage`` are names of files in the folder of a group; ``reclaimable``
+    is the name of an entry in its file ``memory.stat``. In a container, ``path`` may be a path of the host; only
+    ``root`` then exists here."""
     below = path.strip("/")
     folder = root / below if below and ".." not in below.split("/") else root
     while folder.is_relative_to(root):
@@ -106,7 +112,8 @@ def _each(root: Path, path: str, limit: str, usage: str, reclaimable: str) -> It
 
 
 def _pairs(path: Path) -> dict[str, int]:
-    """Parse lines ``name value`` or ``name: value unit``; other lines are ignored."""
+    """Return the numbers in a file with lines ``name value`` or ``name: value unit``, by name. Other lines are
+    ignored."""
     pairs = {}
     for line in path.read_text().splitlines():
         name, _, rest = line.replace(":", " ", 1).partition(" ")
@@ -117,8 +124,8 @@ def _pairs(path: Path) -> dict[str, int]:
 
 
 def _name(entry: Path) -> str:
-    """Return a name for a process: for a kernel its notebook, which Jupyter writes into its environment, for other
-    processes their command."""
+    """Return a name for a process. For a kernel it is the name of its notebook, which Jupyter writes into the kernel's
+    environment variables; for other processes it is their command."""
     command = (entry / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
     if any(KERNEL_FILE.search(word) for word in command):
         variables = (entry / "environ").read_bytes().decode("utf-8", "replace").split("\0")

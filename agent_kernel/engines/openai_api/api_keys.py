@@ -13,8 +13,8 @@ HIDDEN = "[key]"
 
 
 def key_of(endpoint: Endpoint, env: Mapping[str, str] = os.environ) -> str:
-    """Return the key of a server; empty if the configuration names none. Raises EngineError if the named key does not
-    exist or cannot be sent in a header."""
+    """Return the API key of a server; empty if the configuration names none. Raises EngineError if the named key does
+    not exist or cannot be sent in a header."""
     if endpoint.api_key_keyring:
         key = _from_keyring(*endpoint.api_key_keyring.partition("/")[::2])
     elif endpoint.api_key_env:
@@ -32,7 +32,7 @@ def key_of(endpoint: Endpoint, env: Mapping[str, str] = os.environ) -> str:
 
 
 def key_location(endpoint: Endpoint) -> str:
-    """Return a description of the place where the user configures the key of this server."""
+    """Return the end of a hint "Set ...", which states where the user configures the key of this server."""
     if endpoint.api_key_keyring:
         service, _, user = endpoint.api_key_keyring.partition("/")
         return f"it in the keyring (keyring set {service} {user})"
@@ -42,12 +42,13 @@ def key_location(endpoint: Endpoint) -> str:
 
 
 def without_key(text: str, key: str) -> str:
-    """Return a server's text without the key, which a server may repeat in its messages."""
+    """Return a server's text with the key replaced by a placeholder, because a server may repeat the key in its
+    messages."""
     return text.replace(key, HIDDEN) if key else text
 
 
 def scrub(error: AgentKernelError, key: str) -> None:
-    """Remove the key from an error, because the error contains text of the server."""
+    """Remove the key from the texts of an error, because they may quote the server."""
     if key:
         error.message, error.hint = without_key(error.message, key), without_key(error.hint, key)
         error.args = (error.message,)

@@ -15,20 +15,22 @@ from agent_kernel.core.errors import InvalidRequest
 
 OURS = frozenset({"messages", "model", "stream", "stream_options", "tools", "tool_choice", "n"})
 SERVER_OWNED = frozenset({"store", "previous_response_id", "conversation"})
-"""Fields by which a server stores a conversation. They are refused, because each request contains the whole
-conversation, which a stored one would contradict."""
+"""Fields by which a server stores a conversation. They are refused: each request contains the whole conversation, and a
+stored one could contradict it."""
 SECRETS = frozenset({"api_key", "key", "token", "password", "authorization", "headers"})
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """``url`` is the base of ``chat/completions`` and commonly ends in ``/v1``. An empty ``model`` means the only one
-    that the server has. The key is looked up at each request: ``api_key_env`` names an environment variable of this
-    process, ``api_key_keyring`` an entry ``SERVICE/USER`` of the system's keyring.
+    """The address and the options of one model on a server. ``url`` is the base of ``chat/completions`` and commonly
+    ends in ``/v1``. An empty ``model`` means the only one that the server has. The key is looked up at each request:
+    ``api_key_env`` names an environment variable of this process, ``api_key_keyring`` an entry ``SERVICE/USER`` of the
+    system's keyring.
 
-    ``context_length`` is in tokens, 0 = as the server states it. There are three time limits, in seconds: to connect,
-    to the first token, and from one token to the next. ``tries`` counts requests until the first byte of an answer.
-    ``extra`` fields are added to each request unchanged. Raises InvalidRequest.
+    ``context_length`` is in tokens; 0 means the length that the server states. There are three time limits in seconds:
+    ``connect_s``, ``first_token_s``, and ``between_tokens_s`` from one token to the next. ``tries`` is the maximum
+    number of times that a request is sent until the first byte of an answer arrives. The fields in ``extra`` are added
+    to each request unchanged. Raises InvalidRequest.
     """
 
     url: str
@@ -70,8 +72,8 @@ class Endpoint:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Endpoint:
-        """Parse a configuration. Raises InvalidRequest for an unknown field, without its value, which may be a
-        secret."""
+        """Parse a configuration. Raises InvalidRequest for an unknown field. The error does not contain the field's
+        value, which may be a secret."""
         known = {item.name for item in dataclasses.fields(cls)}
         for name in body:
             if name in known:
@@ -95,7 +97,8 @@ class Endpoint:
 
     @property
     def local(self) -> bool:
-        """Whether the address is this machine. A server at this address may still forward what it receives."""
+        """Whether the address belongs to this machine. A server at such an address may still forward what it receives
+        to another machine."""
         return is_here(self.url)
 
 
@@ -104,7 +107,8 @@ def is_url(text: str) -> bool:
 
 
 def _check_url(url: str) -> None:
-    """Check the URL. Errors never repeat it, since text before an @ may be a password."""
+    """Raise InvalidRequest if the URL is not valid. Errors never contain the URL, since the text before an @ may be a
+    password."""
     try:
         parts = urllib.parse.urlsplit(url)
         port = parts.port

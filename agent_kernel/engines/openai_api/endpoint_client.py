@@ -1,7 +1,7 @@
-"""Sends HTTP requests to one server, without following redirects and without decompression.
+"""Sends HTTP requests to one server. Redirects are not followed, and compressed answers are not accepted.
 
-The module uses httpx and not OpenAI's SDK, because the SDK sends OpenAI's key, organisation and project from the
-environment to any configured host, follows redirects, reads lines of any length, and repeats requests by itself.
+The module uses httpx and not OpenAI's SDK. The SDK sends OpenAI's key, organisation and project from the environment to
+any configured host, follows redirects, reads lines of any length, and repeats requests by itself.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     import httpx
 
 MAX_EVENT = 8 << 20
-"""Largest event in bytes. Some servers send a whole call, with all of its code, in one event."""
+"""Maximum size of an event in bytes. Some servers send a whole call, with all of its code, in one event."""
 MAX_ANSWER = 64 << 20
-"""Largest answer in bytes."""
+"""Maximum size of an answer in bytes."""
 DONE = "[DONE]"
 END: Mapping[str, Any] = MappingProxyType({})
 """Represents the server's end marker. It is compared by identity, so that no server can send it as data."""
@@ -38,14 +38,14 @@ MAX_LIST = 8 << 20
 REFUSAL_S = 10.0
 LIST_S = 10.0
 KEEP_S = 2.0
-"""Seconds that an idle connection stays open. uvicorn closes idle connections after 5 s, and a request must not use a
-connection that the server is closing."""
+"""Seconds for which an idle connection stays open. uvicorn closes idle connections after 5 s, and a request must not
+use a connection that the server is closing."""
 LAST_BYTES_S = 0.1
 """Seconds to wait for the end of the stream after the last event, so that the connection can be reused."""
 
 
 class RequestRefused(Exception):
-    """The server answered with an error."""
+    """The server answered with an error, which ``refusal`` describes."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.words)
@@ -53,7 +53,7 @@ class RequestRefused(Exception):
 
 
 class EndpointConnection:
-    """Sends requests to ``endpoint``, any number at the same time; connections stay open between them."""
+    """Sends requests to ``endpoint``, any number of them at the same time. Connections stay open between requests."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -63,8 +63,9 @@ class EndpointConnection:
     async def events(
         self, body: Mapping[str, Any], patience: Patience, affinity: str = ""
     ) -> AsyncGenerator[Mapping[str, Any], None]:
-        """Yield the objects of the answer, then END; ``affinity`` is sent as x-session-id, which Ray Serve and other
-        routers read. Closing the generator closes the connection. Raises EngineFault, RequestRefused, EngineError."""
+        """Send ``body`` to ``chat/completions`` and yield the objects of the answer, then END. ``patience`` sets the
+        time limits. ``affinity`` is sent as the header x-session-id, which Ray Serve and other routers read. Closing
+        the generator closes the connection. Raises EngineFault, RequestRefused, EngineError."""
         headers = {"x-session-id": affinity} if affinity else {}
         async with self._send("POST", "chat/completions", body, patience, headers) as response:
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
@@ -86,7 +87,8 @@ class EndpointConnection:
                 yield END if event.data.strip() == DONE else parse_object(event.data)
 
     async def models(self) -> list[Mapping[str, Any]]:
-        """Return the listed models, possibly none. Raises EngineFault, RequestRefused, EngineError."""
+        """Return the entries of the server's list of models, which may be empty. Raises EngineFault, RequestRefused,
+        EngineError."""
         patience = Patience(self._endpoint.host, LIST_S, LIST_S)
         async with self._send("GET", "models", None, patience) as response:
             raw = await self._read(response, patience, MAX_LIST)
@@ -161,7 +163,8 @@ class EndpointConnection:
     async def _read(
         self, response: httpx.Response, patience: Patience, most: int, raw: bytearray | None = None
     ) -> bytes:
-        """Return the body; ``raw`` receives it as it arrives. Raises EngineError after more than ``most`` bytes."""
+        """Return the body of a response. If ``raw`` is given, the bytes are appended to it as they arrive, so that they
+        remain after an error. Raises EngineError after more than ``most`` bytes."""
         raw = bytearray() if raw is None else raw
         async with aclosing(self._pieces(response, patience)) as pieces:
             async for piece in pieces:
@@ -173,7 +176,7 @@ class EndpointConnection:
         return bytes(raw)
 
     async def _pieces(self, response: httpx.Response, patience: Patience) -> AsyncGenerator[bytes, None]:
-        """Yield bytes as they arrive, never decompressed."""
+        """Yield the bytes of a response as they arrive, without decompressing them."""
         import httpx
 
         async with aclosing(response.aiter_raw()) as raw:  # type: ignore[type-var]  # it is an async generator
@@ -187,8 +190,8 @@ class EndpointConnection:
                 yield piece
 
     def _unreachable(self, error: httpx.HTTPError) -> EngineFault:
-        """Return the fault for a library's error. The library's error is not chained, because it contains the request
-        and thus the key."""
+        """Convert an error of httpx to an EngineFault. The original error is not chained to it, because it contains the
+        request and thus the key."""
         cause = plain(str(error)).rstrip(".") or type(error).__name__
         fault = EngineUnreachable(
             f"{self._endpoint.host} does not answer: {cause}.",
@@ -199,7 +202,7 @@ class EndpointConnection:
 
 
 def _open_client(endpoint: Endpoint) -> httpx.AsyncClient:
-    """Create the client. For a server on this machine, no proxy is used."""
+    """Return the HTTP client for an endpoint. For a server on this machine, it uses no proxy."""
     import httpx
 
     return httpx.AsyncClient(
@@ -214,7 +217,7 @@ def _open_client(endpoint: Endpoint) -> httpx.AsyncClient:
 
 
 def parse_object(data: str) -> Mapping[str, Any]:
-    """Parse a JSON object. Raises EngineError for anything else."""
+    """Return the JSON object in a text. Raises EngineError for anything else."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):

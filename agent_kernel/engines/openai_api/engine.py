@@ -1,5 +1,5 @@
-"""The engine for a model on an OpenAI-compatible server: vLLM, Ray Serve, SGLang, llama-server, Ollama, transformers
-serve, OpenAI."""
+"""The engine for a model on an OpenAI-compatible server, such as vLLM, Ray Serve, SGLang, llama-server, Ollama,
+transformers serve and OpenAI."""
 
 from __future__ import annotations
 
@@ -34,18 +34,21 @@ from agent_kernel.engines.openai_api.server_quirks import ServerQuirks
 from agent_kernel.engines.openai_api.timeouts import Patience
 
 LENGTHS = ("max_model_len", "context_length", "context_window")
-"""Names of the context length in the model lists of vLLM and SGLang, of LM Studio and OpenRouter, and of Groq."""
+"""Names of the field with the context length in a server's list of models: the first is that of vLLM and SGLang, the
+second that of LM Studio and OpenRouter, the third that of Groq."""
 
 
 @dataclass(slots=True)
 class RequestClock:
-    """Times of one request, in seconds of the monotonic clock."""
+    """When one request was sent (``started``) and when its first token arrived (``first``, 0 before that), in seconds
+    of the monotonic clock."""
 
     started: float
     first: float = 0.0
 
     def usage(self, answer: ResponseBuilder, prompt_characters: int) -> Usage:
-        """Return the server's token counts or, if it reports none, estimates that are labelled as such."""
+        """Return the usage of a finished request: its times, and the token counts that the server reports. If it
+        reports none, they are estimates and labelled as such. ``prompt_characters`` is the length of the prompt."""
         now = time.monotonic()
         counted = answer.prompt_tokens is not None and answer.completion_tokens is not None
         prompt = estimate_tokens(prompt_characters) if answer.prompt_tokens is None else answer.prompt_tokens
@@ -65,8 +68,9 @@ class OpenAIEngine:
     """The engine for one model of a server. ``stream`` raises InvalidRequest, EngineUnreachable, UnknownModel,
     ContextOverflow and EngineError.
 
-    A request is repeated only while nothing of its answer has arrived. An answer that breaks off is an error, so that
-    no tool call runs twice. Fields that the server refuses are left out of later requests (``info().details``)."""
+    A request is sent again only if nothing of its answer has arrived. An answer that breaks off is an error, so that no
+    tool call runs twice. Fields that the server refuses are left out of later requests; ``info().details`` lists them.
+    """
 
     def __init__(self, endpoint: Endpoint, name: str = "") -> None:
         self._endpoint = endpoint
@@ -123,12 +127,12 @@ class OpenAIEngine:
         yield EndChunk(answer.reason, usage, answer.stopped)
 
     def seeing(self) -> OpenAIEngine:
-        """Return an engine for the same server that sends pictures regardless of the configuration, to find out whether
-        the server accepts them."""
+        """Return an engine for the same server that sends pictures even if the configuration does not allow them. It is
+        used to test whether the server accepts pictures."""
         return OpenAIEngine(replace(self._endpoint, vision=True), self._name)
 
     async def models(self) -> list[str]:
-        """Return the models that the server lists. Raises EngineError."""
+        """Return the names of the models that the server lists. Raises EngineError."""
         try:
             return [str(entry["id"]) for entry in await self._connection.models() if entry.get("id")]
         except (EngineFault, RequestRefused) as problem:
@@ -140,8 +144,8 @@ class OpenAIEngine:
     async def _events(
         self, body: Mapping[str, Any], patience: Patience, affinity: str
     ) -> AsyncGenerator[WaitChunk | Mapping[str, Any], None]:
-        """Yield the objects of one answer, and before them chunks that state why the request is sent again. After the
-        first object, it is not sent again."""
+        """Yield the objects of one answer. If the request must be sent again, yield a WaitChunk with the reason first.
+        After the first object, the request is not sent again."""
         retries = Retries(self._endpoint.tries)
         while True:
             begun = False
@@ -192,7 +196,7 @@ class OpenAIEngine:
         return refusal.fault(self._endpoint, self._model)
 
     async def _complete_configuration(self) -> None:
-        """Ask the server, once, for the model and for its context length, if they are not configured."""
+        """If the model or its context length is not configured, ask the server for it, once."""
         async with self._asking:
             if self._asked or (self._model and self._context_length):
                 return
@@ -214,14 +218,14 @@ class OpenAIEngine:
             self._context_length = self._context_length or next(iter(lengths), 0)
 
     def _listing_error(self, problem: EngineFault | RequestRefused | AgentKernelError) -> AgentKernelError:
-        """Return the error to raise for a failed request for the list of models."""
+        """Return the error to raise when the request for the list of models has failed with ``problem``."""
         if isinstance(problem, RequestRefused):
             return problem.refusal.fault(self._endpoint, self._model).error
         return problem.error if isinstance(problem, EngineFault) else problem
 
     def _closing(self, request: EngineRequest, answer: ResponseBuilder) -> list[Chunk]:
-        """Return the chunks that are known only at the end. Raises EngineError for an answer without an end, or not in
-        the requested format."""
+        """Return the chunks that are known only when the answer has ended, such as its calls. Raises EngineError if the
+        server did not end the answer, or if the text is not in the requested format."""
         if not answer.finished and not answer.growing:
             raise EngineError(f"{self._endpoint.host} ended its answer without any content.", hint="Ask again.")
         if not answer.finished:
@@ -235,8 +239,8 @@ class OpenAIEngine:
 
 
 def _check_form(output: OutputFormat, text: str, host: str) -> None:
-    """Check the format, since servers that do not support one ignore it silently. A regex is not checked: a hostile one
-    could take forever."""
+    """Raise EngineError if the text is not in the requested format, since servers that do not support a format ignore
+    it silently. A regex is not checked, because matching a hostile one could take forever."""
     if output.kind == "choice":
         is_kept = text.strip() in output.choice
     elif output.kind in ("json_object", "json_schema"):

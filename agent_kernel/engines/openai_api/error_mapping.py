@@ -1,4 +1,4 @@
-"""Translates errors of a server into agent-kernel's errors, which name the cause and the next step."""
+"""Converts errors of a server to agent-kernel's errors, which name the cause and the next step."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.retry import AGAIN, EngineFault
 
 MAX_SERVER_TEXT = 400
-"""Longest excerpt of a server's text in our errors, in characters."""
+"""Maximum number of characters of a server's text that agent-kernel's errors quote."""
 NOT_NOW = frozenset({408, 429, 503, 529})
-"""Statuses after which the same request may succeed later. Every other status is a failure of the server or its
-configuration."""
+"""HTTP statuses after which the same request may succeed later. Every other error status is a failure of the server or
+its configuration."""
 TOO_LONG = re.compile(
     r"context.?length|context.?window|context.?size|maximum context|max_model_len|n_ctx|prompt is too long"
     r"|input is too long|too many (input )?tokens|reduce the length",
@@ -33,8 +33,8 @@ NO_TOOLS = re.compile(r"--enable-auto-tool-choice|--tool-call-parser|does not su
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An error that the server returned. ``words`` is the server's text, shortened, without control characters and the
-    key. ``param`` is the field that it names, if any."""
+    """An error that the server returned. ``words`` is the server's text, shortened, without control characters and
+    without the key. ``param`` is the request field that the error names, empty if it names none."""
 
     status: int
     words: str
@@ -44,7 +44,8 @@ class Refusal:
 
     @classmethod
     def read(cls, status: int, body: bytes, retry_after: str, key: str) -> Refusal:
-        """Parse an error body in any of the formats that servers use."""
+        """Parse the body of an error response, in any of the formats that servers use. ``key`` is removed from its
+        texts."""
         text = body.decode("utf-8", "replace")
         code = param = ""
         try:
@@ -60,7 +61,7 @@ class Refusal:
         return cls(status, plain(without_key(text, key)), plain(without_key(code, key)), param, retry_after)
 
     def fault(self, endpoint: Endpoint, model: str) -> EngineFault:
-        """Return the fault to raise; its ``again`` is true if the same request may succeed later."""
+        """Return the fault to raise. Its ``again`` is true if the same request may succeed later."""
         error = self._error(endpoint, model)
         hopeless = self.code == "insufficient_quota" or isinstance(error, ContextOverflow)
         # llama-cpp-python answers 500 where other servers answer 422
@@ -117,13 +118,14 @@ def unknown_model(model: str, host: str, served: list[str]) -> UnknownModel:
 
 
 def plain(text: str) -> str:
-    """Return the text as one short line without control characters, for display and logs."""
+    """Return the text as one line without control characters, cut to MAX_SERVER_TEXT characters, for display and
+    logs."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return line if len(line) <= MAX_SERVER_TEXT else line[:MAX_SERVER_TEXT] + " ..."
 
 
 def _details(detail: Any) -> str:
-    """Return a summary of FastAPI's list of validation errors, without the data that was sent."""
+    """Return a summary of FastAPI's list of validation errors, without the request data that it quotes."""
     if not isinstance(detail, list):
         return ""
     lines = []

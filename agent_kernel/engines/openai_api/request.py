@@ -23,8 +23,8 @@ FROM_TOOL = "Shown by the call before:"
 def encode(
     request: EngineRequest, model: str, *, vision: bool, extra: Mapping[str, Any], affinity: str = ""
 ) -> dict[str, Any]:
-    """Encode the request; ``affinity`` is the result of ``affinity_of``. Raises InvalidRequest if tool_choice and tools
-    contradict each other."""
+    """Return the body for ``request``. ``affinity`` is the result of ``affinity_of``; ``extra`` are additional fields.
+    Raises InvalidRequest if tool_choice and tools contradict each other."""
     request.required_tools()
     body: dict[str, Any] = {
         **({"prompt_cache_key": affinity} if affinity else {}),
@@ -48,18 +48,18 @@ def encode(
 
 
 def affinity_of(request: EngineRequest, url: str) -> str:
-    """Return an id that all requests of one session to one server share, as 32 hexadecimal digits; empty for a request
-    without a session. Routers with several replicas send equal ids to the replica whose cache holds the prompt. The id
-    is a hash, because the session hint contains the name of the user, and depends on ``url``, so that two servers
-    cannot match their users."""
+    """Return an id of 32 hexadecimal digits that all requests of one session to one server share; an empty string for a
+    request without a session. A router sends requests with equal ids to the same replica, whose cache holds the prompt.
+    The id is a hash, because the name of the session contains the name of the user. It depends on ``url``, so that two
+    servers cannot recognise the same user."""
     if not request.session:
         return ""
     return hashlib.sha256(f"{url}\n{request.session}".encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def _sampling(request: EngineRequest) -> dict[str, Any]:
-    """Return the sampling options as OpenAI's fields; top_k, min_p and repetition_penalty are named as in vLLM and
-    SGLang."""
+    """Return the sampling options as fields of OpenAI's API. The fields top_k, min_p and repetition_penalty, which that
+    API does not have, are named as in vLLM and SGLang."""
     sampling = request.sampling
     names = (
         *("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"),
@@ -78,8 +78,8 @@ def _sampling(request: EngineRequest) -> dict[str, Any]:
 
 
 def _format(output: OutputFormat) -> dict[str, Any]:
-    """Return the fields for an output format. ``structured_outputs`` is a field of vLLM, because OpenAI has none for a
-    regex, a choice or a grammar."""
+    """Return the fields that request an output format. For a regex, a choice or a grammar it is ``structured_outputs``,
+    a field of vLLM, because OpenAI's API has none."""
     match output.kind:
         case "json_object":
             return {"response_format": {"type": "json_object"}}
@@ -95,8 +95,8 @@ def _format(output: OutputFormat) -> dict[str, Any]:
 
 
 def _messages(messages: Sequence[Message], vision: bool) -> Iterator[dict[str, Any]]:
-    """Yield the messages. Pictures made by tools follow the last result of their round in a user message, because tool
-    messages can contain only text."""
+    """Yield the messages in the form of OpenAI's API. Tool messages can contain only text, so pictures made by tools
+    are in a user message after the last result of their round."""
     for from_tool, group in itertools.groupby(messages, key=lambda message: message.role == "tool"):
         pictures: list[dict[str, Any]] = []
         for message in group:
@@ -113,8 +113,8 @@ def _messages(messages: Sequence[Message], vision: bool) -> Iterator[dict[str, A
 
 
 def _assistant(message: Message) -> dict[str, Any]:
-    """Return an assistant message. Reasoning is left out, because servers use different fields for it, and models do
-    not get their earlier reasoning."""
+    """Return an assistant message in the form of OpenAI's API. Reasoning is left out, because servers use different
+    fields for it, and models do not get their earlier reasoning."""
     body: dict[str, Any] = {"role": "assistant", "content": message.text}
     if message.calls:
         body["tool_calls"] = [_call(call) for call in message.calls]
@@ -122,8 +122,8 @@ def _assistant(message: Message) -> dict[str, Any]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    """Return a tool call. Its arguments are always a JSON object, even if the model wrote something else (``_raw``),
-    because servers parse them."""
+    """Return a tool call in the form of OpenAI's API. Its arguments are always a JSON object, because servers parse
+    them. If the model wrote something else, the object contains it as ``_raw``."""
     function = {"name": call.name, "arguments": json.dumps(dict(call.arguments), ensure_ascii=False)}
     return {"id": strict_call_id(call.id), "type": "function", "function": function}
 
@@ -137,7 +137,7 @@ def _content(message: Message, vision: bool) -> str | list[dict[str, Any]]:
 
 
 def _text(message: Message, vision: bool) -> str:
-    """Return the text with a note for each medium that is not sent."""
+    """Return the text of a message, with a note for each medium that is not sent."""
     missing = [medium for medium in message.media if not (vision and _can_be_sent(medium))]
     notes = [f"[{medium.mime}, not shown to this model]" for medium in missing]
     return "\n".join([*([message.text] if message.text or not notes else []), *notes])

@@ -1,4 +1,4 @@
-"""Builds one answer from the objects of a server's stream, and handles the differences between servers."""
+"""Builds one answer from the objects of a server's stream. Differences between servers are handled here."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from agent_kernel.engines.openai_api.endpoint_client import END
 MAX_CALLS = 128
 MAX_TOKENS = 1 << 40
 REASONING = ("reasoning_content", "reasoning")
-"""Field names of DeepSeek, SGLang, llama-server; and of vLLM, Ollama, OpenRouter. A server that sends both sends the
-same text."""
+"""Names of the field with the reasoning: the first is that of DeepSeek, SGLang and llama-server, the second that of
+vLLM, Ollama and OpenRouter. A server that sends both sends the same text in them."""
 CHARS_PER_TOKEN = 4.0
-"""For English and code, for servers that do not count tokens. The result is always labelled an estimate."""
+"""Average number of characters per token in English and code, for servers that do not count tokens. The result is
+always labelled an estimate."""
 
 
 @dataclass(slots=True)
 class Slot:
-    """A tool call that is still being received. ``arguments`` contains its pieces so far."""
+    """A tool call that is still being received. ``arguments`` contains the pieces of its arguments so far."""
 
     id: str = ""
     name: str = ""
@@ -37,10 +38,11 @@ class Slot:
 
 
 class ResponseBuilder:
-    """Builds an answer. ``add`` takes the objects in order and returns the chunks that can be shown at once; the rest
-    is known at the end.
+    """Builds the answer to a request. ``add`` takes the objects of the stream in order and returns the chunks that can
+    be shown at once. Calls and the reason for the end are known only at the end.
 
-    ``prompt_tokens`` and ``completion_tokens`` are the server's counts, or None."""
+    ``prompt_tokens`` and ``completion_tokens`` are the counts that the server reports, or None.
+    """
 
     def __init__(self, request: EngineRequest) -> None:
         self._request = request
@@ -58,7 +60,8 @@ class ResponseBuilder:
         self.reused_tokens = 0
 
     def add(self, event: Mapping[str, Any]) -> list[Chunk]:
-        """Add an object and return its chunks. Raises EngineError for an error inside the stream."""
+        """Add an object of the stream and return the chunks that it contains. Raises EngineError for an error inside
+        the stream."""
         self._ended = self._ended or event is END
         if error := event.get("error"):
             message = error.get("message") if isinstance(error, Mapping) else error
@@ -76,17 +79,18 @@ class ResponseBuilder:
 
     @property
     def finished(self) -> bool:
-        """Whether the server ended the answer. A connection that just closes may have been cut."""
+        """Whether the server has marked the end of the answer. If the connection closes without this mark, the answer
+        may be incomplete."""
         return self._ended or bool(self._finish)
 
     @property
     def growing(self) -> int:
-        """A number that grows with everything the model writes, including calls that cannot be shown yet."""
+        """A number that increases with everything that the model writes, including calls that cannot be shown yet."""
         return self.characters + len(self._slots)
 
     def calls(self) -> list[ToolCall]:
-        """Return the calls that may run. They do not include a call that the token limit cut, or calls that the request
-        does not allow."""
+        """Return the calls that may run. A call that the token limit cut off, and calls that the request does not
+        allow, are not among them."""
         if not self._request.tools or self._request.tool_choice == "none":
             return []
         slots = [slot for slot in self._slots if slot.name]
@@ -100,14 +104,14 @@ class ResponseBuilder:
 
     @property
     def cut_call(self) -> str:
-        """The text of the call that the token limit cut; empty if none was cut."""
+        """The arguments, as text, of the call that the token limit cut off; empty if none was cut off."""
         if self.reason != "length" or not self._slots or not self._request.tools:
             return ""
         return self._slots[-1].raw
 
     @property
     def reason(self) -> str:
-        """Why the answer ended: stop, length or calls. Raises EngineError for an answer that the server
+        """The reason why the answer ended: stop, length or calls. Raises EngineError for an answer that the server
         aborted."""
         if self._finish == "length":
             return "length"
@@ -143,9 +147,9 @@ class ResponseBuilder:
         self.characters += len(name) + (len(arguments) if isinstance(arguments, str | Mapping) else 0)
 
     def _slot(self, index: Any, call_id: str, name: str) -> Slot:
-        """Return the call that a piece belongs to, by its index. Another id together with a name means another call,
-        whatever the index, because some servers send index 0 for every call. Without an index the id decides; a piece
-        with neither belongs to the last call."""
+        """Return the call to which a received piece belongs. The ``index`` of the piece decides. However, an id other
+        than that call's together with a name begins a new call, because some servers send index 0 for every call.
+        Without an index, the id decides. A piece without index and id belongs to the last call."""
         at = index if isinstance(index, int) and not isinstance(index, bool) else None
         slot = self._at.get(at) if at is not None else self._by_id(call_id, name)
         if slot is not None and call_id and slot.id and slot.id != call_id and name:
@@ -168,7 +172,8 @@ class ResponseBuilder:
         return self._slots[-1] if self._slots and not name else None
 
     def _id(self, given: str) -> str:
-        """Return the server's id if it can be stored and is unique in the conversation, otherwise a new one."""
+        """Return the server's id of a call if it can be stored and is unique in the conversation, otherwise a new
+        id."""
         usable = 0 < len(given) <= 200 and not any(unicodedata.category(char) in ("Cc", "Cs") for char in given)
         call_id = given if usable and strict_call_id(given) not in self._taken else f"c{os.urandom(4).hex()}"
         self._taken.add(strict_call_id(call_id))
@@ -195,7 +200,7 @@ def _matched_stop(choice: Mapping[str, Any], stops: Sequence[str]) -> str:
 
 
 def _content(content: Any) -> tuple[str, str]:
-    """Return the text and the reasoning of a content, which some servers send as a list of parts."""
+    """Return (text, reasoning) of a message's content, which some servers send as a list of parts."""
     if not isinstance(content, list):
         return _clean(content), ""
     text, thought = "", ""
@@ -209,7 +214,8 @@ def _content(content: Any) -> tuple[str, str]:
 
 
 def _clean(value: Any) -> str:
-    """Return text that can be stored: halves of surrogate pairs, which JSON can contain, are joined or replaced."""
+    """Return ``value`` as text that can be stored; an empty string if it is not text. Halves of surrogate pairs, which
+    JSON can contain, are joined or replaced."""
     if not isinstance(value, str):
         return ""
     if value.isascii():

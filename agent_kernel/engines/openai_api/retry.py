@@ -1,5 +1,5 @@
-"""Decides whether and when a failed request is sent again: a few times, with growing pauses, and only if nothing of the
-answer has arrived."""
+"""Decides whether and when a failed request is sent again: a few times, after increasing pauses, and only if nothing of
+the answer has arrived."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ AGAIN = frozenset({408, 429, 500, 502, 503, 504, 529})
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 8.0
 LONGEST_ASKED_S = 60.0
-"""Longest Retry-After of a server that is waited for; after a longer one, the request fails."""
+"""Maximum pause in seconds that a server may request with Retry-After. If it requests a longer one, the request
+fails."""
 
 
 class EngineFault(Exception):
-    """A failed request. ``again`` means that it may be sent again; otherwise the caller gets ``error``. ``after_s`` is
-    the pause that the server requests, or None."""
+    """A failed request. If ``again`` is true, the request may be sent again; otherwise, or when no tries are left, the
+    caller gets ``error``. ``after_s`` is the pause in seconds that the server requests, None if it requests none."""
 
     def __init__(self, error: AgentKernelError, *, again: bool, after_s: float | None = None) -> None:
         super().__init__(error.message)
@@ -29,8 +30,8 @@ class EngineFault(Exception):
 
 @dataclass(slots=True)
 class Retries:
-    """Counts the tries of one request, at most ``tries`` in total. ``draw`` returns a random number in [0, 1) that
-    varies the pauses, so that the clients of one server do not all retry at the same time."""
+    """Counts how often one request was sent, at most ``tries`` times in all. ``draw`` returns a random number in [0, 1)
+    that varies the pauses, so that the clients of one server do not all retry at the same time."""
 
     tries: int
     draw: Callable[[], float] = random.random

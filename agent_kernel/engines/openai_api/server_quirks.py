@@ -21,8 +21,8 @@ OPTIONAL = (
     "seed",
     "prompt_cache_key",
 )
-"""Fields that may be left out, because the answer still fits the request. Without tools, tool_choice, stop or a format
-it would not fit."""
+"""Fields that may be left out if the server refuses them, because the answer still fits the request. Other fields, such
+as tools, tool_choice, stop and the format, may not: the answer would not fit."""
 NEEDED = (
     "presence_penalty",
     "frequency_penalty",
@@ -39,7 +39,8 @@ UNKNOWN = re.compile(
     re.IGNORECASE,
 )
 RENAMED = {"max_tokens": "max_completion_tokens"}
-"""Fields with two names: OpenAI's reasoning models accept only the new name, most other servers only the old one."""
+"""Maps old to new names of fields. OpenAI's reasoning models accept only the new name, most other servers only the old
+one."""
 
 
 class ServerQuirks:
@@ -53,7 +54,8 @@ class ServerQuirks:
         return sorted(self._refused)
 
     def adapt(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return ``body`` without refused fields and with renamed ones."""
+        """Return ``body`` without the fields that the server has refused. A refused field that has a new name is sent
+        under that name."""
         sent = {name: value for name, value in body.items() if name not in self._refused}
         for old, new in RENAMED.items():
             if old in self._refused and old in body and new not in self._refused:
@@ -61,14 +63,14 @@ class ServerQuirks:
         return sent
 
     def find_needed(self, refusal: Refusal, sent: Mapping[str, Any]) -> list[str]:
-        """Return the refused fields of ``sent`` that must not be left out."""
+        """Return the names of the fields of ``sent`` that ``refusal`` refuses and that must not be left out."""
         if refusal.status not in (400, 422):
             return []
         return _find_named([name for name in NEEDED if name in sent], refusal)
 
     def learn(self, refusal: Refusal, sent: Mapping[str, Any]) -> list[str]:
-        """Remember and return the refused fields of ``sent`` that can be omitted. A value out of range does not count
-        as an unknown field."""
+        """Return the names of the fields of ``sent`` that ``refusal`` refuses and that can be left out, and remember
+        them. A field whose value is only out of range does not count as refused."""
         if refusal.status not in (400, 422) or not UNKNOWN.search(refusal.words):
             return []
         candidates = [name for name in (*OPTIONAL, *RENAMED.values()) if name in sent]

@@ -1,4 +1,4 @@
-"""Time limits for the next token of a server."""
+"""Time limits within which a server must send the next token."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ T = TypeVar("T")
 
 
 class Patience:
-    """Allows ``first_s`` seconds to the first token, then ``between_s`` between tokens. Data without a token (a
-    keep-alive, an empty delta) counts as silence."""
+    """The time limits for one request: ``first_s`` seconds until the first token, then ``between_s`` seconds from one
+    token to the next. Data without a token, such as a keep-alive or an empty delta, does not restart a limit. ``host``
+    is the server's name in errors."""
 
     def __init__(
         self, host: str, first_s: float, between_s: float, clock: Callable[[], float] = time.monotonic
@@ -26,17 +27,17 @@ class Patience:
         self.restart()
 
     def restart(self) -> None:
-        """Start the limit for the first token of a new request."""
+        """Begin the time limit for the first token of a new request."""
         self._limit_s = self._first_s
         self._until = self._clock() + self._first_s
 
     def restart_between_tokens(self) -> None:
-        """Start the limit for the next token."""
+        """Begin the time limit for the next token."""
         self._limit_s = self._between_s
         self._until = self._clock() + self._between_s
 
     async def wait(self, what: Awaitable[T]) -> T:
-        """Await ``what`` and return its result. Raises EngineError if the limit passes before."""
+        """Await ``what`` and return its result. Raises EngineError if the current time limit passes first."""
         try:
             async with asyncio.timeout(max(0.0, self._until - self._clock())):
                 return await what

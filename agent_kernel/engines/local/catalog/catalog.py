@@ -35,7 +35,8 @@ from agent_kernel.engines.local.system_memory import Memory, read_memory
 DEFAULT = "default"
 """The name that stands for the first model in DEFAULTS that suits this machine."""
 DEFAULTS = ("coder-1.5b", "coder-0.5b")
-"""Best first. Of 60 notebook tasks coder-1.5b got 51 right and coder-0.5b 39 (``agent-kernel eval notebook``)."""
+"""The default models, best first. Of 60 notebook tasks coder-1.5b solved 51 and coder-0.5b 39 (``agent-kernel eval
+notebook``)."""
 CATALOG = Path(__file__).with_name("catalog.toml")
 
 
@@ -62,8 +63,8 @@ def is_named(model: str) -> bool:
 
 def defaults(memory: Memory | None = None) -> list[CatalogEntry]:
     """Return the models that can be the default of this machine, best first. ``memory`` is measured if it is not given;
-    where it is unknown, only models for any machine are returned. The total memory decides and not the free memory, so
-    that the default does not change."""
+    if it cannot be measured, only models without a memory requirement are returned. The total memory decides and not
+    the free memory, so that the default does not change."""
     memory = memory or read_memory()
     total = memory.total if memory is not None else 0
     known = catalog()
@@ -71,7 +72,8 @@ def defaults(memory: Memory | None = None) -> list[CatalogEntry]:
 
 
 def entry(name: str) -> CatalogEntry:
-    """Return an entry by name or title. Raises UnknownModel, which lists the names and the closest match."""
+    """Return the catalog entry with this name or title; for DEFAULT, that of the best model that suits this machine.
+    Raises UnknownModel, which lists the names and the closest match."""
     known = catalog()
     if name == DEFAULT and (suitable := defaults()):
         return suitable[0]
@@ -91,8 +93,9 @@ def entry(name: str) -> CatalogEntry:
 
 
 def entry_here(name: str, cache_dir: Path) -> CatalogEntry:
-    """Return an entry by name or title. For DEFAULT, that is the best suitable model that is on this machine: a person
-    who has only a smaller one is not asked to download another. Raises UnknownModel, ModelBroken."""
+    """Return the catalog entry with this name or title. DEFAULT means the best suitable model that is already on this
+    machine, so that a user who has only a smaller model is not asked to download another. If none is on this machine,
+    it means the best suitable one. Raises UnknownModel, ModelBroken."""
     suitable = defaults() if name == DEFAULT else []
     return next((one for one in suitable if one.installed_model(cache_dir) is not None), None) or entry(name)
 
@@ -106,13 +109,14 @@ def resolve(
     sources: Sequence[str] = KINDS,
     env: Mapping[str, str] = os.environ,
 ) -> LocalModel:
-    """Return the model for a catalog name, a path, or an id of a hub (``org/name[@revision][:file.gguf]``).
+    """Return the model on this machine for a catalog name, a path, or an id of a hub
+    (``org/name[@revision][:file.gguf]``).
 
     A catalog name takes precedence, then an existing path, then an id of a hub. A GGUF file whose quantisation cannot
-    be read exactly is rewritten once into ``cache_dir``, which takes a while and calls ``on_progress``. The hub is
-    asked only for the size of a model that is not on this machine, and only if ``sources`` allows it. Blocking. Raises
-    UnknownModel, ModelMissing (known, not pulled; ``details`` are those of ``CatalogEntry.offer``), ModelBroken,
-    ModelUnsupported, PullFailed (the hub cannot be asked).
+    be read exactly is rewritten once into ``cache_dir``, which takes a while and calls ``on_progress``. If the model of
+    a hub id is not on this machine, the hub is asked for its size, but only if ``sources`` allows it. Blocking. Raises
+    UnknownModel, ModelMissing (the model exists, but was not pulled; ``details`` are those of ``CatalogEntry.offer``),
+    ModelBroken, ModelUnsupported, PullFailed (the hub cannot be asked).
     """
     if is_path(model):
         return open_local(Path(model).expanduser().absolute(), cache_dir, on_progress)
@@ -129,7 +133,7 @@ def resolve(
 
 
 def find_installed(model: str, cache_dir: Path, backend: str = "") -> LocalModel | None:
-    """Return the model of a catalog name or an id of a hub from the cache; None if it was not pulled. Uses no network.
+    """Return the model of a catalog name or a hub id if it is in the cache; None if it was not pulled. Uses no network.
     Raises UnknownModel, ModelBroken."""
     wanted = HubId.parse(model)
     if wanted is None:
@@ -143,8 +147,8 @@ def find_installed(model: str, cache_dir: Path, backend: str = "") -> LocalModel
 
 
 def pulled_directories(model: str, cache_dir: Path) -> list[Path]:
-    """Return the directories in the cache that belong to a catalog name or to an id of a hub, also of interrupted pulls
-    and of damaged models. Raises UnknownModel for a name that neither is."""
+    """Return the directories in the cache that belong to a catalog name or a hub id, including those of interrupted
+    pulls and damaged models. Raises UnknownModel if ``model`` is neither a catalog name nor a hub id."""
     wanted = HubId.parse(model)
     if wanted is not None:
         return [*find_pulled(wanted.slug, cache_dir)]
@@ -155,7 +159,7 @@ def pulled_directories(model: str, cache_dir: Path) -> list[Path]:
 
 
 def from_hubs(cache_dir: Path) -> list[LocalModel]:
-    """Return the undamaged models in the cache that were pulled by an id of a hub."""
+    """Return the undamaged models in the cache that were pulled by a hub id."""
     by_name: dict[str, LocalModel] = {}
     for folder in find_pulled("hub", cache_dir):
         with suppress(ModelBroken):
@@ -167,8 +171,8 @@ def from_hubs(cache_dir: Path) -> list[LocalModel]:
 def fetchable(
     model: str, backend: str = "", sources: Sequence[str] = KINDS, env: Mapping[str, str] = os.environ
 ) -> CatalogEntry:
-    """Return the entry from which a model can be downloaded: the catalog's for a name, the hub's for an id. Blocking.
-    Raises the errors of ``resolve``."""
+    """Return an entry with the sources from which a model can be downloaded: the catalog's entry for a name, an entry
+    made from the hub's listing for a hub id. Blocking. Raises UnknownModel, ModelUnsupported, PullFailed."""
     wanted = HubId.parse(model)
     if wanted is None:
         return entry(model)
@@ -181,8 +185,8 @@ def fetchable(
 
 
 def is_path(model: str) -> bool:
-    """Whether ``model`` is a path: it begins with ``~``, ``.`` or a root, ends in ``.gguf``, contains a backslash, or
-    exists. A name with one slash that does not exist is an id of a hub; a catalog name is never a path."""
+    """Return whether ``model`` is a path. It is one if it begins with ``~``, ``.`` or ``/``, contains a backslash, ends
+    in ``.gguf``, or exists. A name with one slash that does not exist is a hub id; a catalog name is never a path."""
     if model.startswith(("~", ".", "/")) or "\\" in model:
         return True
     wanted = HubId.parse(model)

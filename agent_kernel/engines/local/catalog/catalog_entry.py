@@ -16,7 +16,8 @@ KINDS = ("hub", "wheels")
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """One GGUF file of a model hub. ``sha256`` is empty if only the hub knows it; ``size`` 0 = unknown."""
+    """One GGUF file of a model hub. ``sha256`` is empty if only the hub knows the hash; ``size`` is in bytes, 0 if
+    unknown."""
 
     kind: ClassVar[str] = "hub"
     repo: str
@@ -120,9 +121,9 @@ Source: TypeAlias = HubFile | HubSnapshot | Wheels
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """A model that can be downloaded. ``installed`` is the size in bytes that it occupies on the disk afterwards.
-    ``sources`` are in the order in which they are tried. ``slug`` names the folders where ``name`` does not.
-    ``memory`` is how many bytes a machine should have in all for the model to be its default."""
+    """A model that can be downloaded. ``installed`` is the size in bytes that it occupies on the disk after the
+    download. ``sources`` are tried in their order. ``slug`` is the name of the model's folders if they are not named
+    after ``name``. The model can be the default of a machine whose total memory is at least ``memory`` bytes."""
 
     name: str
     title: str
@@ -144,12 +145,14 @@ class CatalogEntry:
         return models_dir(cache_dir) / f"{self.folder}-{source.key}"
 
     def installed_model(self, cache_dir: Path) -> LocalModel | None:
-        """Return the model, whatever source it was pulled from; None if it was not pulled yet. Raises ModelBroken."""
+        """Return the model from the cache, whichever source it was pulled from; None if it was not pulled. Raises
+        ModelBroken."""
         here = (read_model(self.directory(source, cache_dir)) for source in self.sources)
         return next((model for model in here if model is not None), None)
 
     def offer(self) -> dict[str, Any]:
-        """Return the facts that the user sees before a download."""
+        """Return the facts that the user sees before a download: name, licence, publisher, sizes in bytes, and
+        sources."""
         first = self.sources[0]
         return {
             "name": self.name,
@@ -177,8 +180,8 @@ def source_to_json(source: Source) -> dict[str, Any]:
 
 
 def find_pulled(slug: str, cache_dir: Path) -> Iterator[Path]:
-    """Yield the folders of a model whose sources are not known beforehand, newest first; for ``hub``, of all models of
-    hubs."""
+    """Yield the folders in the cache that belong to ``slug``, the folder name of a hub id, newest first. If ``slug`` is
+    ``hub``, yield the folders of all models from hubs."""
     name = re.compile(re.escape(slug) + ("--.+" if slug == "hub" else "") + "-[0-9a-f]{12}")
     folders = [path for path in models_dir(cache_dir).glob(f"{slug}-*") if name.fullmatch(path.name)]
     yield from sorted(folders, key=lambda path: path.stat().st_mtime, reverse=True)

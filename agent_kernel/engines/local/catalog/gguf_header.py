@@ -26,11 +26,14 @@ TYPES: Mapping[int, tuple[str, int, int]] = {
     7: ("Q5_1", 32, 24), 8: ("Q8_0", 32, 34), 10: ("Q2_K", 256, 84), 11: ("Q3_K", 256, 110), 12: ("Q4_K", 256, 144),
     13: ("Q5_K", 256, 176), 14: ("Q6_K", 256, 210), 15: ("Q8_K", 256, 292), 30: ("BF16", 1, 2),
 }  # fmt: skip
-"""Tensor type: name, weights in a block, bytes of a block. Types that are not listed are named by number."""
+"""Maps the number of a tensor type to (name, weights in a block, bytes of a block). A type that is not listed gets the
+name ``type NUMBER``."""
 MAX_DIMENSIONS = 8
-"""Dimensions of a tensor; ggml has 4. In a file that claims millions of them, their product would be a huge number."""
+"""Maximum number of dimensions of a tensor; ggml has 4. In a damaged file that states millions of dimensions, the
+product of their sizes would be a huge number."""
 _DAMAGE = (struct.error, IndexError, OverflowError, UnicodeDecodeError, TypeError, ZeroDivisionError, RecursionError)
-"""Errors that a damaged header causes: cut off, a number in place of text, an alignment of 0, deeply nested arrays."""
+"""Errors that reading a damaged header causes: the file is cut off, has text in place of a number, an alignment of 0,
+or deeply nested arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ def _broken(path: Path, reason: str) -> ModelBroken:
 
 
 class _HeaderReader:
-    """One pass over the mapped file; ``at`` is the next byte."""
+    """Reads the header from the mapped file in one pass; ``at`` is the position of the next byte."""
 
     def __init__(self, data: mmap.mmap, path: Path) -> None:
         self.data = data
@@ -93,8 +96,8 @@ class _HeaderReader:
         )
 
     def tensor_types(self, count: int, alignment: int) -> tuple[frozenset[str], int]:
-        """Return the types and the number of elements of all tensors. Raises ModelBroken if data lies beyond the end of
-        the file."""
+        """Read the descriptions of ``count`` tensors. Return the names of their types, and the number of elements of
+        all tensors together. Raises ModelBroken if the data of a tensor would lie beyond the end of the file."""
         names, last, total = set(), 0, 0
         for _ in range(count):
             self.string()

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from gguf import GGUFReader, GGUFWriter, ReaderTensor
 
 DIRECT = frozenset({"F32", "F16", "Q8_0"})
-"""Tensor types that are read exactly as they are."""
+"""Tensor types that openvino-genai reads exactly, so that they are copied unchanged."""
 ROWS_AT_ONCE = 1 << 22
-"""Weights that are unpacked to 32-bit floats at a time (16 MiB), for tensors of any size."""
+"""Number of weights that are unpacked to 32-bit floats at a time (16 MiB). It bounds the memory for tensors of any
+size."""
 CHUNK = 1 << 22
 
 
@@ -70,7 +71,7 @@ def rewrite(source: Path, target: Path) -> Iterator[Progress]:
 
 
 def file_hash(path: Path) -> Generator[Progress, None, str]:
-    """Yield progress and return the SHA-256 in hex."""
+    """Yield progress while the file is read, and return its SHA-256 in hexadecimal digits."""
     digest, done, total = hashlib.sha256(), 0, path.stat().st_size
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
@@ -104,8 +105,8 @@ def _copy_metadata(gguf: Any, reader: GGUFReader, writer: GGUFWriter) -> None:
 
 
 def _target_type(gguf: Any, tensor: ReaderTensor) -> Any:
-    """Return the type to store: Q8_0, or F16 if a row is not a whole number of Q8_0 blocks. Types in DIRECT are
-    kept."""
+    """Return the type in which the tensor is stored: its own type if that is in DIRECT, otherwise Q8_0, or F16 if a row
+    is not a whole number of Q8_0 blocks."""
     if tensor.tensor_type.name in DIRECT:
         return tensor.tensor_type
     kinds = gguf.GGMLQuantizationType
@@ -113,7 +114,8 @@ def _target_type(gguf: Any, tensor: ReaderTensor) -> Any:
 
 
 def _shape(gguf: Any, tensor: ReaderTensor, kind: Any) -> tuple[int, ...]:
-    """Return the shape of the stored array, rows first; the width in bytes if quantised."""
+    """Return the shape of the stored array, rows first. For a quantised type, the last dimension is counted in
+    bytes."""
     shape = tuple(int(size) for size in reversed(tensor.shape.tolist()))
     return shape if kind.name in ("F32", "F16") else tuple(gguf.quants.quant_shape_to_byte_shape(shape, kind))
 
@@ -126,7 +128,8 @@ def _announce(gguf: Any, writer: GGUFWriter, tensor: ReaderTensor, kind: Any) ->
 
 
 def _convert(gguf: Any, tensor: ReaderTensor, kind: Any) -> Any:
-    """Convert the tensor to ``kind``, a few rows at a time."""
+    """Return the tensor's data as an array of type ``kind``. It is converted a few rows at a time, which bounds the
+    memory."""
     if tensor.tensor_type == kind:
         return tensor.data
     numpy = gguf.quants.np

@@ -2,9 +2,10 @@
 
 ``huggingface_hub`` lists the files (``hub_listing.py``), but agent-kernel transfers them itself. Its
 ``hf_hub_download`` and ``snapshot_download`` (read in 2.4) write to a file with a random name and remove it on failure,
-so that nothing resumes after a kill. They compare sizes only, can only be cancelled by an exception from the progress
-bar, and keep a cache or metadata folder of their own. The ``http_get`` under them is not public, buffers 10 MiB before
-it writes or reports, and gives up at a reset connection and at HTTP 503.
+so that no download can be resumed after the process was killed. They compare only sizes, can be cancelled only by an
+exception from the progress bar, and keep a cache or metadata folder of their own. The function ``http_get``, which they
+call, is not public. It buffers 10 MiB before it writes or reports, and gives up when a connection is reset or the hub
+answers HTTP 503.
 
 Respects HF_ENDPOINT, HF_HUB_OFFLINE, HF_TOKEN and the proxy variables. A ``resolve`` URL of the hub redirects to the
 storage, which accepts Range requests; the redirect announces the file's SHA-256 as ``X-Linked-ETag``.
@@ -39,15 +40,15 @@ if TYPE_CHECKING:
     import httpx
 
 RETRIES = 5
-"""Tries in a row without a new byte before the download fails."""
+"""Number of requests in a row that may bring no new byte; after one more, the download fails."""
 CONNECT_S, READ_S = 10.0, 30.0
 FIRST_WAIT_S = 0.25
 ANNOUNCED_HASH = "x-linked-etag"
 
 
 def fetch(source: HubFile, staging: Path, env: Mapping[str, str]) -> Steps[Download]:
-    """Download one file. Raises SourceUnavailable (no network, refused, or no longer there), PullFailed (wrong hash),
-    OSError (disk)."""
+    """Download one file into ``staging``, or continue an earlier download there. Raises SourceUnavailable (no network,
+    refused, or no longer at the hub), PullFailed (wrong hash), OSError (disk)."""
     path = staging / DOWNLOADED
     if (earlier := (yield from earlier_download(path, source.sha256))) is not None:
         return earlier
@@ -59,8 +60,8 @@ def fetch(source: HubFile, staging: Path, env: Mapping[str, str]) -> Steps[Downl
 
 
 def fetch_snapshot(source: HubSnapshot, staging: Path, env: Mapping[str, str]) -> Steps[Download]:
-    """Download all files into one directory and check each one. The returned hash is the SHA-256 of the list of their
-    hashes. Raises the errors of ``fetch``."""
+    """Download all files into one directory and check the hash of each. The hash of the returned Download is the
+    SHA-256 of the list of the files' hashes. Raises the errors of ``fetch``."""
     directory = staging / SNAPSHOT
     directory.mkdir(exist_ok=True)
     before = 0
@@ -89,9 +90,9 @@ def _fetch_member(source: HubSnapshot, file: SnapshotFile, staging: Path, env: M
 class _Transfer:
     """Downloads one file, in as many requests as necessary.
 
-    ``where`` is the path of its URL at the hub, ``label`` its name in messages. ``expected`` is the SHA-256 to check:
-    empty until the hub announces it; None for a small file, for which the hub has no SHA-256 and which is checked by
-    another digest. Raises SourceUnavailable if the environment forbids requests to the hub.
+    ``where`` is the path of the file's URL at the hub, ``label`` its name in messages. ``expected`` is the SHA-256 to
+    check. It is empty until the hub announces one. It is None for a small file: the hub has no SHA-256 for it, so the
+    caller checks another digest. Raises SourceUnavailable if the environment forbids requests to the hub.
     """
 
     def __init__(
@@ -136,8 +137,8 @@ class _Transfer:
         time.sleep(min(FIRST_WAIT_S * 2**failures, 8.0))
 
     def _complete(self) -> bool:
-        """Return whether the hash and the length are known and all bytes have arrived. A file that is too long is
-        removed."""
+        """Return whether all bytes have arrived, which is unknown without the length and the hash. If the partial file
+        is longer than the length, remove it, so that the download starts again."""
         if self.total and self.have > self.total:
             self.partial.unlink()
         return bool(self.expected != "" and self.total and self.have == self.total)
@@ -177,8 +178,8 @@ class _Transfer:
             raise self._unavailable(f"answered HTTP {status}")
 
     def _check_hash(self, response: httpx.Response) -> None:
-        """Compare the hash that the hub announces with the expected one, before anything is downloaded. If no hash was
-        known, the announced one is expected from now on."""
+        """Compare the hash that the hub announces with the expected one before anything is downloaded, and raise
+        PullFailed if they differ. If no hash was expected, the announced one becomes the expected one."""
         if self.expected is None:
             return
         tags = [answer.headers.get(ANNOUNCED_HASH, "").strip('W/"') for answer in (*response.history, response)]

@@ -16,8 +16,8 @@ FORBIDDEN = ("--", "..", "//")
 
 @dataclass(frozen=True, slots=True)
 class HubId:
-    """The id of a model on a hub. An empty ``revision`` means the newest one, an empty ``file`` the one that fits
-    best."""
+    """The id of a model on a hub. An empty ``revision`` means the newest one; an empty ``file`` means that the most
+    suitable file is chosen."""
 
     repo: str
     revision: str = ""
@@ -25,7 +25,8 @@ class HubId:
 
     @classmethod
     def parse(cls, text: str) -> HubId | None:
-        """Parse an id; return None if ``text`` is not an id. A name that ends in ``.gguf`` is a file, not an id."""
+        """Parse an id; return None if ``text`` is not one. A repository name that ends in ``.gguf`` is not accepted,
+        because the text is then the path of a file."""
         match = HUB_ID.fullmatch(text)
         if match is None or any(mark in text for mark in FORBIDDEN) or match["repo"].endswith((".gguf", ".git")):
             return None
@@ -41,5 +42,6 @@ class HubId:
 
     @property
     def slug(self) -> str:
-        """A folder name that is different for each id, because no name on the hub contains two consecutive dashes."""
+        """A folder name that is unique for each id: slashes, ``@`` and ``:`` become two dashes, which no name on the
+        hub contains."""
         return re.sub(r"[/@:]", "--", f"hub/{self}")

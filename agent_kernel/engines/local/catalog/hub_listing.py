@@ -19,32 +19,34 @@ ENDPOINT = "https://huggingface.co"
 TIMEOUT_S = 10.0
 SPLIT = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
 KIND = re.compile(r"[-._](I?Q\d\w*|BF16|F16|F32)\.gguf$", re.IGNORECASE)
-"""How converters write the quantisation into a file's name."""
+"""Finds the quantisation in the name of a GGUF file, where converters write it."""
 NO_MODELS = ("mmproj", "imatrix", "adapter", "lora")
-"""Parts of the names of GGUF files that are not language models."""
+"""Texts in the names of GGUF files that contain no language model."""
 GGUF_ORDER = (
     *("Q8_0", "F16", "BF16", "F32", "Q6_K", "Q5_K_M", "Q5_K_S", "Q5_1", "Q5_0"),
     *("Q4_K_M", "Q4_K_S", "Q4_1", "Q4_0"),
 )
-"""In order of preference: first the types that are read exactly, then by precision, since those are rewritten."""
+"""Quantisations in order of preference. The types that agent-kernel reads exactly come first. Files of the other types
+are rewritten as Q8_0, so they follow in order of precision."""
 BITS: Mapping[str, float] = {"F32": 32, "F16": 16, "BF16": 16, "Q8": 8.5, "Q6": 6.6, "Q5": 5.7, "Q4": 4.8, "Q3": 3.9}
-"""Approximate bits per weight. The ratio to Q8_0 gives the size of a rewritten file."""
+"""Approximate bits per weight. Compared with Q8_0 (8.5), they give the size of a file after it is rewritten as Q8_0."""
 SMALL = (".json", ".txt", ".model", ".jinja")
 GRAPH = ("openvino_model", "openvino_tokenizer", "openvino_detokenizer")
 WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors")
 NAME = re.compile(r"\w[\w.+-]*", re.ASCII)
-"""Names of files at the top level of a repository; nothing that could be a path."""
+"""Matches the names of files at the top level of a repository, and nothing that contains a directory."""
 WHY = "You named it; agent-kernel has not checked its content."
 
 
 def hub_entry(
     wanted: HubId, backend: str = "", env: Mapping[str, str] = os.environ, timeout_s: float = TIMEOUT_S
 ) -> CatalogEntry:
-    """Return the model as an entry with one source, at the revision in ``wanted`` or the newest one.
+    """Return a catalog entry with one source for a model of a hub, at the revision in ``wanted`` or the newest one.
 
-    ``backend`` openvino uses a GGUF file or an OpenVINO export, transformers safetensors; without a backend, the first
-    of GGUF, export and safetensors is used. Blocking. Raises UnknownModel (no such repository, revision or file),
-    ModelUnsupported (no usable files, with the reason) or PullFailed (gated, no network, refused token).
+    For the ``backend`` openvino, the source is a GGUF file or an OpenVINO export; for transformers, it is safetensors.
+    Without a backend, it is the first of a GGUF file, an OpenVINO export and safetensors that the repository has.
+    Blocking. Raises UnknownModel (no such repository, revision or file), ModelUnsupported (no usable files, with the
+    reason) or PullFailed (gated, no network, refused token).
     """
     info = _fetch_info(wanted, env, timeout_s)
     files = [file for file in (_file(sibling) for sibling in info.siblings or ()) if file is not None]
@@ -78,8 +80,8 @@ def endpoint_of(env: Mapping[str, str]) -> str:
 
 
 def token_of(env: Mapping[str, str]) -> str:
-    """Return HF_TOKEN, or the token that the hub's command stored at a login. The token appears in no log and no
-    message."""
+    """Return HF_TOKEN, or the token that the hub's command-line program stored at a login; empty if there is none. The
+    token appears in no log and no message."""
     if env is not os.environ or env.get("HF_TOKEN"):
         return env.get("HF_TOKEN", "")
     from huggingface_hub import get_token
@@ -92,7 +94,8 @@ def is_offline(env: Mapping[str, str]) -> bool:
 
 
 def _fetch_info(wanted: HubId, env: Mapping[str, str], timeout_s: float) -> Any:
-    """Return the hub's description of the repository, with sizes and hashes."""
+    """Return the hub's description of the repository, with the sizes and hashes of its files. Raises UnknownModel,
+    PullFailed."""
     if is_offline(env):
         raise PullFailed(
             f"The hub was not asked for {wanted}: HF_HUB_OFFLINE is set.", hint="Unset it, or name a file."
@@ -135,8 +138,8 @@ def _http_error(wanted: HubId, error: Any, token: str) -> PullFailed | UnknownMo
 
 
 def _missing_error(wanted: HubId, token: str) -> UnknownModel:
-    """Return the error for a repository that the hub does not show. To a client without access, the hub answers the
-    same for a private model as for one that does not exist."""
+    """Return the error for a repository that the hub does not show. A client without access gets the same answer for a
+    private model as for one that does not exist."""
     rights = "Check that the token in HF_TOKEN may read it." if token else "If it is private, set HF_TOKEN."
     return UnknownModel(
         f"The hub has no model {wanted.repo}, or does not show it to you.",
@@ -153,7 +156,8 @@ def token_error(what: str) -> PullFailed:
 
 
 def _file(sibling: Any) -> SnapshotFile | None:
-    """Convert a file of the hub's listing; None if its size or digest is missing, so that it could not be checked."""
+    """Convert a file of the hub's listing. Return None if its size or digest is missing, because the file could then
+    not be verified."""
     digest = sibling.lfs.sha256 if sibling.lfs else sibling.blob_id
     if sibling.size is None or not re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", digest or ""):
         return None
@@ -167,7 +171,8 @@ def _licence(info: Any) -> str:
 
 
 def _gguf(wanted: HubId, files: Sequence[SnapshotFile]) -> SnapshotFile | None:
-    """Return the best complete GGUF file, None if there is none. Raises ModelUnsupported if all are split."""
+    """Return the best GGUF file that contains a whole model; None if there is no GGUF file. Raises ModelUnsupported if
+    all of them are parts of a split model."""
     named = [file for file in files if file.path.endswith(".gguf")]
     models = [file for file in named if not any(mark in file.path.lower() for mark in NO_MODELS)]
     whole = [file for file in models if not SPLIT.search(file.path)]

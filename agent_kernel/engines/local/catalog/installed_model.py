@@ -29,8 +29,9 @@ RECORD_FILE = "model.json"
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
-    """A model that can be loaded: a GGUF file, or a directory as its library saves it. ``revision`` names its content
-    (of a file: its SHA-256), ``context_length`` is in tokens (0 = unknown), ``source`` is its origin."""
+    """A model that can be loaded: a GGUF file, or a directory in the format in which its library saves it. ``revision``
+    identifies its content (for a file, it is the SHA-256). ``context_length`` is in tokens, 0 if unknown. ``source``
+    describes where the model came from."""
 
     name: str
     path: Path
@@ -46,7 +47,7 @@ def models_dir(cache_dir: Path) -> Path:
 
 
 def protocol(value: str) -> Protocol:
-    """Return the name of a tool protocol after checking it. Raises ValueError."""
+    """Return ``value`` if it is the name of a tool protocol. Raises ValueError otherwise."""
     if value not in PROTOCOLS:
         raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}, not {value!r}")
     return value
@@ -60,7 +61,8 @@ def size_of(path: Path) -> int:
 
 
 def write_record(directory: Path, model: LocalModel, **facts: Any) -> None:
-    """Write and flush ``model.json`` beside the model. ``facts`` are stored for information only."""
+    """Write ``model.json`` beside the model and flush it to the disk. ``facts`` are additional fields, stored for
+    information only."""
     record = {
         "name": model.name,
         "sha256": model.revision,

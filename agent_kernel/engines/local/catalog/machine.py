@@ -1,6 +1,6 @@
 """Describes the machine for the choice of a model: its memory, CPU cores and GPUs.
 
-Limits of control groups count, as a JupyterHub sets them. No library of a GPU is imported.
+The limits of control groups, such as a JupyterHub sets, are taken into account. No GPU library is imported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NVIDIA_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """``memory`` is in bytes."""
+    """A GPU of this machine. ``memory`` is in bytes."""
 
     name: str
     memory: int
@@ -31,8 +31,8 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """``memory`` is None if the system does not report it. ``cores`` is the number of CPU cores that this process may
-    use."""
+    """The hardware of this machine. ``memory`` is None if the system does not report it. ``cores`` is the number of CPU
+    cores that this process may use."""
 
     memory: Memory | None
     cores: int
@@ -53,8 +53,8 @@ def read_machine() -> Machine:
 
 
 def usable_cores(limit: Path = CPU_LIMIT) -> int:
-    """Return the number of cores that this process may use, at least 1: those of its affinity mask, or fewer if its
-    control group has less CPU time."""
+    """Return the number of cores that this process may use, at least 1: the cores of its affinity mask, or fewer if its
+    control group limits its CPU time."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with suppress(OSError, ValueError):  # no such file, or "max" for no limit
         quota, period = (int(word) for word in limit.read_text().split())
@@ -63,7 +63,8 @@ def usable_cores(limit: Path = CPU_LIMIT) -> int:
 
 
 def parse_gpus(text: str) -> tuple[Gpu, ...]:
-    """Parse lines ``name, memory in MiB`` of ``nvidia-smi``. Lines without a memory are ignored."""
+    """Parse the output of ``nvidia-smi``, whose lines are ``name, memory in MiB``. Lines without a memory size are
+    ignored."""
     gpus = []
     for line in text.splitlines():
         name, _, memory = line.rpartition(",")

@@ -13,13 +13,14 @@ from agent_kernel.engines.local.catalog.installed_model import models_dir
 
 SPEEDS_FILE = "speeds.json"
 TOKENS_MIN = 32
-"""Shorter answers say little about the speed."""
+"""Minimum number of tokens of an answer whose speed is stored; a shorter answer says little about the speed."""
 CHANGE_MIN = 0.1
-"""A figure that differs by less than this share is not stored again."""
+"""Minimum change of a speed that is stored, as a share of the stored speed."""
 
 
 def read_speeds(cache_dir: Path) -> Mapping[str, float]:
-    """Return tokens per second by the name of the model; empty if nothing was measured or the file cannot be read."""
+    """Return the tokens per second of each model by its name; empty if nothing was measured or the file cannot be
+    read."""
     try:
         speeds = json.loads((models_dir(cache_dir) / SPEEDS_FILE).read_text(encoding="utf-8"))
         return {str(name): float(speed) for name, speed in speeds.items() if float(speed) > 0}
@@ -28,8 +29,8 @@ def read_speeds(cache_dir: Path) -> Mapping[str, float]:
 
 
 def record_speed(cache_dir: Path, model: str, usage: Usage) -> None:
-    """Store the decoding speed of an answer that was decoded alone. Short answers and small changes are not stored. An
-    error of the disk is ignored, because the speed is only for display. Blocking."""
+    """Store the decoding speed of an answer; the caller passes only answers that were decoded alone. Short answers and
+    small changes are not stored. A disk error is ignored, because the speed is only for display. Blocking."""
     speed = usage.tokens_per_s
     if usage.estimated or usage.completion_tokens < TOKENS_MIN or speed <= 0:
         return

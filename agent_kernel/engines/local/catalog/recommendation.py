@@ -13,26 +13,31 @@ from agent_kernel.engines.local.catalog.pull_stages import megabytes
 from agent_kernel.engines.local.system_memory import GIB, Memory
 
 OPENVINO_OPEN, OPENVINO_BUILD, OPENVINO_BASE = 1.1, 2.1, 200 << 20
-"""Memory of the worker as a multiple of a Q8_0 file, opened and while its graph is built for the first time, and what
-it takes besides. Measured with openvino-genai 2026.4 (anonymous memory in MB, file: opened, peak of building):
-SmolLM2-135M 145: 300, 435; Qwen2.5-Coder-0.5B 676: 801, 1,513; 1.5B 1,895: 2,143. That is 1.05 and 2.0 times the file
-and 150."""
+"""Memory of the worker with a Q8_0 file: OPENVINO_OPEN times the file size while the model is open, OPENVINO_BUILD
+times the file size while its graph is built for the first time, and OPENVINO_BASE bytes in addition to either.
+
+Measured with openvino-genai 2026.4, in MB of anonymous memory. SmolLM2-135M, a file of 145: open 300, peak of building
+435. Qwen2.5-Coder-0.5B, 676: 801 and 1,513. Qwen2.5-Coder-1.5B, 1,895: open 2,143. That is 1.05 and 2.0 times the file
+plus 150.
+"""
 OPENVINO_FLOOR = GIB
-"""Smallest cache: openvino-genai accepts only whole GB."""
+"""Smallest KV cache in bytes: openvino-genai accepts only whole GB."""
 CANDIDATES = ("coder-7b", *DEFAULTS)
 """Models that can be recommended, best first. They belong to one family, in which a larger model is better."""
 USABLE_SPEED = 5.0
-"""Tokens per second below which a model that is not a default is not recommended: a program of 100 tokens then takes
-20 seconds."""
+"""Minimum speed in tokens per second of a recommended model, except of the default models. At this speed a program of
+100 tokens takes 20 seconds."""
 MIN_BASIS_BYTES = 500_000_000
-"""Smallest size from which speeds are scaled: a smaller model spends little of its time on reading weights."""
+"""Smallest size in bytes of a model from whose measured speed that of other models is estimated. A smaller model spends
+too little of its time on reading weights for such an estimate."""
 Basis: TypeAlias = Literal["measured", "scaled", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """``tokens_per_s`` is 0 if unknown. ``basis``: ``measured`` in an answer of this model on this machine; ``scaled``
-    from another model that was measured here, by the bytes that each token reads, which is an estimate."""
+    """The decoding speed of a model; ``tokens_per_s`` is 0 if unknown. ``basis`` states where the figure comes from.
+    ``measured``: an answer of this model on this machine. ``scaled``: an estimate from the measured speed of another
+    model on this machine, by the bytes that each token reads."""
 
     tokens_per_s: float
     basis: Basis
@@ -41,9 +46,9 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Suitability:
-    """How well a model suits a machine. ``needed`` is the largest memory of the worker in bytes. ``fits`` is whether
-    the machine has that much besides the reserve for other programs, None if its memory is unknown. ``reason`` explains
-    ``fits`` to the user."""
+    """How well a model suits a machine. ``needed`` is the largest amount of memory in bytes that the worker takes.
+    ``fits`` is whether the machine has that much in addition to the reserve for other programs, None if its memory is
+    unknown. ``reason`` explains ``fits`` to the user."""
 
     entry: CatalogEntry
     needed: int
@@ -63,13 +68,15 @@ class Suitability:
 
 
 def assess(machine: Machine, speeds: Mapping[str, float]) -> dict[str, Suitability]:
-    """Assess each model of the catalog by name. ``speeds`` are the measured tokens per second by name."""
+    """Return the suitability of each catalog model by its name. ``speeds`` are the measured tokens per second by model
+    name."""
     return {entry.name: _suitability(entry, machine, speeds) for entry in catalog().values()}
 
 
 def recommend(machine: Machine, assessed: Mapping[str, Suitability]) -> str:
-    """Return the name of the best model that suits the machine: it has the memory that the catalog asks for, and a
-    model that is not a default is expected to be fast enough. The smallest default suits any machine."""
+    """Return the name of the best model for the machine. The machine must have the memory that the catalog asks for,
+    and a model that is not a default must be expected to reach USABLE_SPEED. If no model qualifies, return the smallest
+    default."""
     total = machine.memory.total if machine.memory else 0
     for name in CANDIDATES:
         found = assessed.get(name)
@@ -80,13 +87,13 @@ def recommend(machine: Machine, assessed: Mapping[str, Suitability]) -> str:
 
 
 def default_names(machine: Machine) -> list[str]:
-    """Return the models that can be the default of the machine, best first."""
+    """Return the names of the models that can be the default of the machine, best first."""
     return [entry.name for entry in defaults(machine.memory or Memory(0, 0))]
 
 
 def q8_0_bytes(size: int) -> tuple[int, int]:
-    """Return the memory of a worker with a Q8_0 file of ``size`` bytes, without the cache: while its graph is built for
-    the first time, and opened."""
+    """Return the memory in bytes of a worker with a Q8_0 file of ``size`` bytes, without the KV cache, as a pair: while
+    its graph is built for the first time, and with the model opened."""
     return int(size * OPENVINO_BUILD) + OPENVINO_BASE, int(size * OPENVINO_OPEN) + OPENVINO_BASE
 
 

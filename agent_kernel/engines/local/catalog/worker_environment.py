@@ -1,7 +1,8 @@
 """A private environment for the model worker, so that its pinned libraries do not affect the notebook's packages.
 
-``agent-kernel model setup cpu|gpu`` creates one under the data directory. The worker then runs in it unless
-``worker_python`` names another interpreter. An environment is valid only with its record, which is written last.
+``agent-kernel model setup cpu|gpu`` creates one under the data directory. The worker then runs in it unless the setting
+``worker_python`` names another interpreter. An environment is valid only if it has its record file, which ``setup``
+writes last.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ GPU = (
 )
 REQUIREMENTS: Mapping[Kind, tuple[str, ...]] = MappingProxyType({"cpu": CPU, "gpu": (*CPU, *GPU)})
 DISK: Mapping[Kind, int] = MappingProxyType({"cpu": 1_000_000_000, "gpu": 8_000_000_000})
-"""Bytes that must be free: the packages as pip unpacks them on Linux, for gpu with CUDA, and its temporary copies."""
+"""Free disk space in bytes that creating an environment needs: the packages as pip unpacks them on Linux (for gpu, with
+CUDA), and pip's temporary copies."""
 RECORD = "environment.json"
 CHECK = """
 import json, sys
@@ -54,12 +56,14 @@ if "gpu" in sys.argv[1:]:
     found["devices"] = [torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count())]
 print(json.dumps(found))
 """
-"""Run by the new interpreter: imports what the worker will import, and reports versions and devices."""
+"""The program that the new interpreter runs: it imports the libraries that the worker will import, and reports versions
+and devices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """An environment of the model worker. ``facts`` are the versions and devices that its check reported."""
+    """A Python environment for the model worker. ``facts`` are the versions and devices that the check after its
+    creation reported."""
 
     kind: Kind
     directory: Path
@@ -71,13 +75,13 @@ class Environment:
 
 
 def environments(data_dir: Path) -> list[Environment]:
-    """Return the complete environments, the one with more libraries first."""
+    """Return the complete environments; that for a GPU, which has more libraries, comes first."""
     kinds: tuple[Kind, ...] = ("gpu", "cpu")
     return [environment for kind in kinds if (environment := read(kind, _directory(data_dir, kind))) is not None]
 
 
 def read(kind: Kind, directory: Path) -> Environment | None:
-    """Return an environment; None if it does not exist or is incomplete."""
+    """Return the environment in ``directory``; None if it does not exist or is incomplete."""
     try:
         facts = json.loads((directory / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -86,9 +90,9 @@ def read(kind: Kind, directory: Path) -> Environment | None:
 
 
 def interpreter(worker_python: str, data_dir: Path) -> str:
-    """Return the interpreter of the worker: ``worker_python`` if it is set, otherwise that of a private environment if
-    there is one, otherwise the interpreter of this process. Raises InvalidRequest if ``worker_python`` does not
-    exist."""
+    """Return the path of the worker's interpreter: ``worker_python`` if it is set, otherwise that of a private
+    environment if there is one, otherwise that of this process. Raises InvalidRequest if the program ``worker_python``
+    does not exist."""
     if worker_python:
         executable = shutil.which(os.path.expanduser(worker_python))
         if executable is None:
@@ -101,8 +105,8 @@ def interpreter(worker_python: str, data_dir: Path) -> str:
 
 
 def setup(kind: Kind, data_dir: Path, say: Callable[[str], None], *, python: str = sys.executable) -> Environment:
-    """Create the environment, or create it again; ``say`` receives pip's lines. An existing one is removed first, which
-    breaks a worker that runs in it, so the caller asks the user before. Blocking; takes minutes.
+    """Create the environment; ``say`` receives pip's output line by line. An existing environment is removed first,
+    which breaks a worker that runs in it, so the caller asks the user beforehand. Blocking; takes minutes.
 
     Raises EngineError (no space, pip failed, the new interpreter cannot import the libraries).
     """
@@ -125,7 +129,8 @@ def setup(kind: Kind, data_dir: Path, say: Callable[[str], None], *, python: str
 
 
 def remove(kind: Kind, data_dir: Path) -> bool:
-    """Remove an environment, its record first, so that an interrupted removal leaves an invalid one."""
+    """Remove an environment and return whether it existed. The record is removed first, so that an interrupted removal
+    leaves an environment that counts as incomplete."""
     directory = _directory(data_dir, kind)
     (directory / RECORD).unlink(missing_ok=True)
     there = directory.exists()

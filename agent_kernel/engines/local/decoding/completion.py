@@ -1,4 +1,5 @@
-"""Decodes prompts to text: encodes a prompt with the longest prefix whose ids are known, and decodes tokens to text."""
+"""Decodes prompts to text. A prompt is encoded from the longest prefix whose token ids are known, and generated tokens
+are converted to text."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ from agent_kernel.engines.local.media.prompt_media import in_parts
 Decode: TypeAlias = Callable[[Sequence[int]], str]
 NO_PICTURES: Mapping[str, Picture] = MappingProxyType({})
 MAX_TOKENS = 1024
-"""Token limit of an answer whose request sets none."""
+"""Token limit of an answer whose request sets no limit."""
 SMALLEST = 1e-6
 RANGES = (
     ("temperature", 0.0, 100.0),
@@ -51,9 +52,13 @@ RANGES = (
 
 @dataclass(slots=True)
 class DecodedCompletion:
-    """One completion, while it is decoded and afterwards. ``pictures`` fill the placeholders of ``prompt`` in order;
-    for a prompt rendered from marked messages they are found automatically. ``finish`` is stop or length. ``logprobs``
-    belong to ``ids``, if requested."""
+    """One completion, while it is decoded and afterwards. ``pictures`` fill the placeholders of ``prompt`` in order. If
+    they are not given, they are those of the prompt that ``Completer.render`` returned and with which ``prompt``
+    begins.
+
+    ``ids`` and ``text`` are the answer so far. ``finish`` is ``stop`` or ``length``; ``stopped`` is the stop string
+    that ended the answer, if one did. ``logprobs`` has the log probability of each id, if requested.
+    """
 
     prompt: str
     pictures: Sequence[Picture] = ()
@@ -71,8 +76,8 @@ class DecodedCompletion:
 
 
 class Completer:
-    """Decodes prompts on one loaded model and remembers their token ids. A ``context_length`` of 0 means that no limit
-    is known."""
+    """Decodes prompts on one loaded model and remembers their token ids. ``context_length`` is in tokens; 0 means that
+    no limit is known."""
 
     def __init__(self, decoder: Decoder, backend: Backend, loaded: LoadedModel, context_length: int) -> None:
         self._decoder = decoder
@@ -90,14 +95,15 @@ class Completer:
         self._rendered: dict[str, tuple[Picture, ...]] = {}
 
     def for_request(self, session: str, tell: Tell, pictures: Mapping[str, Picture] = NO_PICTURES) -> Completer:
-        """Return this completer for one request of ``session``. It calls ``tell`` with the request's queue position
-        while that waits for room in the cache. The messages refer to ``pictures`` by marks (``prompt_media``)."""
+        """Return a copy of this completer for one request of ``session``. The copy calls ``tell`` with the request's
+        queue position while the request waits for room in the cache. ``pictures`` are the request's pictures by hash.
+        The texts of its messages refer to each picture by its hash (``prompt_media.MARK``)."""
         own = copy.copy(self)
         own._session, own._tell, own._known, own._rendered = session, tell, pictures, {}
         return own
 
     async def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
-        """Render a prompt. Raises EngineError if the chat template refuses the conversation."""
+        """Render the messages as a prompt. Raises EngineError if the chat template refuses the conversation."""
         chat, pictures = in_parts(messages, self._known)
         try:
             prompt = await self._decoder.call(lambda: self._backend.render(chat, tools))
@@ -120,9 +126,14 @@ class Completer:
         closing: str = "",
         marks: Sequence[str] = (),
     ) -> AsyncGenerator[TextChunk, None]:
-        """Yield text deltas; ``completion`` contains the rest. ``forced`` is the beginning of the answer, given to the
-        model. ``keep_stop``: the history will contain the stop string after the text; likewise ``closing`` after an
-        answer that ended by itself. ``marks`` are decoded even if they are special tokens. Raises ContextOverflow."""
+        """Yield the deltas of the answer's text; ``completion`` receives everything else. ``forced`` is the beginning
+        of the answer: the model continues it, and it is not in the deltas. ``marks`` are texts that the deltas contain
+        even if they are special tokens of the vocabulary. Raises ContextOverflow.
+
+        The ids of prompt and answer are stored for later prompts. With ``keep_stop``, later prompts are expected to
+        contain the stop string after the answer. If the answer ended by itself, they are expected to contain
+        ``closing`` after it.
+        """
         prompt = completion.prompt
         completion.pictures = completion.pictures or self._pictures_in(prompt)
         decode = await self._decoding_with(marks)
@@ -165,27 +176,29 @@ class Completer:
                 self._blocks.add([*ids, *completion.ids[:-1]])
 
     async def run(self, completion: DecodedCompletion, decoding: DecodingOptions, **options: Any) -> None:
-        """Decode to the end without yielding deltas; ``options`` as of ``stream``."""
+        """Decode to the end without yielding deltas. ``options`` are the keyword arguments of ``stream``."""
         async with aclosing(self.stream(completion, decoding, **options)) as deltas:
             async for _ in deltas:
                 pass
 
     async def usage(self) -> Mapping[str, float]:
-        """Return the backend's figures about its cache, and these: ``cache_tokens`` is the size of the cache in tokens,
-        ``kept_chains`` the number of conversations whose ids are known, and ``waiting`` the number of requests that
-        wait for room in the cache."""
+        """Return the backend's figures about its cache, and three more: ``cache_tokens`` is the size of the cache in
+        tokens, ``kept_chains`` the number of conversations whose ids are known, and ``waiting`` the number of requests
+        that wait for room in the cache."""
         own = {"cache_tokens": self._cache_tokens, "kept_chains": len(self._chains), "waiting": self._room.waiting}
         return {**await self._decoder.call(self._backend.usage), **own}
 
     async def first_token(self, prompt: str, regex: str | None = None) -> DecodedCompletion:
-        """Decode one greedy token, with its log probability before the mask of ``regex`` was applied."""
+        """Decode one token greedily, restricted by ``regex`` if it is given. Return the completion; its log probability
+        was computed before the restriction was applied."""
         completion = DecodedCompletion(prompt)
         grammar = OutputGrammar("regex", regex) if regex is not None else None
         await self.run(completion, DecodingOptions(max_tokens=1, grammar=grammar, logprob=True))
         return completion
 
     def _pictures_in(self, prompt: str) -> Sequence[Picture]:
-        """Return the pictures of the longest rendered text with which ``prompt`` begins."""
+        """Return the pictures of the longest prompt from ``render`` with which ``prompt`` begins; empty if there is
+        none."""
         known = max((text for text in self._rendered if prompt.startswith(text)), key=len, default="")
         return self._rendered.get(known, ())
 
@@ -201,8 +214,9 @@ class Completer:
         return ids + rest
 
     def _limit_tokens(self, prompt: int, wanted: int) -> int:
-        """Return the maximum number of tokens of the answer, so that it fits the model's context and the whole cache.
-        Raises ContextOverflow if there is no room for an answer."""
+        """Return the maximum number of tokens of the answer: ``wanted``, or fewer so that ``prompt`` tokens and the
+        answer fit into the model's context and into the cache. Raises ContextOverflow if there is no room for an
+        answer."""
         context, cache = self._context_length or sys.maxsize, self._cache_tokens or sys.maxsize
         if prompt + 1 > context:
             raise ContextOverflow(
@@ -220,8 +234,8 @@ class Completer:
         return min(wanted, context - prompt, cache - prompt)
 
     def _size(self, tokens: int) -> int:
-        """Return the number of blocks that a request may need. It includes one extra block, because a shared last block
-        is copied before it is written."""
+        """Return the number of cache blocks that a request with ``tokens`` tokens may need. It includes one extra
+        block, because a shared last block is copied before it is written."""
         return min(self._room.capacity, math.ceil(tokens / self._block) + 1)
 
     def _count(self, completion: DecodedCompletion, piece: StepOutput) -> None:
@@ -244,8 +258,8 @@ class Completer:
     def _remember(
         self, prompt: str, ids: Sequence[int], completion: DecodedCompletion, after: str, decode: Decode
     ) -> None:
-        """Store the ids of the prompt and the answer. If the last token contains more than the text of the answer, the
-        end of the text is encoded again."""
+        """Store the ids of the prompt and of the answer, followed by the text ``after``. If the last token contains
+        more than the text of the answer, the end of the text is encoded again."""
         wanted = completion.text + after
         if not wanted or not completion.finish or completion.pictures:
             return
@@ -256,7 +270,8 @@ class Completer:
         self._chains.add(prompt + wanted, [*ids, *prefix, *rest])
 
     async def _decoding_with(self, marks: Sequence[str]) -> Decode:
-        """Return the backend's ``decode``, in which those ``marks`` that are special tokens become text."""
+        """Return a function like the backend's ``decode`` that also returns the text of those ``marks`` that are
+        special tokens."""
         if unknown := [mark for mark in marks if mark not in self._marks]:
             self._marks |= await self._decoder.call(lambda: {mark: self._special(mark) for mark in unknown})
         special = {token: mark for mark in marks if (token := self._marks[mark]) is not None}
@@ -268,7 +283,7 @@ class Completer:
 
 
 def _ignore_position(position: int) -> None:
-    """Ignore the queue position, for a request that does not report it."""
+    """Do nothing. Used as ``tell`` for a request that does not report its queue position."""
 
 
 def _push_tokens(piece: StepOutput, text: TextStream, logprobs: Logprobs) -> str:
@@ -293,8 +308,8 @@ def _decode_with_marks(decode: Decode, special: Mapping[int, str], ids: Sequence
 
 
 def decoding_options(sampling: Sampling) -> DecodingOptions:
-    """Convert sampling options. Greedy by default, since small models write their best code that way. Raises
-    InvalidRequest for values out of range."""
+    """Convert sampling options. Without a temperature, decoding is greedy, since small models write their best code
+    that way. Raises InvalidRequest for values out of range."""
     for name, low, high in RANGES:
         value = getattr(sampling, name)
         if value is not None and not low <= value <= high:

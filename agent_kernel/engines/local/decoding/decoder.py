@@ -1,6 +1,7 @@
-"""Drives the backend in one thread: requests join and leave the batch between steps, never during one.
+"""Runs the backend in one thread. Requests join and leave the batch between steps, never during one.
 
-With one thread, the machine's cores also work on only one job at a time: encoding waits for the running step.
+All calls of the backend share this thread, so that the machine's cores work on one job at a time: encoding a prompt
+waits until the running step has ended.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ Result = TypeVar("Result")
 
 
 class Decoder:
-    """Runs the backend's steps and jobs in its thread. It must be created and used in a running event loop. ``failed``
-    is called in the loop when a step has raised: the state of the library is then unknown, and the process should
-    end."""
+    """Runs the backend's steps, and functions that use the backend (jobs), in a thread. It must be created and used in
+    a running event loop. If a step raises an error, ``failed`` is called in the loop with it: the state of the library
+    is then unknown, and the process should end."""
 
     def __init__(self, backend: Backend, failed: Callable[[BaseException], None]) -> None:
         self._backend = backend
@@ -60,7 +61,7 @@ class Decoder:
     async def generate(
         self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()
     ) -> AsyncGenerator[StepOutput, None]:
-        """Yield the outputs of a request until it has ended. Closing the generator removes the request from the
+        """Submit a request and yield its outputs until it has ended. Closing the generator removes the request from the
         batch."""
         pieces: asyncio.Queue[StepOutput] = asyncio.Queue()
         # The thread stores the key here, so that a request cancelled during its submission can still be withdrawn.
@@ -97,7 +98,7 @@ class Decoder:
             self._loop.call_soon_threadsafe(self._failed, error)
 
     def _run_jobs(self) -> None:
-        """Run all waiting jobs; with nothing to decode, wait for one."""
+        """Run all waiting jobs. If the batch is empty, wait until there is a job."""
         idle = not self._backend.running()
         while idle or not self._jobs.empty():
             self._run_timed(self._jobs.get())

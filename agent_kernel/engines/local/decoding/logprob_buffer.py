@@ -14,12 +14,13 @@ class Logprobs:
         self._waiting: deque[tuple[int, TokenLogprob]] = deque()
 
     def add(self, text: str, end: int, logprob: float) -> None:
-        """Add a token. ``text`` is the text that the token completed: empty for the first tokens of a character that
-        consists of several tokens."""
+        """Add a token. ``text`` is the text that the token completed, ``end`` the position in the answer at which this
+        text ends. If several tokens form one character, ``text`` is empty for all but the last of them."""
         self._waiting.append((end, TokenLogprob(text, logprob)))
 
     def due(self, length: int) -> tuple[TokenLogprob, ...]:
-        """Return the tokens within the first ``length`` characters of the answer, each once."""
+        """Return the tokens whose text lies within the first ``length`` characters of the answer. Each token is
+        returned by one call only."""
         due = []
         while self._waiting and self._waiting[0][0] <= length:
             due.append(self._waiting.popleft()[1])

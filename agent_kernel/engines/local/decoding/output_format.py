@@ -24,12 +24,14 @@ from agent_kernel.engines.local.grammar.regex import pattern
 
 MAX_CHOICES = 1_000
 SHOWN_SCHEMA = 2_000
-"""Longest schema in characters that the prompt contains; a longer one is enforced only by the grammar."""
+"""Maximum number of characters of a schema that the prompt contains. A longer schema is enforced only by the
+grammar."""
 ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 
 
 def grammar_of(output: OutputFormat, max_tokens: int | None = None) -> OutputGrammar:
-    """Compile the format. Raises InvalidRequest for an invalid format, or one that is too large to enforce."""
+    """Compile the format to a grammar. ``max_tokens`` is the token limit of the answer, which bounds the lengths that
+    the grammar allows. Raises InvalidRequest for an invalid format, or one that is too large to enforce."""
     rules = Rules()
     match output.kind:
         case "regex":
@@ -50,7 +52,8 @@ def grammar_of(output: OutputFormat, max_tokens: int | None = None) -> OutputGra
 
 
 def check(output: OutputFormat, text: str) -> None:
-    """Raise OutputInvalid if a complete answer does not fit. This covers what no grammar enforces."""
+    """Raise OutputInvalid if a complete answer does not fit the format. The check includes the rules that no grammar
+    enforces."""
     problem = ""
     match output.kind:
         case "choice":
@@ -83,8 +86,8 @@ def with_format_instruction(chat: Sequence[ChatMessage], output: OutputFormat) -
 
 
 def with_instruction(chat: Sequence[ChatMessage], instruction: str) -> list[ChatMessage]:
-    """Append an instruction to the last user message, because many templates do not accept two messages of the same
-    role in a row."""
+    """Return the conversation with the instruction at the end of the last message, if that is a user message, or else
+    in a new user message. Many templates do not accept two messages of the same role in a row."""
     last = chat[-1] if chat else {}
     if last.get("role") != "user" or not isinstance(last["content"], str):
         return [*chat, {"role": "user", "content": instruction}]
@@ -92,11 +95,12 @@ def with_instruction(chat: Sequence[ChatMessage], instruction: str) -> list[Chat
 
 
 async def stream_formatted(prompt: str, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
-    """Yield a text answer that ``request.output`` restricts: its deltas, then its EndChunk.
+    """Yield a text answer in the format of ``request.output``: its deltas, then its EndChunk.
 
-    Raises InvalidRequest before the first delta, and OutputInvalid instead of the end if the complete text does not
-    fit. An answer cut by the token limit is not checked; its end is ``length``. Stop strings do not apply: the format
-    determines where the answer ends."""
+    Raises InvalidRequest before the first delta. If the complete text does not fit the format, raises OutputInvalid
+    instead of yielding the EndChunk. An answer cut by the token limit is not checked; its EndChunk states ``length``.
+    Stop strings do not apply: the format determines where the answer ends.
+    """
     assert request.output is not None
     grammar = grammar_of(request.output, request.sampling.max_tokens)
     completion = DecodedCompletion(prompt)

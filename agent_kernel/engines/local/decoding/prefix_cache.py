@@ -1,6 +1,7 @@
-"""Tracks known prefixes of prompts: the token ids of each text, and the blocks that are still in the KV cache.
+"""Records which prefixes of prompts are known: the token ids of each text, and the blocks that are still in the KV
+cache.
 
-Both are lost when this process ends: ids are then encoded again, and nothing is reused.
+Both records are lost when this process ends. Ids are then encoded again, and no block is reused.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ CHAIN_TOKENS = 2_000_000
 
 
 class TokenChains:
-    """The ids of known texts, each a prompt with its answer.
+    """The token ids of known texts. Each text is a prompt followed by its answer.
 
-    Generated ids are stored, never decoded and encoded again: models also write token sequences that encoding their
-    text would not produce, and then the cached prefix would end inside that answer. Least recently used chains are
-    dropped first."""
+    The ids that the model generated are stored; they are not computed from the answer's text. Models also write token
+    sequences that encoding their text would not produce, and the cached prefix would then end inside such an answer.
+    The least recently used texts are dropped first.
+    """
 
     def __init__(self) -> None:
         self._ids: OrderedDict[str, list[int]] = OrderedDict()
@@ -27,7 +29,8 @@ class TokenChains:
         return len(self._ids)
 
     def longest(self, text: str) -> tuple[str, list[int]]:
-        """Return the longest known text with which ``text`` begins, and its ids; empty if there is none."""
+        """Return the longest known text with which ``text`` begins, and its ids; an empty text and an empty list if
+        there is none."""
         known = max((key for key in self._ids if text.startswith(key)), key=len, default="")
         if not known:
             return "", []
@@ -45,11 +48,15 @@ class TokenChains:
 class CachedBlocks:
     """Estimates which whole blocks of which prefixes are in the KV cache.
 
-    The library does not report what it reused, so this mirrors its block table. A block is identified by the ids
-    from the beginning of its prompt to its end; every block of a finished or running request, including its last,
-    partly filled one, is there until ``blocks`` newer ones came. It can be wrong in two ways. Too low: a partly filled
-    last block may be reused too (up to ``block`` - 1 tokens). Too high: once the cache is full, the library may
-    already have dropped a block that still counts here; then the time to first token shows it."""
+    The library does not report which blocks it reused, so this class keeps a copy of the library's block table. A block
+    is identified by all ids from the beginning of its prompt to its own end. Each block of a finished or running
+    request, including a last block that is only partly filled, counts as cached until ``blocks`` newer blocks were
+    added.
+
+    The estimate can be wrong in two ways. It is too low by up to ``block`` - 1 tokens if the library reuses a partly
+    filled last block. It is too high if the cache is full and the library has already dropped a block that still counts
+    here; the time to the first token then shows the difference.
+    """
 
     def __init__(self, block: int, blocks: int) -> None:
         self._block = block
@@ -57,8 +64,8 @@ class CachedBlocks:
         self._known: OrderedDict[int, None] = OrderedDict()
 
     def count_reused(self, ids: Sequence[int]) -> int:
-        """Return the number of tokens of this prompt that do not have to be computed again. The last token is not among
-        them, because its logits are needed."""
+        """Return the number of tokens at the beginning of this prompt that do not have to be computed again. The last
+        token is never among them, because its logits are needed."""
         count = 0
         for _, key in self._keys(ids):
             if key not in self._known:
@@ -86,12 +93,13 @@ class CachedBlocks:
         self._known.move_to_end(key)
 
     def _fill(self, parent: int, ids: Sequence[int]) -> None:
-        """Replace a block that held fewer of these ids."""
+        """Forget the partly filled blocks after the block ``parent`` that contain only a beginning of ``ids``, because
+        the library now adds the rest of ``ids`` to them."""
         for end in range(1, len(ids) + 1):
             self._known.pop(hash((parent, *ids[:end])), None)
 
     def _keys(self, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Yield where each whole block begins, and its key."""
+        """Yield (position of its first id, key) for each whole block."""
         key = 0
         for start in range(0, len(ids) - self._block + 1, self._block):
             key = hash((key, *ids[start : start + self._block]))

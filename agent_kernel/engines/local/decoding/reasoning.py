@@ -1,7 +1,7 @@
 """Separates a model's reasoning from its answer. The code has no side effects.
 
-A block is reasoning only at certain places: at the beginning of an answer, also right after another block, or from the
-first token on if the prompt itself opened it. Tags anywhere else are ordinary text.
+Reasoning is a block of text between two tags. A block counts only at the beginning of an answer, directly after another
+block, or from the first token on if the prompt ends with the opening tag. Tags anywhere else are ordinary text.
 """
 
 from __future__ import annotations
@@ -23,25 +23,28 @@ BLOCKS: Mapping[str, str] = MappingProxyType(
         "<|channel>thought\n": "<channel|>",
     }
 )
-"""Opening and closing tag: Qwen, DeepSeek, SmolLM and most others; prompts for thinking; Magistral; Seed; Gemma."""
+"""Maps opening tags to closing tags, in this order: the tag of Qwen, DeepSeek, SmolLM and most other models; the tag of
+models that a prompt asks to reason; the tags of Magistral, Seed and Gemma."""
 TAGS = (*BLOCKS, *BLOCKS.values())
 
 
 def open_tag(prompt: str) -> str:
-    """Return the tag of a block that the prompt leaves open for the model, or an empty string."""
+    """Return the opening tag with which the prompt ends, so that the model continues the block; an empty string if it
+    ends with none."""
     end = prompt.rstrip()
     return next((tag for tag in BLOCKS if end.endswith(tag.rstrip())), "")
 
 
 def close_thinking(prompt: str) -> str:
-    """Return the prompt with its open block closed, for an answer that must begin at once, such as a forced call."""
+    """Return the prompt with the block closed that it leaves open, for an answer that must begin at once, such as a
+    forced call."""
     tag = open_tag(prompt)
     return f"{prompt.rstrip()}\n{BLOCKS[tag]}\n\n" if tag else prompt
 
 
 def without_thinking(prompt: str, template: str) -> str:
-    """Return the prompt with an empty block if ``template`` supports reasoning, so that the next token belongs to the
-    answer."""
+    """Return the prompt with an empty reasoning block at its end if ``template`` supports reasoning, so that the next
+    token belongs to the answer."""
     if open_tag(prompt):
         return close_thinking(prompt)
     tag = next((tag for tag in BLOCKS if tag in template), "")
@@ -49,8 +52,8 @@ def without_thinking(prompt: str, template: str) -> str:
 
 
 class ReasoningSplitter:
-    """Splits an answer that is passed to ``push`` as it arrives. A block that is never closed is reasoning to its
-    end."""
+    """Splits an answer, which the caller passes to ``push`` piece by piece, into reasoning and text. If a block is
+    never closed, the rest of the answer is reasoning."""
 
     def __init__(self, prompt: str = "") -> None:
         self._held = ""
@@ -77,7 +80,7 @@ class ReasoningSplitter:
         return parts
 
     def _think(self, parts: list[TextChunk | ReasoningChunk], *, last: bool) -> bool:
-        """Continue a block. Returns False when more text is needed; so does ``_begin``."""
+        """Continue the open block: move its text to ``parts``. Return False if the decision needs more text."""
         close = BLOCKS[self._tag]
         thought, end_mark, rest = self._held.partition(close)
         if end_mark:
@@ -90,7 +93,8 @@ class ReasoningSplitter:
         return bool(end_mark)
 
     def _begin(self, *, last: bool) -> bool:
-        """Decide whether a block or the answer begins here. White space around blocks belongs to neither."""
+        """Decide whether a block or the answer begins at the held text. Return False if the decision needs more text.
+        White space around blocks is dropped."""
         start = self._held.lstrip()
         tag = next((tag for tag in BLOCKS if start.startswith(tag)), "")
         if tag:
@@ -109,7 +113,8 @@ class ReasoningSplitter:
 async def split_reasoning(
     deltas: AsyncGenerator[TextChunk, None], prompt: str = ""
 ) -> AsyncGenerator[TextChunk | ReasoningChunk, None]:
-    """Separate a whole stream; log probabilities of the answer's tokens stay with its text."""
+    """Split the deltas of an answer to ``prompt`` into reasoning and text. The log probabilities of the answer's tokens
+    stay with its text."""
     reasoning = ReasoningSplitter(prompt)
     logprobs: list[TokenLogprob] = []
     async with aclosing(deltas):

@@ -1,7 +1,7 @@
 """Admission of requests to a limited capacity, shared fairly between sessions.
 
-The worker has two such capacities: requests decoded at once, and blocks of the KV cache, because a library whose cache
-overflows ends requests that could have run a moment later.
+The worker limits two capacities: the number of requests decoded at once, and the blocks of the KV cache. If the cache
+overflowed, the library would end requests that could have run a moment later.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from agent_kernel.core.errors import EngineBusy
 
 RETRY_AFTER_S = 2
 MAX_WAITING = 256
-"""Further requests are refused at once."""
+"""Maximum number of waiting requests. Further requests are refused at once."""
 
 Tell: TypeAlias = Callable[[int], None]
-"""Called with the position in the queue, 1 = next, at once and whenever it changes; never if the request does not
-wait."""
+"""Called with a waiting request's position in the queue, where 1 is the next: once when it begins to wait, and whenever
+the position changes. It is never called for a request that does not wait."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,9 +34,9 @@ class _Waiter:
 
 
 class Admission:
-    """Admits requests, in one event loop. The next place goes to the session that holds the fewest places, and among
-    these sessions to the one that waits longest; within a session, to the request that came first. A large request is
-    not overtaken by smaller ones behind it."""
+    """Admits requests to a limited capacity; used in one event loop. The next request is one of the session that has
+    the fewest running requests; among such sessions, the one that waits longest. The requests of one session are
+    admitted in the order of their arrival. A large request is not overtaken by smaller ones behind it."""
 
     def __init__(self, capacity: int, waiting: int = MAX_WAITING) -> None:
         self.capacity = capacity
@@ -51,9 +51,9 @@ class Admission:
 
     @asynccontextmanager
     async def place(self, session: str, tell: Tell, size: int = 1) -> AsyncGenerator[None, None]:
-        """Context manager that holds ``size`` of the capacity, after waiting if necessary. A request that leaves while
-        waiting frees its place in the queue. Raises EngineBusy if too many wait already; ``size`` must not exceed the
-        capacity."""
+        """Context manager that holds ``size`` units of the capacity, after waiting if necessary. A request that is
+        cancelled while it waits leaves the queue. Raises EngineBusy if too many requests wait already, and ValueError
+        if ``size`` exceeds the capacity."""
         if size > self.capacity:
             raise ValueError(f"{size} of {self.capacity}")
         await self._enter(session, tell, size)
@@ -103,8 +103,8 @@ class Admission:
                 waiter.tell(position)
 
     def _in_order(self) -> Iterator[_Waiter]:
-        """Yield the waiting requests in the order in which they would be admitted if no running request ended: for its
-        n-th waiting request, a session counts as holding n more places."""
+        """Yield the waiting requests in the order in which they would be admitted if no running request ended. For this
+        order, each waiting request of a session counts as running when the session's next request is placed."""
         turns = [
             (self._held[session] + behind, order, waiter)
             for order, (session, queue) in enumerate(self._queues.items())

@@ -1,4 +1,4 @@
-"""Converts token ids to text that can be shown: whole characters only, cut before a stop string."""
+"""Converts token ids to text that can be shown: it contains whole characters only, and ends before a stop string."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from collections.abc import Callable, Sequence
 
 UNFINISHED = "\ufffd"
 LONGEST_CHARACTER = 4
-"""Bytes of the longest UTF-8 character: after that many tokens, a replacement character was really written."""
+"""Length of the longest UTF-8 character in bytes. A replacement character that remains after so many tokens is not an
+unfinished character: the model wrote it."""
 WINDOW = 8
 """Number of the newest tokens that are decoded again with each new token."""
 
 
 class TextStream:
-    """Returns the text that the ids passed to ``push`` complete; ``stopped`` is the stop string that was found.
+    """Converts the ids that the caller passes to ``push``, and returns the text that they complete. ``stopped`` is the
+    stop string that was found, empty if none was.
 
-    Only a window of the newest tokens is decoded again at each push, not the whole answer."""
+    Each push decodes only a window of the newest tokens again, not the whole answer.
+    """
 
     def __init__(self, decode: Callable[[Sequence[int]], str], stop: Sequence[str] = ()) -> None:
         self._decode = decode
@@ -29,7 +32,7 @@ class TextStream:
 
     @property
     def seen(self) -> str:
-        """``text``, followed by the text that is held back because it could become a stop string."""
+        """The returned text, followed by the text that is held back because it could become a stop string."""
         return self.text + self._held
 
     def push(self, ids: Sequence[int]) -> str:
@@ -37,7 +40,8 @@ class TextStream:
         return self._release(self._held + self._decode_new(), last=False)
 
     def finish(self) -> str:
-        """Return the text that was held back because it could have become a stop string or a character."""
+        """Return the text that was held back because it could have become a stop string, or because its last character
+        was unfinished."""
         return self._release(self._held + self._decode_new(last=True), last=True)
 
     def _decode_new(self, last: bool = False) -> str:
@@ -69,5 +73,6 @@ class TextStream:
 
 
 def overlap(text: str, stop: str) -> int:
-    """Return the length of the longest end of ``text`` with which ``stop`` begins."""
+    """Return the length of the longest end of ``text`` that is a beginning of ``stop``, but not the whole of it; 0 if
+    there is none."""
     return next((size for size in range(min(len(text), len(stop) - 1), 0, -1) if stop.startswith(text[-size:])), 0)

@@ -17,18 +17,20 @@ from typing import Any
 from agent_kernel.engines.local.backend import OutputGrammar
 
 MAX_GRAMMAR = 64 * 1024
-"""Characters of a grammar; tool schemas produce some hundred."""
+"""Maximum number of characters of a grammar. The schemas of tools produce some hundred."""
 COMPILE_S = 20.0
-"""Seconds of wall clock for which the batch would stand still, once, when it compiles the grammar again. Grammars of
-ordinary tools take well under a second; the rest is a margin for a busy machine."""
+"""Longest accepted time in seconds (wall clock) to compile a grammar. The batch compiles an accepted grammar a second
+time and stands still for as long. Grammars of ordinary tools take well under a second; the rest is a margin for a busy
+machine."""
 WAIT_S = 60.0
-"""Longest time in seconds that a request waits for its check. Grammars are compiled one after another, so that a
-request also waits for the grammars before its own."""
+"""Longest time in seconds that a request waits for the check of its grammar. Grammars are compiled one after another,
+so this includes the wait for earlier grammars."""
 KEPT = 1024
 
 
 class GrammarCheck:
-    """Checks grammars with the model's tokenizer; the minimal model is built when the first grammar arrives."""
+    """Checks grammars by compiling them for a minimal model with the real model's tokenizer. The minimal model is built
+    when the first grammar arrives."""
 
     def __init__(self, openvino: Any, genai: Any, numpy: Any, tokenizer: Any) -> None:
         self._ov, self._genai, self._numpy, self._tokenizer = openvino, genai, numpy, tokenizer
@@ -37,8 +39,8 @@ class GrammarCheck:
         self._known: OrderedDict[OutputGrammar, Future[str]] = OrderedDict()
 
     def verdict(self, grammar: OutputGrammar) -> Future[str]:
-        """Return a future of the reason why a grammar does not compile, which is empty if it compiles. Must be called
-        from one thread only."""
+        """Return a future for the result of the check: the reason why the grammar is refused, or an empty string if it
+        compiles in time. All calls must come from one thread."""
         known = self._known.pop(grammar, None)
         if known is None:
             known = self._submit(grammar)
@@ -70,8 +72,8 @@ class GrammarCheck:
         return "" if seconds <= COMPILE_S else f"it took {seconds:.0f} s to compile; the limit is {COMPILE_S:.0f} s"
 
     def _build_pipeline(self) -> Any:
-        """Build the smallest language model that the library accepts: ids in, a state that it can reorder, logits out,
-        all zero."""
+        """Build the smallest language model that the library accepts. Its inputs are token ids; it has a state that the
+        library can reorder, and its logits are all zero."""
         numpy, op = self._numpy, self._ov.opset13
         ids = op.parameter([-1, -1], numpy.int64, name="input_ids")
         mask = op.parameter([-1, -1], numpy.int64, name="attention_mask")

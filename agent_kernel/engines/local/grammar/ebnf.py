@@ -1,8 +1,8 @@
 """Builds EBNF in xgrammar's notation from expressions.
 
 An expression is a string in that notation. An expression that is used more than once, or repeated, becomes a rule, and
-equal texts become one rule: the library computes once for each position of each rule which tokens fit, and that is the
-cost of a grammar.
+equal texts become one rule. The cost of a grammar depends on the number of its rules: for each position of each rule,
+the library computes once which tokens fit.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.engines.local.backend import OutputGrammar
 
 CHUNK = 8
-"""A longer repetition is written as chunks of chunks. As a single one, 200 characters cost 7 s of one core to compile
-and 0.15 s per token (openvino-genai 2026.4, 49k tokens). In chunks of 8, 16 or 32, however many, they cost 0.2, 0.75 or
-1.2 s to compile (152k tokens), once, while the batch stands still, and 0.06, 0.04 or 0.02 s per token."""
+"""A repetition of more than this number is written as a repetition of chunks of this length. Written as a single
+repetition, 200 characters take 7 s of one core to compile and 0.15 s per token (openvino-genai 2026.4, vocabulary of
+49k tokens). In chunks of 8 they take 0.2 s to compile, once, while the batch stands still, and 0.06 s per token. In
+chunks of 16 it is 0.75 s and 0.04 s, in chunks of 32 it is 1.2 s and 0.02 s (vocabulary of 152k tokens; the number of
+chunks does not matter)."""
 MAX_RULES = 2_000
 MAX_CHARS = 200_000
 NOTHING = '""'
@@ -28,7 +30,7 @@ def literal(text: str) -> str:
 
 
 def char_class(ranges: Iterable[tuple[str, str]]) -> str:
-    """Return a character class of ranges (first, last), both inclusive."""
+    """Return a character class of ``ranges``, each of which is (first, last), both inclusive."""
     inside = (_escape(first) + (f"-{_escape(last)}" if last > first else "") for first, last in ranges)
     return f"[{''.join(inside)}]"
 
@@ -38,7 +40,7 @@ def sequence(*parts: str) -> str:
 
 
 def either(*alternatives: str) -> str:
-    """Return an alternative of the expressions, without duplicates."""
+    """Return an expression that matches any one of the alternatives, without duplicates."""
     distinct = list(dict.fromkeys(alternatives))
     return distinct[0] if len(distinct) == 1 else f"({' | '.join(distinct)})"
 
@@ -46,8 +48,9 @@ def either(*alternatives: str) -> str:
 def choice(texts: Iterable[str]) -> str:
     """Return an expression for one of the texts, written so that no two alternatives begin with the same character.
 
-    As plain alternatives, "=", "<" and "<=" in quotes also let "=====" through: the xgrammar inside openvino-genai
-    2026.4 joins states that it should keep apart. Written like this it does not (40 of 40 samples against 20 of 40).
+    Plain alternatives do not work: with "=", "<" and "<=" in quotes, the xgrammar inside openvino-genai 2026.4 also
+    accepts "=====", because it joins states that it should keep apart. With plain alternatives 20 of 40 samples were
+    right; written as here, all 40 were.
     """
     by_first: dict[str, list[str]] = {}
     for text in dict.fromkeys(texts):
@@ -56,7 +59,8 @@ def choice(texts: Iterable[str]) -> str:
 
 
 def _factor_prefix(texts: list[str]) -> str:
-    """Write ``texts``, which share their first character, as their common prefix followed by a choice of the rests."""
+    """Return an expression for one of the ``texts``, which share their first character: their common prefix, followed
+    by a choice of the rests."""
     shortest = min(texts, key=len)
     length = next((at for at, char in enumerate(shortest) if any(text[at] != char for text in texts)), len(shortest))
     rest = [text[length:] for text in texts]
@@ -68,14 +72,16 @@ def optional(part: str) -> str:
 
 
 class Rules:
-    """The rules of one grammar. Raises InvalidRequest for more than MAX_RULES rules or MAX_CHARS characters."""
+    """The rules of one grammar. ``rule`` raises InvalidRequest for more than MAX_RULES rules or MAX_CHARS
+    characters."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         self._chars = 0
 
     def rule(self, body: str) -> str:
-        """Return the name of a rule with this body; equal bodies share a rule."""
+        """Return the name of a rule with this body. Equal bodies share a rule. The name of a rule is returned
+        unchanged."""
         if _NAME.fullmatch(body):
             return body
         if body not in self._names:
@@ -86,7 +92,7 @@ class Rules:
         return self._names[body]
 
     def repeat(self, part: str, least: int, most: int | None) -> str:
-        """Repeat ``part`` from ``least`` to ``most`` times; None = without limit."""
+        """Return an expression for ``least`` to ``most`` repetitions of ``part``; ``most`` None means without limit."""
         if most == 0:
             return NOTHING
         one = self.rule(part) if " " in part else part
@@ -102,8 +108,9 @@ class Rules:
         return sequence(head, self._up_to(one, chunk, most - least))
 
     def _up_to(self, one: str, chunk: str, most: int) -> str:
-        """Return 0 to ``most`` repetitions: whole chunks, followed by less than one more chunk. All strings share these
-        rules."""
+        """Return an expression for 0 to ``most`` repetitions of ``one``; ``chunk`` is the rule for CHUNK repetitions of
+        it. The repetitions are whole chunks followed by less than one more chunk, so that all strings of a grammar
+        share these rules."""
         chunks, rest = divmod(most, CHUNK)
         short = self.rule(f"{one}{{0,{CHUNK - 1}}}")
         if not chunks:

@@ -1,11 +1,11 @@
 """Compiles JSON schemas (the part of Draft 2020-12 that tools use) to grammars that a small model can finish. The
 functions have no side effects.
 
-The text is JSON as ``json.dumps(value, ensure_ascii=False)`` writes it, so there is no white space on which a model
-could loop. Where a schema sets no bound, the grammar does: for strings, lists, digits and depth. agent-kernel has its
-own compiler because no library is suitable: the xgrammar inside openvino-genai allows any white space and length and is
-not exposed, the xgrammar wheel needs torch, and outlines_core has no ranges, drops keywords silently and expands
-recursion.
+The grammar accepts JSON as ``json.dumps(value, ensure_ascii=False)`` writes it, so a model cannot write white space in
+an endless loop. Where a schema sets no bound for strings, lists, digits and depth, the grammar sets one. agent-kernel
+has its own compiler because no library is suitable. The xgrammar inside openvino-genai allows any white space and
+length, and has no public API. The xgrammar wheel needs torch. outlines_core has no ranges, drops keywords silently and
+expands recursion.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ from agent_kernel.engines.local.grammar.string_format import FORMATS
 MAX_SCHEMA_CHARS = 50_000
 MAX_DEPTH = 40
 MAX_STEPS = 3_000
-"""Schemas visited while compiling, counted once per combination of schema and depth."""
+"""Maximum number of schemas that are visited while compiling. A schema counts once for each recursion depth at which it
+occurs."""
 MAX_BOUND = 1e18
 MAX_LENGTH = 10_000
-"""Largest ``maxLength`` or ``maxItems`` that is enforced; larger ones are checked afterwards."""
+"""Largest ``maxLength`` or ``maxItems`` that the grammar enforces. Larger ones are checked when the value is
+complete."""
 BOUNDS = frozenset(
     {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems"}
 )
@@ -53,8 +55,9 @@ CHECKED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SchemaBounds:
-    """Bounds where the schema has none: characters of a string and of a name, items of a list, how often a schema may
-    contain itself, and levels of a value about which nothing is known."""
+    """Bounds that apply where the schema sets none. ``string`` is the number of characters of a string, ``name`` that
+    of a property name, ``items`` the number of items of a list. ``recursion`` is how often a schema may contain itself,
+    ``levels`` the nesting depth of a value for which there is no schema."""
 
     string: int = 511
     name: int = 32
@@ -64,7 +67,8 @@ class SchemaBounds:
 
 
 def bounds_within(tokens: int) -> SchemaBounds:
-    """Return bounds for an answer of at most ``tokens``, so that an endless string ends before the tokens do."""
+    """Return bounds for an answer of at most ``tokens`` tokens, so that a string that the model does not end by itself
+    ends before the token limit."""
     string = max(8, min(tokens, MAX_LENGTH) // CHUNK) * CHUNK - 1
     return SchemaBounds(string=string, items=max(4, min(32, tokens // 64)))
 
@@ -72,12 +76,13 @@ def bounds_within(tokens: int) -> SchemaBounds:
 def json_grammar(
     schema: Mapping[str, Any], bounds: SchemaBounds | None = None
 ) -> tuple[OutputGrammar, tuple[str, ...]]:
-    """Return the grammar, and the keywords of the schema that it does not enforce.
+    """Return the grammar of a schema, and the keywords of the schema that the grammar does not enforce.
 
-    Everything that it accepts fits the schema except for those keywords, but not everything that fits is accepted: only
-    declared properties in their order (others where ``additionalProperties`` is a schema), numbers without exponent,
-    lengths within ``bounds``. Raises InvalidRequest for an invalid schema, one that no value fits, or one that is too
-    large."""
+    Each text that the grammar accepts fits the schema, except for those keywords. Not every fitting text is accepted:
+    properties must be declared and in the order of their declaration (others are accepted if ``additionalProperties``
+    is a schema), numbers have no exponent, and lengths are within ``bounds``. Raises InvalidRequest for an invalid
+    schema, one that no value fits, or one that is too large.
+    """
     try:
         text = "" if is_too_deep(schema, MAX_DEPTH) else json.dumps(schema, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -93,8 +98,8 @@ def json_grammar(
 
 
 class _Compiler:
-    """Compiles a schema to an expression, or None if no value fits. ``left`` is how often a recursive reference may
-    still be followed."""
+    """Compiles a schema to an expression, or to None if no value fits it. ``left`` is how often a recursive reference
+    may still be followed."""
 
     def __init__(self, root: Mapping[str, Any], bounds: SchemaBounds) -> None:
         self.root = root
@@ -177,7 +182,8 @@ class _Compiler:
         return result
 
     def _follow_reference(self, schema: Mapping[str, Any]) -> Any:
-        """Replace ``$ref`` by its target, for merging. The step limit stops a schema that refers only to itself."""
+        """Return the schema with ``$ref`` replaced by its target, for merging. MAX_STEPS ends the loop for a schema
+        that refers only to itself."""
         self._steps += 1
         if self._steps > MAX_STEPS:
             raise InvalidRequest("This schema refers to itself without end.")
@@ -266,7 +272,8 @@ class _Compiler:
         return sequence(literal("["), tail, literal("]"))
 
     def _listing(self, item: str, least: int, most: int, *, begins: bool) -> str:
-        """Repeat ``item`` with commas between, and also before the first one unless it ``begins``."""
+        """Return an expression for ``least`` to ``most`` repetitions of ``item``, separated by commas. If ``begins`` is
+        false, other items precede them, so that a comma stands before the first one too."""
         another = sequence(literal(", "), item)
         if not begins:
             return self.rules.repeat(another, least, most)
@@ -293,8 +300,10 @@ class _Compiler:
         return sequence(literal("{"), self._members(members, extra), literal("}"))
 
     def _members(self, members: list[tuple[str, bool]], extra: str | None) -> str:
-        """Build the properties from the last to the first. ``rest`` is what may follow when a property precedes it
-        (with a comma), ``start`` the same when nothing does."""
+        """Return an expression for the properties ``members``, each of which is (expression, whether it is required),
+        followed by the additional properties ``extra``. It is built from the last property to the first. ``rest`` is
+        the text that may follow if another property precedes it, so that it begins with a comma; ``start`` is the text
+        that may follow if none does."""
         rest = start = NOTHING
         if extra is not None:
             name = self._text(1, self.bounds.name)
@@ -333,7 +342,7 @@ def _check(schema: Mapping[str, Any]) -> None:
 
 
 def json_text(value: Any) -> str:
-    """Serialize JSON in the one style that all grammars here use."""
+    """Serialize a value as JSON in the one style that all grammars here accept."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -353,7 +362,8 @@ def _default_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _is_of_type(value: Any, kind: str) -> bool:
-    """Whether a value has a type in the sense of JSON Schema: 1.0 is an integer, true is not a number."""
+    """Return whether a value has the type ``kind`` of JSON Schema, in which 1.0 is an integer and true is not a
+    number."""
     if isinstance(value, bool) or value is None:
         return kind == ("null" if value is None else "boolean")
     if isinstance(value, int | float):
@@ -362,7 +372,8 @@ def _is_of_type(value: Any, kind: str) -> bool:
 
 
 def _tighter_bound(schema: Mapping[str, Any], with_it: str, without: str, tighter: Any) -> tuple[Decimal | None, bool]:
-    """Return the tighter of two bounds, and whether the bound itself is excluded."""
+    """Return the tighter of two bounds (None if neither is set), and whether the bound itself is excluded. ``with_it``
+    is the keyword of an inclusive bound, ``without`` that of an exclusive one, ``tighter`` is ``max`` or ``min``."""
     included, excluded = (schema.get(keyword) for keyword in (with_it, without))
     for bound in (included, excluded):
         if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int | float)):

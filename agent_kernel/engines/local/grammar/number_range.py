@@ -1,6 +1,6 @@
 """Builds EBNF expressions over decimal digits for ranges of numbers. The functions have no side effects.
 
-Numbers are written without exponent and leading zeros; numbers outside the range cannot be written.
+Numbers are written without exponent and leading zeros. The expressions accept no number outside the range.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from decimal import Decimal
 from agent_kernel.engines.local.grammar.ebnf import either, literal, sequence
 
 MAX_DIGITS = 15
-"""Digits of an integer without a bound; a double represents all of them exactly."""
+"""Maximum number of digits of an integer without a bound. A double represents all such integers exactly."""
 MAX_DECIMALS = 15
 LIMIT = 10**MAX_DIGITS - 1
 
@@ -36,8 +36,9 @@ def natural() -> str:
 
 
 def number(low: Decimal | None, high: Decimal | None, *, above: bool = False, below: bool = False) -> str | None:
-    """Return an expression for the numbers from ``low`` to ``high``, or None if there are none. ``above`` and ``below``
-    exclude the bound itself, and with it numbers closer to it than one more decimal than the bounds have."""
+    """Return an expression for the numbers from ``low`` to ``high``, or None if there are none. ``above`` excludes
+    ``low`` itself, ``below`` excludes ``high`` itself. If the bounds have n decimals, numbers that differ from an
+    excluded bound by less than 10**-(n + 1) are excluded too."""
     if low is None and high is None:
         return f'("-"? {natural()} ("." [0-9]{{1,{MAX_DECIMALS}}})?)'
     places = max(0, *(-int(bound.normalize().as_tuple().exponent) for bound in (low, high) if bound is not None))
@@ -57,12 +58,12 @@ def number(low: Decimal | None, high: Decimal | None, *, above: bool = False, be
 
 
 def _naturals(low: int, high: int) -> str:
-    """Return the naturals from low to high without leading zeros, for 0 <= low <= high."""
+    """Return an expression for the integers from ``low`` to ``high`` without leading zeros, for 0 <= low <= high."""
     return either(*_of_each_width(low, high))
 
 
 def _of_each_width(low: int, high: int) -> list[str]:
-    """Return one expression for each number of digits."""
+    """Return one expression for each number of digits of the integers from ``low`` to ``high``."""
     parts = []
     for width in range(len(str(low)), len(str(high)) + 1):
         first = max(low, 10 ** (width - 1) if width > 1 else 0)
@@ -72,7 +73,7 @@ def _of_each_width(low: int, high: int) -> list[str]:
 
 
 def _same_width(low: str, high: str) -> str:
-    """Return the digit strings of one width from ``low`` to ``high``."""
+    """Return an expression for the digit strings from ``low`` to ``high``, which have the same length."""
     if not low:
         return '""'
     if low == high:
@@ -98,7 +99,8 @@ def _any(width: int) -> str:
 
 
 def _decimals(low: int, high: int | None, places: int) -> str:
-    """Return the numbers from low to high, both >= 0 and counted in units of the last of ``places`` decimals."""
+    """Return an expression for the decimal numbers from ``low`` to ``high``, or without an upper limit. Both limits are
+    >= 0 and are counted in units of the last of ``places`` decimals."""
     scale = 10**places
     parts = []
     first, first_part = divmod(low, scale)
@@ -119,8 +121,9 @@ def _decimals(low: int, high: int | None, places: int) -> str:
 
 
 def _cell(whole: int, low: int, high: int, places: int) -> str:
-    """Return the numbers from whole.low to whole.high. Further digits may follow where the number stays below the upper
-    end, and fewer digits may be written where the omitted ones are zero."""
+    """Return an expression for the numbers whose integer part is ``whole`` and whose fraction is from ``low`` to
+    ``high``, in units of the last of ``places`` decimals. More digits may follow if the number stays below the upper
+    limit, and digits may be omitted at the end if they are zero."""
     parts = [sequence(literal(str(whole)), '(".0")?')] if low == 0 else []
     for fewer in range(1, places + 1):
         unit = 10 ** (places - fewer)

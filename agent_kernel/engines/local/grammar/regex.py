@@ -1,8 +1,8 @@
 r"""Compiles regular expressions to EBNF: the part of Python's syntax that can be matched in predictable time.
 
-Supported: characters, ``.``, classes, ``\s``, ``\d`` and ``\w`` and their opposites in ASCII, groups, ``|``, ``? * +
-{m,n}``, and ``^`` and ``$`` at the two ends. Not supported: lookaround, back references, flags, word boundaries, and
-unbounded repetition inside unbounded repetition, for which matching may take exponential time.
+Supported are characters, ``.``, classes, ``\s``, ``\d`` and ``\w`` and their opposites in ASCII, groups, ``|``, ``? * +
+{m,n}``, ``^`` at the beginning and ``$`` at the end. Not supported are lookaround, back references, flags, word
+boundaries, and unbounded repetition inside unbounded repetition, for which matching may take exponential time.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from agent_kernel.engines.local.grammar.ebnf import NOTHING, Rules, char_class, 
 MAX_CHARS = 2_000
 MAX_DEPTH = 20
 MAX_REPEATS = 4_096
-"""Largest number of repetitions of one part, multiplied by those of all repetitions around it."""
+"""Largest product of the number of repetitions of a part and those of all repetitions that contain it."""
 MAX_NESTED = 256
-"""The same if the repeated part contains repetition: a text then matches in many ways, and the library keeps them all.
-With ``([a-z]{1,9} ?){1,200}`` 20 tokens took more than a minute."""
+"""Largest such product for a part that itself contains a repetition. A text then matches in many ways, and the library
+keeps all of them: with ``([a-z]{1,9} ?){1,200}``, 20 tokens took more than a minute."""
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 DIGITS: Ranges = ((0x30, 0x39),)
 WORD: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
@@ -28,11 +28,12 @@ SPACE: Ranges = (
     *((0x09, 0x0D), (0x1C, 0x20), (0x85, 0x85), (0xA0, 0xA0), (0x1680, 0x1680)),
     *((0x2000, 0x200A), (0x2028, 0x2029), (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000)),
 )
-"""White space as Python defines it: a character that is none here must be none there."""
+"""The characters that Python counts as white space, as ranges. The list must be complete: a character that is not white
+space for the grammar must not be white space for Python either."""
 SHORT = {"d": DIGITS, "w": WORD, "s": SPACE}
 CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
 JSON_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
-"""Escapes of a JSON string for characters that it cannot contain; other control characters are never written."""
+"""Maps characters that a JSON string cannot contain to their escapes. Other control characters are never written."""
 JSON_RAW: Ranges = ((0x20, 0x21), (0x23, 0x5B), (0x5D, 0xD7FF), (0xE000, 0x10FFFF))
 ASCII: Ranges = ((0x01, 0x7F),)
 ANY: Ranges = ((0x01, 0xD7FF), (0xE000, 0x10FFFF))
@@ -41,15 +42,16 @@ _HEX = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})")
 
 
 def pattern(text: str, rules: Rules, *, json: bool = False, endless: int | None = None) -> str:
-    """Return the expression for texts that match from end to end; with ``json``, as they appear inside a JSON string.
-    ``endless`` limits unbounded repetitions. Raises InvalidRequest for unsupported syntax."""
+    """Return an expression for the texts that the regular expression ``text`` matches from beginning to end. With
+    ``json``, they are written as inside a JSON string. ``endless`` is the limit for unbounded repetitions, None for no
+    limit. Raises InvalidRequest for unsupported syntax."""
     if len(text) > MAX_CHARS:
         raise InvalidRequest(f"A pattern can have at most {MAX_CHARS} characters.")
     return _PatternReader(text, rules, json, endless).whole()
 
 
 def characters(ranges: Ranges, *, json: bool) -> str:
-    """Return an expression for one character of ``ranges``."""
+    """Return an expression for one character of ``ranges``; with ``json``, as it is written inside a JSON string."""
     raw = _intersection(ranges, JSON_RAW if json else ANY)
     if len(raw) == 1 and raw[0][0] == raw[0][1]:
         alternatives = [literal(chr(raw[0][0]))]
@@ -66,7 +68,8 @@ def characters(ranges: Ranges, *, json: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Expression:
-    """``endless``: contains an unbounded repetition. ``repeats``: the product of the repetitions inside."""
+    """An expression with the facts that limit its repetition: ``endless`` is whether it contains an unbounded
+    repetition, ``repeats`` is the product of the numbers of repetitions inside it."""
 
     expression: str
     endless: bool = False
@@ -75,7 +78,7 @@ class _Expression:
 
 @dataclass(slots=True)
 class _PatternReader:
-    """Recursive descent over the pattern; ``at`` is the next character."""
+    """Parses a pattern by recursive descent; ``at`` is the position of the next character."""
 
     text: str
     rules: Rules

@@ -1,4 +1,4 @@
-"""Merges two JSON schemas that both apply, and resolves references. The functions have no side effects."""
+"""Merges two JSON schemas that apply to the same value, and resolves references. The functions have no side effects."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ TIGHTER: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def merge_schemas(some: Mapping[str, Any], others: Mapping[str, Any]) -> tuple[Any, set[str]]:
-    """Return a schema for values that fit both (False if none does), and the keywords that could not be merged: the
-    first schema's value is kept for them."""
+    """Return a schema for the values that fit both schemas (False if no value does), and the keywords that could not be
+    merged. For these keywords, the result has the value of the first schema."""
     result = dict(some)
     unmerged: set[str] = set()
     for keyword, other in others.items():
@@ -42,7 +42,8 @@ def merge_schemas(some: Mapping[str, Any], others: Mapping[str, Any]) -> tuple[A
 
 
 def resolve_reference(root: Any, pointer: Any) -> Any:
-    """Return the target of ``#/...``. Raises InvalidRequest for any other reference: nothing is fetched."""
+    """Return the part of the schema ``root`` to which ``#/...`` points. Raises InvalidRequest for any other form of
+    reference, since nothing is fetched, and for one that points to nothing."""
     if not isinstance(pointer, str) or not (pointer == "#" or pointer.startswith("#/")):
         raise InvalidRequest(f"$ref can only point into the schema itself (#/...), not to {str(pointer)[:200]!r}.")
     node = root
@@ -56,7 +57,7 @@ def resolve_reference(root: Any, pointer: Any) -> Any:
 
 
 def is_recursive(root: Any, pointer: str) -> bool:
-    """Whether the schema at ``pointer`` refers to itself, directly or through others."""
+    """Return whether the schema at ``pointer`` refers to itself, directly or through other schemas."""
     seen: set[str] = set()
     waiting = [resolve_reference(root, pointer)]
     while waiting:

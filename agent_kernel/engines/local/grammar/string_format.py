@@ -1,7 +1,7 @@
 """The string formats that a grammar can enforce.
 
-Dates are real dates of the years 1000 to 2999 (leap years only those ending in 04 to 96); times have seconds or finer,
-in UTC or with an offset, as in RFC 3339.
+Dates are real dates of the years 1000 to 2999; of the years that end in 00, none counts as a leap year. Times have
+whole seconds or up to 6 decimals, in UTC or with an offset, as in RFC 3339.
 """
 
 from __future__ import annotations

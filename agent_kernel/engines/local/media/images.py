@@ -10,20 +10,21 @@ from agent_kernel.engines.local.backend import Picture
 
 MAX_BYTES = 20 * 2**20
 MAX_PIXELS = 40_000_000
-"""Largest number of pixels of an image or frame, which takes 120 MB in memory. A file of a few KB can claim far
-more."""
+"""Largest number of pixels of an image or frame; decoded, they take 120 MB of memory. A file of a few KB can state far
+more pixels."""
 MAX_ANIMATION_PIXELS = 600_000_000
-"""Largest number of pixels of all frames of an animation together, since a frame is decoded from those before it."""
+"""Largest number of pixels of all frames of an animation together. All frames count, since decoding a frame requires
+the frames before it."""
 FRAMES = 8
 """Number of evenly spaced frames taken from an animation or a video: models of this size can use only a few
 pictures."""
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
-"""The only decoders of Pillow that may be used; the first bytes of a file select one."""
+"""The only image formats whose decoders Pillow may use. The first bytes of a file determine its format."""
 
 
 def open_image(picture: Picture) -> Any:
-    """Decode an RGB image, with white behind transparent parts. Raises InvalidRequest if it is not an image or too
-    large."""
+    """Decode a picture as an RGB image; transparent parts become white. Raises InvalidRequest if it is not an image or
+    is too large."""
     image = _image(picture)
     try:
         return _rgb(image)
@@ -32,8 +33,8 @@ def open_image(picture: Picture) -> Any:
 
 
 def frames(picture: Picture) -> list[Picture]:
-    """Return the picture itself, or up to FRAMES frames of an animation as PNG, including the first and the last.
-    Raises InvalidRequest."""
+    """Return the picture unchanged in a list. If it is an animation, return up to FRAMES of its frames as PNG,
+    including the first and the last. Raises InvalidRequest."""
     image = _image(picture)
     count = int(getattr(image, "n_frames", 1))
     if count == 1:
@@ -55,7 +56,7 @@ def frames(picture: Picture) -> list[Picture]:
 
 
 def evenly(count: int, wanted: int) -> list[int]:
-    """Return up to ``wanted`` of the positions 0..count - 1, including the first and the last."""
+    """Return up to ``wanted`` evenly spaced positions from 0 to ``count`` - 1, including the first and the last."""
     if count <= wanted:
         return list(range(count))
     return [round(at * (count - 1) / (wanted - 1)) for at in range(wanted)]
@@ -68,7 +69,8 @@ def png(image: Any) -> bytes:
 
 
 def _image(picture: Picture) -> Any:
-    """Return the image after reading only its header: nothing is decoded before the size is checked."""
+    """Open the picture by reading only its header, so that its size is checked before anything is decoded. Raises
+    InvalidRequest, or EngineError if Pillow is missing."""
     if len(picture.data) > MAX_BYTES:
         raise InvalidRequest(f"The image has {len(picture.data) / 2**20:.0f} MiB; the limit is {MAX_BYTES // 2**20}.")
     try:
@@ -102,8 +104,8 @@ def _rgb(image: Any) -> Any:
 
 
 def _unreadable(error: Exception) -> InvalidRequest:
-    """Return the error to raise for a decoder's error, which can be of any kind for a hostile file: OSError,
-    SyntaxError, ValueError or struct.error."""
+    """Convert an error of an image decoder to an InvalidRequest. A hostile file can cause errors of many types, such as
+    OSError, SyntaxError, ValueError and struct.error."""
     if type(error).__name__ in ("DecompressionBombError", "DecompressionBombWarning"):
         return InvalidRequest("The image is far larger than its file suggests, and is not opened.")
     words = str(error).splitlines()[0][:200] if str(error) else type(error).__name__

@@ -1,8 +1,8 @@
-"""Prepares the media of a request for a prompt: videos become frames, and each picture is replaced by a mark in its
-message's text.
+"""Prepares the media of a request for a prompt. Videos become frames, and each picture is replaced by a short text in
+its message, which is called its mark and contains its hash.
 
-Tool protocols can then join, drop and repeat texts without knowledge of pictures. The marks become image parts again
-when a chat is rendered. For a model without vision, a note in words replaces the picture.
+Tool protocols can then join, drop and repeat texts without handling pictures. When a chat is rendered, the marks become
+image parts again. For a model without vision, a textual note replaces the picture instead.
 """
 
 from __future__ import annotations
@@ -22,30 +22,34 @@ from agent_kernel.engines.local.media import images as pictures
 from agent_kernel.engines.local.media import video
 
 MARK = re.compile("\ue0f0([0-9a-f]{64})\ue0f1")
-"""A hash between characters of the private use area. In a text that a user wrote it has no effect, unless it names a
-picture of the same request, which is then shown there too."""
+"""Matches the mark of a picture: its SHA-256 in hex, between two characters of Unicode's private use area. If a user
+writes such a text, it has no effect unless the hash is that of a picture of the same request; that picture is then
+shown there as well."""
 KEPT_BYTES = 128 * 2**20
-"""Bytes of frames and pictures that are kept after their first use."""
+"""Maximum size in bytes of all frames and pictures that are kept for later requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownRequest:
-    """``request`` contains only text, with marks; ``pictures`` maps hashes to pictures."""
+    """A request whose media are replaced. ``request`` contains only text, in which marks stand for pictures;
+    ``pictures`` maps the hashes in the marks to the pictures."""
 
     request: EngineRequest
     pictures: Mapping[str, Picture]
 
 
 class ShownMedia:
-    """Replaces media by marks, and keeps opened media, because each round of a conversation shows the same pictures."""
+    """Replaces the media of requests by marks. It keeps decoded media, because each round of a conversation contains
+    the same pictures again."""
 
     def __init__(self, *, sees: bool) -> None:
         self._sees = sees
         self._opened: OrderedDict[str, list[Picture]] = OrderedDict()
 
     async def prepare(self, request: EngineRequest) -> ShownRequest:
-        """Replace the media of a request by marks. Raises InvalidRequest for a user's picture that cannot be read; one
-        that a tool made is replaced by a note. Raises EngineError if a library is missing."""
+        """Return the request with its media replaced by marks. Raises InvalidRequest if a picture from the user cannot
+        be read, and EngineError if a library for it is missing. An unreadable picture that a tool made does not raise
+        an error; a note replaces it."""
         by_mark: dict[str, Picture] = {}
         messages = [await self._mark_media(message, by_mark) for message in request.messages]
         return ShownRequest(replace(request, messages=tuple(messages)), by_mark)
@@ -96,7 +100,8 @@ class ShownMedia:
 def in_parts(
     messages: Sequence[ChatMessage], known: Mapping[str, Picture]
 ) -> tuple[list[ChatMessage], tuple[Picture, ...]]:
-    """Return the chat with its marks as image parts, and the pictures in order."""
+    """Return the chat in which image parts replace the marks, and the pictures in the order of these parts. ``known``
+    maps hashes to pictures."""
     in_order: list[Picture] = []
     chat: list[ChatMessage] = []
     for message in messages:
@@ -107,7 +112,8 @@ def in_parts(
 
 
 def _parts(text: str, known: Mapping[str, Picture], found: list[Picture]) -> list[dict[str, Any]]:
-    """Split a text at its marks; empty for a text without marks."""
+    """Split a text into text parts and image parts at its marks, and append the marked pictures to ``found``. ``known``
+    maps hashes to pictures. Return an empty list for a text without marks."""
     parts: list[dict[str, Any]] = []
     rest = 0
     for match in MARK.finditer(text):

@@ -13,13 +13,13 @@ from agent_kernel.engines.local.media.images import FRAMES, MAX_BYTES
 
 PROGRAM = Path(video_worker.__file__)
 FLAGS = ("-P",)
-"""Do not import from the program's own directory."""
+"""Python's option ``-P``: the worker does not import modules from the directory of its program."""
 WAIT_S = 60.0
 
 
 def frames(video: Picture) -> list[Picture]:
-    """Return up to FRAMES frames as PNG, from any format that FFmpeg reads. Blocking. Raises InvalidRequest if it is
-    not a video, and EngineError if PyAV is missing."""
+    """Return up to FRAMES frames of a video as PNG. All formats that FFmpeg reads are accepted. Blocking. Raises
+    InvalidRequest if it cannot be read as a video, and EngineError if PyAV is missing."""
     if len(video.data) > MAX_BYTES:
         raise InvalidRequest(f"The video has {len(video.data) / 2**20:.0f} MiB; the limit is {MAX_BYTES // 2**20}.")
     command = [sys.executable, *FLAGS, str(PROGRAM), str(FRAMES)]

@@ -14,12 +14,13 @@ from contextlib import suppress
 from typing import Any
 
 NO_LIBRARY = 3
-"""The exit code when PyAV or Pillow does not import."""
+"""The exit code if PyAV or Pillow cannot be imported."""
 CPU_S = 30
 MEMORY = 4 * 2**30
 MAX_PIXELS = 40_000_000
 MAX_SIDE = 1024
-"""Largest width and height; larger frames are scaled down, because models use about one million pixels."""
+"""Largest width and height of a frame in pixels. Larger frames are scaled down, because models use about one million
+pixels."""
 LENGTH = struct.Struct(">I")
 
 
@@ -46,8 +47,8 @@ def main() -> int:
 
 
 def sample_frames(container: Any, stream: Any, count: int) -> Iterator[Any]:
-    """Yield frames evenly over the length, including the first and the last; without a known length, from the
-    beginning."""
+    """Yield up to ``count`` frames that are evenly spaced over the length of the video, including the first and the
+    last. If the length is unknown, yield every eighth frame from the beginning."""
     length = float(stream.duration * stream.time_base) if stream.duration else float(container.duration or 0) / 1e6
     if not length:
         for at, frame in enumerate(container.decode(stream)):
@@ -64,7 +65,7 @@ def sample_frames(container: Any, stream: Any, count: int) -> Iterator[Any]:
 
 
 def frame_at(container: Any, stream: Any, second: float) -> Any:
-    """Return the first frame that is not before ``second``, otherwise the last one."""
+    """Return the first frame at or after ``second``, or the last frame of the video if there is none."""
     start = stream.start_time or 0
     container.seek(start + int(second / stream.time_base), stream=stream)
     frame = None

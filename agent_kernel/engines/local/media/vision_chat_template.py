@@ -1,5 +1,5 @@
-"""Renders the chat template of a vision model, for which it finds out what form of messages and which places of
-pictures the template accepts."""
+"""Renders the chat template of a vision model. It tests which form of messages the template accepts, and in which
+messages the template writes pictures."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from agent_kernel.core.errors import EngineError
 from agent_kernel.engines.local.backend import ChatMessage
 
 WORD = "kilimanjaro"
-"""A word that no template contains."""
+"""A word that occurs in no template, for tests of a template."""
 RESULT = "What the call has shown:"
 
 
 class PictureTemplate:
-    """``placeholder`` is what the template writes for a picture. ``spelled`` are all texts that the model's processor
-    reads as a placeholder; where they occur in a message's text, a space is inserted."""
+    """The chat template of a vision model. ``placeholder`` is the text that the template writes for a picture.
+    ``spelled`` contains all texts that the model's processor reads as a placeholder. If one of them occurs in a
+    message's text, a space is inserted into it, so that it does not count as a picture."""
 
     def __init__(self, processor: Any, placeholder: str, spelled: Sequence[str]) -> None:
         self._processor = processor
@@ -29,7 +30,8 @@ class PictureTemplate:
             )
 
     def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
-        """Render a prompt. If the template omits pictures of tool results, they follow in a message of their own."""
+        """Render a prompt. If the template omits pictures in tool results, they are moved to a separate user message
+        after the result."""
         chat = [{**message, "content": self._content(message.get("content") or "")} for message in messages]
         pictures = sum(part["type"] == "image" for message in chat for part in _parts(message))
         text = self._apply(chat, tools)
@@ -55,7 +57,8 @@ class PictureTemplate:
             return False
 
     def _shows(self, content: Any) -> bool:
-        """Return whether the template writes the WORD of ``content``. Raises EngineError if the template fails."""
+        """Return whether the rendered template contains WORD if a user message has ``content``. Raises EngineError if
+        the template fails."""
         try:
             return WORD in self._apply([{"role": "user", "content": content}])
         except Exception as error:  # a template may raise anything
@@ -73,7 +76,7 @@ def _parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _move_pictures(chat: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the chat with pictures that are not in a user message moved to a user message that follows."""
+    """Return the chat with the pictures of all other messages moved to user messages that follow them."""
     moved: list[Mapping[str, Any]] = []
     for message in chat:
         images = [part for part in _parts(message) if part["type"] == "image"]

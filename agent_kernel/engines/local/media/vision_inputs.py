@@ -1,7 +1,7 @@
-"""Encodes pictures for a vision model: their places in a prompt's ids, and the tensors for the forward pass.
+"""Encodes pictures for a vision model: their positions in a prompt's token ids, and the tensors for the forward pass.
 
-It works with the library's processor of any model: it replaces a placeholder in the text by as many image tokens as the
-picture needs. The module does not need torchvision; a processor that does cannot be loaded without it.
+It works with any model's processor: the processor replaces each placeholder in the text by as many image tokens as the
+picture needs. This module does not need torchvision, but a processor that needs it cannot be loaded without it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from agent_kernel.engines.local.backend import Picture
 from agent_kernel.engines.local.media.images import open_image
 
 TOKENS = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")
-"""The outputs of a processor that describe the text; the others describe the pictures."""
+"""The outputs of a processor that describe the text. All other outputs describe the pictures."""
 COUNTS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The position of a picture in a prompt's ids: ``start`` is its first image token, ``end`` follows its last.
-    ``key`` is negative and depends only on the picture's bytes."""
+    """The position of a picture in a prompt's token ids: ``start`` is the position of its first image token, ``end``
+    the position after its last one. ``key`` is a negative number that depends only on the picture's bytes."""
 
     start: int
     end: int
@@ -33,8 +33,9 @@ class Place:
 
 
 class Sight:
-    """Encodes pictures with a model's processor. ``placeholder`` stands for one picture in a rendered prompt;
-    ``spelled`` contains all texts that the processor reads as a placeholder."""
+    """Encodes pictures with a model's processor. ``token`` is the id of an image token. ``placeholder`` is the text
+    that stands for one picture in a rendered prompt; ``spelled`` contains all texts that the processor reads as a
+    placeholder."""
 
     def __init__(self, processor: Any, model: Any, torch: Any) -> None:
         self._processor = processor
@@ -49,15 +50,16 @@ class Sight:
         self.spelled = tuple({self.placeholder, str(processor.tokenizer.convert_ids_to_tokens(token))})
 
     def ids(self, text: str, pictures: Sequence[Picture]) -> list[int]:
-        """Encode a rendered prompt. Raises InvalidRequest if a picture cannot be read, or if the number of placeholders
-        is not that of the pictures."""
+        """Return the token ids of a rendered prompt. Raises InvalidRequest if a picture cannot be read, or if the
+        prompt does not contain exactly one placeholder per picture."""
         places = text.count(self.placeholder)
         if places != len(pictures):
             raise InvalidRequest(f"The prompt has places for {places} pictures, but the request has {len(pictures)}.")
         return [int(token) for token in self._process(text, pictures)["input_ids"][0]]
 
     def places(self, ids: Sequence[int], pictures: Sequence[Picture]) -> list[Place]:
-        """Return the places in order. Raises InvalidRequest if the ids were not encoded with these pictures."""
+        """Return the position of each picture in ``ids``, in order. Raises InvalidRequest if ``ids`` was not encoded
+        with these pictures."""
         positions = [at for at, token in enumerate(ids) if token == self.token]
         located: list[Place] = []
         for picture in pictures:
@@ -72,12 +74,12 @@ class Sight:
         return located
 
     def inputs(self, pictures: Sequence[Picture]) -> dict[str, Any]:
-        """Return the arguments for these pictures, in addition to the ids, with which to call the model."""
+        """Return the keyword arguments for the pictures with which to call the model, in addition to the token ids."""
         processed = self._process(self.placeholder * len(pictures), pictures)
         return {name: self._to_device(value) for name, value in processed.items() if name not in TOKENS}
 
     def kinds(self, ids: Sequence[int]) -> Any:
-        """Return 1 for each token of a picture and 0 for text, from the beginning of the prompt."""
+        """Return a tensor of shape (1, length of ``ids``): 1 for each image token, 0 for each text token."""
         return self._torch.tensor([[int(token == self.token) for token in ids]], device=self._device)
 
     def _count(self, key: int, picture: Picture) -> int:

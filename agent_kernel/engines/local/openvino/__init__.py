@@ -1,1 +1,1 @@
-"""The backend on openvino-genai (CPU)."""
+"""The backend that runs models with openvino-genai on CPUs."""

@@ -1,10 +1,10 @@
 """Runs models on CPUs by openvino-genai's continuous batching, with prefix caching.
 
-Observed with 2026.4: ``step`` and the GGUF tokenizer hold Python's lock while they run. A cancelled request has the
-status IGNORED, and its full blocks stay cached. Log probabilities are those before a grammar's mask. temperature,
-top_p, top_k, min_p, the penalties and the low 32 bits of a seed have an effect. If the blocks run out with several
-requests, the library ends all of them and loses blocks, so the caller submits only requests that fit together. A
-grammar that does not compile breaks the step and the pipeline (``grammar/compile_check.py``).
+Observed with 2026.4: ``step`` and the GGUF tokenizer hold Python's global interpreter lock while they run. A cancelled
+request has the status IGNORED, and its full blocks stay cached. Log probabilities are those before a grammar's mask.
+The options temperature, top_p, top_k, min_p, the penalties, and the low 32 bits of a seed have an effect. If the blocks
+run out with several requests, the library ends all of them and loses blocks, so the caller submits only requests that
+fit together. A grammar that does not compile breaks the step and the pipeline (``grammar/compile_check.py``).
 """
 
 from __future__ import annotations
@@ -38,21 +38,22 @@ from agent_kernel.engines.local.system_memory import GIB, read_memory
 from agent_kernel.engines.local.tool_calling.chat_template import ChatTemplate
 
 BLOCK = 32
-"""Tokens per KV block of the library's CPU plugin."""
+"""Number of tokens in a block of the KV cache, as the library's CPU plugin defines it."""
 MAX_BATCHED = 64
-"""Prompt tokens per step. Other requests get no token during such a step, sometimes during two. With a 0.5B model on
-two cores a step takes 0.12 s at most, with 128 tokens 0.19 s, with 512 0.71 s; a prompt of 2,200 tokens took 2.8, 2.8
-and 2.7 s."""
+"""Maximum number of prompt tokens per step. Other requests get no token during such a step, sometimes not even in the
+next one. Measured with a 0.5B model on two cores: a step of 64 tokens takes at most 0.12 s, of 128 tokens 0.19 s, of
+512 tokens 0.71 s; a prompt of 2,200 tokens takes 2.8, 2.8 and 2.7 s."""
 CACHE_SHARE = 8
-"""Without ``cache_gb`` the cache takes the available memory divided by this number."""
+"""If ``cache_gb`` is not set, the cache takes the available memory divided by this number."""
 CHECK_S = 0.01
 READS = ("llama", "qwen2", "qwen3")
-"""Architectures of GGUF files that the library can build (2026.4)."""
+"""Architectures of GGUF files from which openvino-genai 2026.4 can build a graph."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A request whose grammar is being checked."""
+    """A request that waits for the check of its grammar. ``until`` is the time of the monotonic clock at which the
+    request is refused."""
 
     key: int
     ids: Sequence[int]
@@ -62,9 +63,9 @@ class _Held:
 
 
 class OpenVino:
-    """Runs one model with a ``ContinuousBatchingPipeline``. Without ``cache_gb`` the cache takes an eighth of the free
-    memory, in whole GB and at least 1. ``blocks`` sets a smaller cache instead; ``batched`` is the number of prompt
-    tokens per step."""
+    """Runs one model with a ``ContinuousBatchingPipeline``. If the load option ``cache_gb`` is not set, the KV cache
+    takes an eighth of the available memory, in whole GB and at least 1. If ``blocks`` is set, the cache has that many
+    blocks instead. ``batched`` is the maximum number of prompt tokens per step."""
 
     def __init__(self, cache_dir: Path, *, blocks: int = 0, batched: int = MAX_BATCHED) -> None:
         self._cache_dir = cache_dir
@@ -143,7 +144,7 @@ class OpenVino:
 
     def submit(self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()) -> int:
         """Add a request and return its key. Raises EngineError for an empty prompt and for a request that the library
-        refuses, and InvalidRequest for a logit_bias, which the library does not support."""
+        refuses, and InvalidRequest for a ``logit_bias``, which the library does not support."""
         if not ids:
             raise EngineError("The prompt is empty.")
         refuse_fields(
@@ -176,8 +177,8 @@ class OpenVino:
             self._leaving = True
 
     def running(self) -> int:
-        """The number of running requests. It is one higher while the blocks of a cancelled request are not free yet, so
-        that another step runs and frees them."""
+        """The number of running requests. While the blocks of a cancelled request are not free yet, the number is one
+        higher, so that the caller runs another step, which frees them."""
         return len(self._handles) + len(self._held) + self._leaving
 
     def usage(self) -> Mapping[str, float]:
@@ -232,8 +233,8 @@ class OpenVino:
         self._tokenizer, self._pipeline = built.open(self._genai, scheduler, properties, progress)
 
     def _measure_blocks(self) -> int:
-        """Return how many blocks the cache holds, from the share that a prompt of known length takes. This is also the
-        warm-up: the first step of a process is by far the slowest."""
+        """Return the number of blocks in the cache, computed from the share that a prompt of known length occupies. The
+        call also serves as the warm-up, because the first step of a process is by far the slowest."""
         used = 4
         key = self.submit([self._eos] * (used * BLOCK - 1), DecodingOptions(max_tokens=1))
         share = 0.0
@@ -291,8 +292,8 @@ class OpenVino:
 
 
 def _read_supported_header(path: Path) -> Header:
-    """Read the header. Raises ModelUnsupported for an unknown architecture, of which the library only reports a missing
-    key."""
+    """Read the header of a GGUF file. Raises ModelUnsupported if its architecture is not in READS. The library itself
+    would only report that a key is missing."""
     header = read_header(path)
     if header.architecture not in READS:
         raise ModelUnsupported(

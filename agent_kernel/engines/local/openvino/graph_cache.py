@@ -1,7 +1,8 @@
 """Stores the OpenVINO graph of a GGUF file on disk: building it takes 5 to 15 s, loading it 1 to 2 s.
 
-The directory is named by the file's identity and the library's version. Graphs of other versions are removed when a new
-one is complete. A graph is put in place by one rename; two processes may build at the same time.
+The directory of a graph is named by the file's identity and the library's version. When a new graph is complete, those
+of other versions are removed. A graph is put in place by one rename, so that two processes may build it at the same
+time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from agent_kernel.engines.local.catalog.derived_cache import identity, publish
 
 GRAPH = "openvino_model.xml"
 SPARE = 1.2
-"""Free disk space that a build needs, as a multiple of the GGUF file's size; with less, the graph is not stored."""
+"""Free disk space that is needed to store a graph, as a multiple of the GGUF file's size. With less space, the graph is
+not stored."""
 
 
 class BuiltModel:
@@ -34,7 +36,8 @@ class BuiltModel:
         return self._root / f"{self._identity}-{self._version}"
 
     def open(self, genai: Any, scheduler: Any, properties: dict[str, Any], progress: Progress) -> tuple[Any, Any]:
-        """Return the tokenizer and the pipeline. Raises the library's RuntimeError for a file that it cannot run."""
+        """Return the tokenizer and the pipeline of the model; build and store the graph first if it is not stored.
+        Raises the library's RuntimeError for a file that it cannot run."""
         progress("reading the vocabulary", None)
         # One thread, because waking several takes ten times as long as the work for one token.
         tokenizer = genai.Tokenizer(str(self._path), INFERENCE_NUM_THREADS=1, NUM_STREAMS=1)
@@ -74,5 +77,5 @@ class BuiltModel:
 
 
 def is_built(path: Path, cache_dir: Path) -> bool:
-    """Return whether the graph of this file is stored, for any version of the library."""
+    """Return whether the cache contains a graph of this file, made by any version of the library."""
     return any((cache_dir / "openvino").glob(f"{identity(path)}-*/{GRAPH}"))

@@ -1,1 +1,2 @@
-"""How tools are described to a local model and how its calls are read: chat templates, code fences, parsers."""
+"""How tools are described to a local model, and how the model's calls are recognised in its output: through chat
+templates, code fences and parsers."""

@@ -1,5 +1,5 @@
-"""Splits the deltas of an answer into reasoning, text and tool calls: first the reasoning, then the calls in the
-rest."""
+"""Splits the deltas of an answer into reasoning, text and tool calls. The reasoning is separated first, then the calls
+in the rest."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from agent_kernel.engines.local.tool_calling.template_response_parser import Dec
 
 
 class AnswerReader:
-    """Splits an answer that is pushed as it arrives. ``answer`` is the output without the reasoning; ``text`` and
-    ``calls`` are its parts. ``done`` means that the rest of the answer is ignored after the calls so far; ``rest`` is
-    the ignored text that was already pushed. Log probabilities are returned with their text; those of a call are
-    dropped."""
+    """Splits an answer, which the caller passes to ``push`` piece by piece. ``answer`` is the output without the
+    reasoning; ``text`` and ``calls`` are its parts. If ``done`` is true, everything after the calls so far is ignored;
+    ``rest`` is the part of this ignored text that was already pushed. Log probabilities are returned with their text;
+    those of a call are dropped."""
 
     def __init__(self, parser: CallParser | DeclaredParser, reasoning: ReasoningSplitter, *, parallel: bool) -> None:
         self._parser = parser
@@ -39,8 +39,8 @@ class AnswerReader:
         return self._read(self._reasoning.push(delta.text))
 
     def finish(self, *, cut: bool) -> list[TextChunk | ReasoningChunk | CallChunk]:
-        """Return the last parts. ``cut`` means that the answer did not end by itself; an incomplete call is then
-        text."""
+        """Return the last parts. ``cut`` means that the answer did not end by itself: an incomplete call is then
+        returned as text."""
         parts = self._read(self._reasoning.finish())
         if self.done:
             return parts
@@ -62,8 +62,9 @@ class AnswerReader:
     def _accept(
         self, parts: Iterable[TextChunk | ReasoningChunk | CallChunk]
     ) -> list[TextChunk | ReasoningChunk | CallChunk]:
-        """Return the parts up to the last call that may run. This is the only call if just one is allowed, or a call of
-        code, because the model must see its output before the next call."""
+        """Return the parts up to the last call that may run. That is the first call if only one call is allowed.
+        Otherwise it is the first python call in a code fence, because the model must see its output before it makes
+        another call."""
         accepted: list[TextChunk | ReasoningChunk | CallChunk] = []
         for part in parts:
             if self.done:

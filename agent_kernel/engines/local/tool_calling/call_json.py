@@ -1,7 +1,8 @@
-"""Parses tool calls that models write as JSON: leniently, but without guessing. The functions have no side effects.
+"""Parses tool calls that models write as JSON. The parser accepts common mistakes, but does not guess. The functions
+have no side effects.
 
-Text that is not JSON is also tried as a Python literal, since models mix the two up, and with missing brackets added at
-its end. Nothing else is repaired: a guess could run code that the model did not write.
+Text that is not JSON is also parsed as a Python literal, since models mix up the two, and with missing brackets added
+at its end. Nothing else is repaired, because a guess could run code that the model did not write.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from agent_kernel.core.messages import MAX_ARGUMENT_DEPTH, ToolCall, is_too_deep
 
 NAMES, ARGUMENTS = ("name", "function", "tool_name"), ("arguments", "parameters", "args")
 KEYS = (*NAMES, *ARGUMENTS, "type", "id", "tool_calls")
-"""The JSON of a call begins with one of these keys."""
+"""The JSON of a call must begin with one of these keys."""
 CLOSERS: Mapping[str, str] = {"{": "}", "[": "]"}
 LITERAL_CHARS = 20_000
 _START = re.compile(r"\s*(?:\[\s*)?\{\s*([\"'])")
@@ -25,12 +26,13 @@ _NAME = re.compile(r"[\"'](?:name|function)[\"']\s*:\s*[\"']([\w.:-]{1,64})[\"']
 
 
 def new_call(name: str, arguments: Mapping[str, Any]) -> ToolCall:
-    """Create a call with an id of nine letters and digits, the only form that every chat template accepts."""
+    """Create a call of the tool ``name``. Its id has nine letters and digits, the only form that every chat template
+    accepts."""
     return ToolCall(os.urandom(5).hex()[:9], name, arguments)
 
 
 def may_be_call(text: str) -> bool | None:
-    """Whether ``text``, which begins with a bracket, begins like a call; None if it is too short to decide."""
+    """Return whether ``text``, which begins with a bracket, begins like a call; None if it is too short to decide."""
     start = _START.match(text)
     if start is None:
         return None if re.fullmatch(r"\s*(?:\[\s*)?(?:\{\s*)?", text) else False
@@ -41,7 +43,8 @@ def may_be_call(text: str) -> bool | None:
 
 
 def end_of_json(text: str) -> int | None:
-    """Return the end of the JSON value at the beginning of ``text``; None if it does not end within ``text``."""
+    """Return the position after the JSON value at the beginning of ``text``; None if the value does not end within
+    ``text``."""
     depth = 0
     for at, char in _brackets(text):
         depth += (char in "{[") - (char in "}]")
@@ -51,7 +54,8 @@ def end_of_json(text: str) -> int | None:
 
 
 def _brackets(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (position, bracket) for brackets outside strings; at the end, if a string is still open, its quote."""
+    """Yield (position, bracket) for each bracket outside strings. If a string is still open at the end of the text,
+    yield (length of the text, quote of the string) last."""
     quote, at = "", 0
     while at < len(text):
         char = text[at]
@@ -68,9 +72,9 @@ def _brackets(text: str) -> Iterator[tuple[int, str]]:
 
 
 def calls_in(text: str, *, tagged: bool = False) -> list[ToolCall]:
-    """Return the calls of a text that contains only calls: an object, a list of objects, or several of either. Empty
-    for any other text. ``tagged`` means that the text is at a place where only calls can be, so that a name without
-    arguments is a call."""
+    """Return the calls in a text that contains only calls: an object, a list of objects, or several of these. Return an
+    empty list for any other text. ``tagged`` means that the text is in a place where only calls can be, so that an
+    object with a name but without arguments is a call."""
     calls: list[ToolCall] = []
     rest = text.strip()
     while rest:
@@ -84,8 +88,8 @@ def calls_in(text: str, *, tagged: bool = False) -> list[ToolCall]:
 
 
 def broken_call(text: str, tools: Sequence[str]) -> ToolCall:
-    """Return a call for a tagged text that cannot be parsed, with the text as ``_raw``: the toolbox reports the error
-    to the model."""
+    """Return a call for a tagged text that cannot be parsed. Its only argument is the text, as ``_raw``, so that the
+    toolbox reports the error to the model. ``tools`` are the names of the offered tools."""
     named = _NAME.search(text)
     name = named[1] if named else tools[0] if len(tools) == 1 else "unreadable"
     return new_call(name, {"_raw": text.strip()})
@@ -102,7 +106,8 @@ def _calls_of(value: Any, tagged: bool) -> list[ToolCall]:
 
 
 def call_of(value: Any, *, tagged: bool) -> ToolCall | None:
-    """Parse a call from its name and arguments, which OpenAI nests under ``function``."""
+    """Return the call in a JSON object with a name and arguments, which OpenAI nests under ``function``; None if the
+    object is no call. With ``tagged``, the arguments may be missing."""
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("function"), dict):
@@ -117,7 +122,7 @@ def call_of(value: Any, *, tagged: bool) -> ToolCall | None:
 
 
 def _value(text: str) -> Any:
-    """Parse a value; None if that is impossible."""
+    """Return the value of a text in JSON or a Python literal; None if it cannot be parsed."""
     for candidate in (text, _with_brackets_closed(text)):
         try:
             value = json.loads(candidate, strict=False)
@@ -134,13 +139,14 @@ def _value(text: str) -> Any:
 
 
 def _json_like(value: Any) -> Any:
-    """Convert a Python literal. Raises TypeError for one that JSON does not have (sets, bytes, complex numbers)."""
+    """Convert a Python literal to the types of JSON. Raises TypeError for a value that JSON cannot represent (sets,
+    bytes, complex numbers)."""
     return json.loads(json.dumps(value))
 
 
 def _with_brackets_closed(text: str) -> str:
-    """Add missing closing brackets, which small models forget. An open string is not closed: any text may be
-    missing."""
+    """Return the text with its missing closing brackets, which small models forget. If a string is open, return the
+    text unchanged, because any amount of it may be missing."""
     stack: list[str] = []
     for _, char in _brackets(text):
         if char in "\"'":

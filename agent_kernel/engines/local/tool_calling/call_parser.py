@@ -1,8 +1,8 @@
-"""Splits a streamed answer into text and tool calls, in all forms that models are known to write.
+"""Splits a streamed answer into text and tool calls, in all forms in which models are known to write calls.
 
-Tagged: ``<tool_call>`` JSON, Mistral's ``[TOOL_CALLS]``, Llama's ``<|python_tag|>``. Untagged, at the beginning of a
-line: bare JSON, fenced JSON and, for models that do so, fenced python. Text is returned as it arrives;
-text that may still become a call is held back until this is decided.
+The tagged forms are ``<tool_call>`` with JSON, Mistral's ``[TOOL_CALLS]`` and Llama's ``<|python_tag|>``. The untagged
+forms, at the beginning of a line, are JSON, JSON in a code fence, and for some models Python in a code fence. Text is
+returned as it arrives. Text that may still become a call is held back until this is decided.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from agent_kernel.engines.local.tool_calling.call_json import broken_call, calls
 TAGS: Mapping[str, str] = MappingProxyType({"<tool_call>": "</tool_call>", "<function_call>": "</function_call>"})
 LISTED, CODED = "[TOOL_CALLS]", "<|python_tag|>"
 MARKS = (*TAGS, *TAGS.values(), LISTED, CODED, "[ARGS]")
-"""Marks that may be special tokens in a vocabulary; they must be decoded to text nevertheless."""
+"""Tags of the known forms of calls. They may be special tokens of a vocabulary, and must be decoded to text
+nevertheless."""
 PYTHON = "python"
 FENCE = "```"
 _JSON_INFO, _PYTHON_INFO = ("", "json", "tool_call", "tool_calls"), ("python", "py")
@@ -27,24 +28,28 @@ _INDENT = re.compile(r"[ \t]*")
 _CLOSE = re.compile(r"(?:^|\n)[ \t]*```")
 _LISTED_NAME = re.compile(r"\s*([\w.:-]{1,64})\s*(?:\[CALL_ID\]\s*\w+\s*)?(?:\[ARGS\])?\s*(?=\{)")
 LISTED_HEAD = 200
-"""Characters within which a name and its marks must stand after ``[TOOL_CALLS]``."""
+"""Maximum number of characters between ``[TOOL_CALLS]`` and the arguments, for a call that has its name before its
+arguments."""
 _BETWEEN = " \t\r\n,;"
 _OPENERS = re.compile("|".join(map(re.escape, (*TAGS, LISTED, CODED))))
 MAX_FALSE_STARTS = 1000
-"""Number of lines in one piece of text that may begin like an untagged call without being one; further lines are not
-checked and are text. Each check costs the length of the following text, and a hostile answer may consist of such
-lines."""
+"""Maximum number of lines in one pushed piece of text that begin like an untagged call without being one; further lines
+are not checked and count as text. The time of each check grows with the length of the text that follows, and a hostile
+answer may consist of such lines."""
 UNCLOSED = 64
-"""Number of false starts that unclosed JSON counts as, since it is scanned to the end of the text."""
+"""Number of false starts that JSON without an end counts as, since it is scanned to the end of the text."""
 
 Part = TextChunk | CallChunk
 
 
 class CallParser:
-    """Parses an answer that is passed to ``push``, and ends it with ``finish``. ``tools`` contains the names of the
-    offered tools; if it is empty, everything is text. ``fences`` means that a fenced python block is a call of the tool
-    python, if that is offered, and not an example for the user. Calls of unknown tools are returned too: the toolbox
-    answers them. The result does not depend on how the text is split into pushes."""
+    """Splits an answer, which the caller passes to ``push`` piece by piece and ends with ``finish``. ``tools`` contains
+    the names of the offered tools; if it is empty, everything is text. With ``fences``, a fenced python block is a call
+    of the tool ``python``, if that tool is offered; otherwise it is an example for the user.
+
+    Calls of unknown tools are returned too, because the toolbox answers them with an error. The result does not depend
+    on how the text is divided into pushes.
+    """
 
     def __init__(self, tools: Sequence[str], *, fences: bool = False) -> None:
         self._tools = tools
@@ -65,7 +70,7 @@ class CallParser:
 
     @property
     def rest(self) -> str:
-        """The pushed text that is held back."""
+        """The text that was pushed and is still held back."""
         return self._held
 
     def push(self, text: str) -> list[Part]:
@@ -74,15 +79,15 @@ class CallParser:
         return self._parse(text, last=False, cut=False)
 
     def finish(self, *, cut: bool = False) -> list[Part]:
-        """Return the last parts. ``cut`` means that the answer ended at the token limit; an incomplete call is then
+        """Return the last parts. ``cut`` means that the answer was cut off: an incomplete call is then returned as
         text."""
         parts = self._parse("", last=True, cut=cut)
         self._add_text("", flush=True)
         return parts
 
     def pause(self) -> list[Part]:
-        """Prepare for a call that another parser reads: return the text that is held back, and treat the following text
-        as text after a call."""
+        """Prepare for a call that another parser reads. Return the text that is held back; the text that is pushed next
+        counts as text after a call."""
         parts = self._parse("", last=True, cut=True)
         self._space, self._after_call = "", True
         return parts
@@ -101,7 +106,7 @@ class CallParser:
         return self._parts
 
     def _step(self, *, last: bool, cut: bool) -> bool:
-        """Add the next text or call to the parts. Returns False when more text is needed to decide."""
+        """Move the next text or call from the held text to the parts. Return False if the decision needs more text."""
         if self._after_call and not self._skip_between(last=last):
             return False
         at = self._trigger(last=last)
@@ -111,7 +116,8 @@ class CallParser:
         return bool(self._held) and self._take_region(last=last, cut=cut)
 
     def _skip_between(self, *, last: bool) -> bool:
-        """Drop separators and unopened closing tags right after a call. Returns False when more text is needed."""
+        """Drop separators, and closing tags without an opening tag, directly after a call. Return False if the decision
+        needs more text."""
         rest = self._held.lstrip(_BETWEEN)
         while close := next((tag for tag in TAGS.values() if rest.startswith(tag)), ""):
             rest = rest.removeprefix(close).lstrip(_BETWEEN)
@@ -126,7 +132,8 @@ class CallParser:
         return True
 
     def _trigger(self, *, last: bool) -> int:
-        """Return the length of the held text that is certainly text; 0 if a call may begin at its start."""
+        """Return the number of characters at the beginning of the held text that are certainly text; 0 if a call may
+        begin there."""
         text = self._held
         first = len(text) - self._mark(last=last)
         if self._false_starts > MAX_FALSE_STARTS:
@@ -140,8 +147,9 @@ class CallParser:
         return first
 
     def _mark(self, *, last: bool) -> int:
-        """Return the distance of the next tag from the end of the held text. Distances stay valid, since text is only
-        removed from the beginning."""
+        """Return the distance from the next opening tag, or the beginning of one, to the end of the held text; 0 if
+        there is none. Distances are counted from the end because text is only removed from the beginning, so that they
+        stay valid."""
         text = self._held
         if self._marks is None:
             offsets = [len(text) - tag.start() for tag in _OPENERS.finditer(text)]
@@ -153,7 +161,7 @@ class CallParser:
         return self._marks[-1] if self._marks else 0
 
     def _opens(self, text: str, start: int) -> bool:
-        """Whether the line at ``start`` begins, or may still begin, with a fence or a bracket."""
+        """Return whether the line at ``start`` begins, or may still begin, with a code fence or a bracket."""
         begin = _INDENT.match(text, start).end()  # type: ignore[union-attr]  # it matches the empty text too
         rest = text[begin : begin + len(LISTED)]
         if self._in_block:
@@ -202,7 +210,8 @@ class CallParser:
         return True
 
     def _parse_tagged(self, text: str, tag: str, close: str, *, last: bool, cut: bool) -> bool:
-        """Parse a call up to its closing tag, which some models forget before the next call or the end."""
+        """Parse a call that begins with ``tag`` and ends at ``close``. Some models forget the closing tag; the call
+        then ends at the next opening tag or at the end of the answer. Return False if more text is needed."""
         ends = [at for mark in (close, tag) if (at := self._find(text, mark, len(tag))) >= 0]
         if not ends and not last:
             return False
@@ -222,14 +231,15 @@ class CallParser:
         return self._call(calls or [broken_call(body, self._tools)], rest)
 
     def _find(self, text: str, mark: str, start: int) -> int:
-        """Like ``str.find``, but a mark that is absent from the held text is not searched again."""
+        """Like ``str.find``, but a ``mark`` that was once absent from the held text is not searched again during this
+        push."""
         at = -1 if mark in self._absent else text.find(mark, start)
         if at < 0:
             self._absent.add(mark)
         return at
 
     def _parse_listed(self, text: str, *, last: bool, cut: bool) -> bool:
-        """Parse a JSON list of calls, or a name and its arguments."""
+        """Parse a JSON list of calls, or a name followed by its arguments. Return False if more text is needed."""
         value, form = text[len(LISTED) :].lstrip(), "{}"
         if value[:1] not in ("{", "["):
             named = _LISTED_NAME.match(value[:LISTED_HEAD])
@@ -246,7 +256,7 @@ class CallParser:
         return self._call(calls_in(body, tagged=True) or [broken_call(body, self._tools)], value[end:] if end else "")
 
     def _parse_coded(self, text: str, *, cut: bool) -> bool:
-        """Parse JSON, or plain code: the rest of the answer is the call."""
+        """Parse a call that consists of the rest of the answer: JSON, or the plain code of a python call."""
         body = text[len(CODED) :].strip()
         if cut or not body:
             return self._as_text(len(text))
@@ -281,7 +291,8 @@ class CallParser:
         return True
 
     def _fence_as_text(self, text: str, head: str, newline: str) -> bool:
-        """Return the line of a fence as text; everything up to the closing fence is text as well."""
+        """Add the line of a code fence to the parts as text. If the line opens a block, everything up to the closing
+        fence is text as well. Return True, as ``_step`` expects."""
         self._false_starts += 1
         if head.startswith(FENCE) and FENCE not in head[len(FENCE) :].lstrip("`"):
             self._in_block = not self._in_block
@@ -303,7 +314,7 @@ class CallParser:
         return self._as_text(len(text) - len(begin) + 1)
 
     def _as_text(self, size: int) -> bool:
-        """Add the first ``size`` characters of the held text, which look like a call but are none, as text. Returns
-        True, as ``_step`` expects."""
+        """Add the first ``size`` characters of the held text, which look like a call but are none, to the parts as
+        text. Return True, as ``_step`` expects."""
         self._take_text(size)
         return True

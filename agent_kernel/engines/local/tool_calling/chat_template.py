@@ -1,8 +1,8 @@
-"""Renders a chat template with transformers' sandboxed Jinja, with which authors test their templates. No tokenizer is
-needed.
+"""Renders a chat template with the sandboxed Jinja of transformers, with which the authors of models test their
+templates. No tokenizer is needed.
 
-openvino-genai's C++ engine starts faster, but it invents a tool prompt for templates without tools and cannot run every
-template.
+openvino-genai has its own C++ engine for templates, which starts faster. It is not used, because it adds a tool prompt
+of its own to templates without tools, and cannot run every template.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from agent_kernel.engines.local.backend import ChatMessage
 
 
 class ChatTemplate:
-    """``tokens`` are the special tokens that templates refer to: ``bos_token``, ``eos_token``."""
+    """A chat template. ``tokens`` are the special tokens to which templates refer by name: ``bos_token``,
+    ``eos_token``."""
 
     def __init__(self, source: str, **tokens: str) -> None:
         self._source = source

@@ -1,8 +1,9 @@
-"""Writes answers for which a small model is unreliable: that its code failed, and what several rows of output mean. The
-functions have no side effects.
+"""Writes answers in the two cases in which a small model's own answers are unreliable: its code has failed, or the
+output has several rows. The functions have no side effects.
 
-A model's sentence about a table is kept if each of its numbers is in a row that the sentence names, or if it contains a
-number of each row without words. Otherwise the rows themselves are the answer.
+A model's sentence about a table is kept if, for each number in it, the sentence also names the row that contains the
+number. If rows consist of numbers only, the sentence must contain a number of each of them instead. Otherwise the rows
+themselves are the answer.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ FOOTER = re.compile(
     r"|\((?:A draft|Draft)\b.*\)|\(no output\)|(?:line \d+: )?[A-Za-z]\w*Warning: .*"
 )
 PRODUCED = re.compile(r"^Files:\n- ", re.MULTILINE)
-"""The beginning of the list of files that the code created."""
+"""Finds the beginning of the list of files that the code created, in the text of a result."""
 EACH = re.compile(
     r"\b(?:each|every|all|both|respective(?:ly)?|list|table|rows|per|by|head|top|first \w+|last \w+)\b", re.I
 )
-"""Words by which a question asks for all rows of the output."""
+"""Finds words in a question that ask for all rows of the output."""
 ERROR = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Warning|Interrupt|Exit|Iteration)\b(?::.*)?")
 
 
 def error_line(text: str) -> str:
-    """Return the line of a result that states the error: the last line with an exception, otherwise the last line that
-    is not a note in parentheses."""
+    """Return the line of a result's text that states the error: the last line with an exception, otherwise the last
+    line that is not a note in parentheses."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     named = [line for line in lines if ERROR.fullmatch(line)]
     no_notes = [line for line in lines if not (line.startswith("(") and line.endswith(")"))]
@@ -50,14 +51,14 @@ def error_line(text: str) -> str:
 
 
 def plain(results: Sequence[Message], rows: Sequence[str], question: str) -> str:
-    """Return the answer if it does not depend on the model, because the user asked for the rows or the call failed;
-    otherwise an empty string."""
+    """Return the answer if it does not need the model: the rows if the question asks for them, or the error if the last
+    call failed. Otherwise return an empty string."""
     return in_rows(rows) if rows and EACH.search(question) else failure(results)
 
 
 def failure(results: Sequence[Message]) -> str:
-    """Return the answer after calls of which the last one failed: its error, the line that failed, and the errors of
-    earlier calls. Empty if the last call did not fail."""
+    """Return the answer if the last of the calls failed: its error, the line that failed, and the errors of earlier
+    calls. Return an empty string if the last call did not fail."""
     last = results[-1]
     if last.status not in ("error", "timeout"):
         return ""
@@ -72,15 +73,15 @@ def failure(results: Sequence[Message]) -> str:
 
 
 def rows_of(output: str) -> list[str]:
-    """Return the rows of a result without the lines that pandas and agent-kernel add after them; empty if there are
-    fewer than two."""
+    """Return the rows of an output, without the lines that pandas and agent-kernel add after them. Return an empty list
+    if there are fewer than two rows."""
     lines = [line.rstrip() for line in PRODUCED.split(output)[0].strip("\n").splitlines()]
     rows = [line for line in lines if line.strip() and not FOOTER.fullmatch(line.strip())]
     return rows if len(rows) > 1 else []
 
 
 def in_rows(rows: Sequence[str]) -> str:
-    """Return the rows as an indented block of Markdown. A fence would look like a call to the model later."""
+    """Return the rows as an indented block of Markdown. A fenced block would later look like a call to the model."""
     shown = [f"    {row}" for row in rows[:MAX_ROWS]]
     if len(rows) > MAX_ROWS:
         shown.append(f"    ... {len(rows) - MAX_ROWS} more rows")
@@ -88,12 +89,13 @@ def in_rows(rows: Sequence[str]) -> str:
 
 
 def with_true_dates(sentence: str, output: str, question: str) -> str:
-    """Return the sentence, in which months and weekdays that nothing supports are replaced by the number of the output.
-    A small model that reads ``8`` may write January.
+    """Return the sentence with its unsupported names of months and weekdays replaced by the number in the output. A
+    small model that reads ``8`` may write January.
 
-    A name is supported if the question or the output has it, or if the output has its number (1 to 12 for a month; 0 to
-    6 or 1 to 7 for a weekday, which both begin with Monday). It is replaced only if the output has exactly one number
-    that it can stand for."""
+    A name is supported if the question or the output contains it, or if the output contains its number (1 to 12 for a
+    month; 0 to 6 or 1 to 7 for a weekday, both beginning with Monday). A name is replaced only if the output has
+    exactly one number that can stand for a month, or for a weekday.
+    """
     known = f"{question}\n{output}".lower()
     numbers = {int(number) for number in map(_plain, NUMBER.findall(output)) if number.isdecimal()}
     for names, values, word in ((MONTHS, range(1, 13), "month"), (WEEKDAYS, range(8), "day")):
@@ -109,7 +111,9 @@ def with_true_dates(sentence: str, output: str, question: str) -> str:
 
 
 def agrees(sentence: str, rows: Sequence[str], question: str) -> bool:
-    """Whether a sentence is about the rows, and names the row of each of its numbers."""
+    """Return whether a sentence is about the rows. For each number in it that is not in the question, it must contain a
+    word of every row that has this number. For a row without words, it must contain a number of every row without words
+    instead. A sentence without numbers must contain a word of a row that is not in the question."""
     sentence_words, question_numbers = (
         {word.lower() for word in WORD.findall(sentence)},
         set(map(_plain, NUMBER.findall(question))),
@@ -132,7 +136,7 @@ def _plain(number: str) -> str:
 
 
 def _among(number: str, numbers: set[str]) -> bool:
-    """Whether ``number`` is one of ``numbers``, possibly rounded to its decimals."""
+    """Return whether ``number`` is one of ``numbers``, or equals one of them rounded to the decimals of ``number``."""
     if number in numbers:
         return True
     decimals = len(number.partition(".")[2])

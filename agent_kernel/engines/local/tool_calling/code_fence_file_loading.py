@@ -1,9 +1,9 @@
-"""Writes the first lines of the model's code if the user names a file: they read the file into the variable that the
-user named. The functions have no side effects.
+"""Writes the first lines of the model's code if the user names a file. The lines read the file into a variable, whose
+name is the one that the user gives or is made from the file's name. The functions have no side effects.
 
-The hidden context contains an expression that reads each file ("teas.csv: CSV read by pd.read_csv('teas.csv'), ...").
-The expression is used only if it does nothing but read, and only for a file that the user's own text names, because the
-hidden context also quotes cell outputs and files from unknown sources.
+The hidden context of a question contains an expression that reads each file ("teas.csv: CSV read by
+pd.read_csv('teas.csv'), ..."). An expression is used only if it does nothing but read, and only for a file that the
+user's own text names, because the hidden context also quotes cell outputs and files from unknown sources.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from collections.abc import Iterator, Sequence
 FACT = re.compile(
     r"(?:Files: )?(?:(?P<path>\S.*?): (?:[A-Za-z]+ )+?|- (?P<input>[\w.-]+) \(id .*\), )read by (?=pd\.|json\.|open\()"
 )
-"""A fact about a file that a kernel sees, or about an input file of the turn."""
+"""Matches the beginning of a line of hidden context about a file, up to the expression that reads it. The file is one
+that the kernel can read, or an input file of the turn."""
 READERS = frozenset({"read_csv", "read_json", "read_excel", "read_parquet", "load", "read", "splitlines"})
 LINES = ".splitlines()"
-"""An expression that ends like this is assigned to a variable named "lines": the name tells a small model what each
-element is."""
+"""The end of an expression whose value is a list of lines. Its variable is named "lines", so that a small model knows
+what each element is."""
 MODULES = frozenset({"pd", "json", "open"})
 OPTIONS = frozenset({"sep", "skiprows", "decimal", "thousands", "parse_dates", "dayfirst", "encoding", "lines"})
 NODES = (ast.Expression, ast.Call, ast.Attribute, ast.Name, ast.Load, ast.Constant, ast.List, ast.keyword)
@@ -29,7 +30,7 @@ KIND = (
     r"(?:(?:data\s?frame|table|list|dict(?:ionary)?|variable|string)\s+)?(?:(?:called|named)\s+)?"
 )
 MAX_ASKED = 4_000
-"""Characters of a question that are searched."""
+"""Maximum number of characters of a question that are searched for files and names."""
 MAX_FACT = 2_000
 GIVEN = (
     re.compile(rf"\b(?:load|read|open|import|get|put)\b.*?\b(?:as|into)\s+{KIND}[`{{]?([A-Za-z_]\w*)", re.I),
@@ -37,7 +38,7 @@ GIVEN = (
     re.compile(r"\b(?:called|named|call it|name it)\s+[`{]?([A-Za-z_]\w*)", re.I),
     re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*=(?!=)"),
 )
-"""How a user names the variable for a file."""
+"""Find the name that the user gives to the variable for a file."""
 NO_NAME = re.compile(
     r"an?|the|its?|th(?:is|at)|my|one|and|with|memory|pandas|python|data|dataframe|table|list|dict|text|string|json|csv"
     r"|dates?|numbers?|file|index",
@@ -47,12 +48,13 @@ WRITES = (
     r"\b(?:save|write|export|store|dump|append|add)\b[^?!\n]*?"
     r"\b(?:to|into|as)\s+(?:(?:the|a)\s+)?(?:new\s+)?(?:file\s+)?[\"'`]?"
 )
-"""Text before the name of a file that the code writes."""
+"""Matches the text before the name of a file that the code is to write, and not to read."""
 
 
 def reading_lines(asked: str, hidden: Sequence[str], variables: Sequence[str]) -> str:
-    """Return a line of code for each file in the ``hidden`` facts that ``asked`` names; empty if there is none.
-    ``variables`` are the names that exist already; they are not overwritten unless the user asks for it."""
+    """Return one line of code for each file that the user's text ``asked`` names and that the texts ``hidden``
+    describe; an empty string if there is none. ``variables`` are the names of existing variables, which are not
+    overwritten unless the user gives that name."""
     asked = asked[:MAX_ASKED]
     files = dict(_files(asked, hidden))
     named = _find_name(asked) if len(files) == 1 else ""
@@ -77,7 +79,8 @@ def _files(asked: str, hidden: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _expression(text: str, path: str) -> str:
-    """Return the expression at the beginning of ``text`` if it only reads ``path``, otherwise an empty string."""
+    """Return the expression at the beginning of ``text`` if it does nothing but read ``path``, otherwise an empty
+    string."""
     for end in [at + 1 for at, char in enumerate(text) if char == ")"][:6]:
         try:
             tree = ast.parse(text[:end], mode="eval")
@@ -105,7 +108,7 @@ def _only_reads(tree: ast.Expression, path: str) -> bool:
 
 
 def _find_name(asked: str) -> str:
-    """Return the variable name in the user's text, empty if there is none."""
+    """Return the name that the user's text gives to a variable; an empty string if it gives none."""
     for pattern in GIVEN:
         for name in pattern.findall(asked):
             if not NO_NAME.fullmatch(name) and not keyword.iskeyword(name):

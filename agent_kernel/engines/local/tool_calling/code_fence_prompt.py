@@ -2,8 +2,8 @@
 side effects.
 
 A ``python`` call becomes a "```python" block of an assistant message, and its result a user message that begins with
-"Output:". Worked examples precede the conversation: of all measures tried with a 0.5B model, they raised the share of
-right answers most.
+"Output:". Worked examples precede the conversation. Of all measures that were tried with a 0.5B model, they increased
+the share of right answers most.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from agent_kernel.engines.local.tool_calling.code_fence_file_loading import read
 TOOL = "python"
 EARLIER = "Earlier variables:"
 VARIABLES = ("Variables:", EARLIER)
-"""Beginnings of the line of hidden context with facts about variables that this question or the previous one names."""
+"""How a line of hidden context begins that contains facts about variables: those that this question names, or those
+that the previous question named."""
 FACTS = re.compile(r"(?:(?:Earlier v|V)ariables: )?([A-Za-z_]\w*): \S")
-"""A fact about a variable in hidden context: its name, then its description."""
+"""Matches a fact about a variable in hidden context: the variable's name, followed by its description."""
 TABLES = re.compile(r"(?:(?:Earlier v|V)ariables: )?([A-Za-z_]\w*): (?:\w*DataFrame|Series)\b")
 FAILED_CELL = "The cell that failed:"
-"""Beginning of the hidden context of ``%agent fix``."""
+"""How the hidden context of ``%agent fix`` begins."""
 FILE = re.compile(r"\b[\w-]+\.(?:csv|tsv|jsonl?|txt|log|md|xlsx?|parquet)\b", re.IGNORECASE)
 LOADS = re.compile(r"\b(?:re)?(?:load|read|open|import)\b|\bhttps?://|/", re.IGNORECASE)
 OPEN, CLOSE = "```python\n", "```"
@@ -94,16 +95,16 @@ EXAMPLES: tuple[ChatMessage, ...] = (
         "The agent-kernel project made me; it is open source.",
     },
 )
-"""Idioms that a small model lacks: a file with dates, grouping by a part of a date, a plot, a question about an earlier
-result, which is computed and not guessed, and code that creates its own data. The last one shows that not every
-question needs code, and who answers. A small model copies from the examples, so their names and numbers occur in no
-real data: a user who sees one in an answer can tell where it comes from."""
+"""Worked examples of what a small model does not know by itself: a file with dates, grouping by a part of a date, a
+plot, a question about an earlier result (which must be computed, not guessed), and code that creates its own data. The
+last example shows that not every question needs code, and who answers. A small model copies from the examples, so their
+names and numbers occur in no real data: a user who sees one of them in an answer can tell where it comes from."""
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One turn. ``asked`` contains the user messages, including the hidden context before the question, which is also
-    in ``hidden``; ``replies`` contains the messages that followed."""
+    """One turn of the conversation. ``asked`` contains all user messages of the turn, including the hidden context
+    before the question; ``hidden`` contains only the hidden ones. ``replies`` contains the messages that followed."""
 
     asked: list[str] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
@@ -111,7 +112,7 @@ class Exchange:
 
     @property
     def names_things(self) -> bool:
-        """Whether the turn names a variable of the notebook or a data file."""
+        """Whether the user messages contain facts about variables of the notebook, or the name of a data file."""
         lines = [line for text in self.asked for line in text.splitlines()]
         return any(line.startswith(VARIABLES) or FILE.search(line) for line in lines)
 
@@ -122,19 +123,21 @@ class Exchange:
 
     @property
     def repairs_a_cell(self) -> bool:
-        """Whether the hidden context has a cell that failed, which may lack an import."""
+        """Whether the hidden context contains a cell that failed. Such a cell may lack an import."""
         return any(line.startswith(FAILED_CELL) for text in self.hidden for line in text.splitlines())
 
     @property
     def reading(self) -> str:
-        """The first lines of the code for this question, which read the files that it names."""
+        """The first lines of the code for this question, which read the files that it names; an empty string if it
+        names none."""
         lines = [line for text in self.hidden for line in text.splitlines()]
         variables = [match[1] for line in lines if (match := FACTS.match(line))]
         return reading_lines(self.question, self.hidden, variables)
 
     @property
     def has_its_tables(self) -> bool:
-        """Whether the question is only about tables that already exist, so that no file needs to be read."""
+        """Whether the question is about tables that already exist and names no file, so that no file needs to be
+        read."""
         tables = any(TABLES.match(line) for text in self.hidden for line in text.splitlines())
         return tables and not FILE.search(self.question) and not LOADS.search(self.question)
 
@@ -144,12 +147,12 @@ class Exchange:
 
     @property
     def awaiting(self) -> Message | None:
-        """The last result of a call, if the model has not answered it yet; else None."""
+        """The result of the last call if the model has not replied to it yet, otherwise None."""
         return self.replies[-1] if self.replies and self.replies[-1].role == "tool" else None
 
     def ran_python(self, result: Message) -> bool:
-        """Return whether this is the result of a python call. The call is found by its id, because a result may have no
-        name."""
+        """Return whether ``result`` is the result of a python call. The call is found by its id, because a result may
+        have no name."""
         return any(
             call.id == result.call_id and call.name == TOOL for message in self.replies for call in message.calls
         )
@@ -166,9 +169,9 @@ class Exchange:
         return sum(result.status == "error" for result in self.results)
 
     def chat(self, *, retry: bool) -> list[ChatMessage]:
-        """Return the messages without calls that failed and were tried again, of which one line remains as a note to
-        the question: a small model that sees its failed code repeats it. ``retry`` means that the last call is tried
-        again."""
+        """Return the messages of this turn for the chat template. Calls that failed and were tried again are left out,
+        because a small model that sees its failed code repeats it; a note with their error follows the question
+        instead. ``retry`` means that the last call is to be tried again."""
         failed = self._failed_before_retry(retry)
         notes = [f"(Note: an earlier try ended with: {error_line(result.text)})" for result in failed]
         dropped = {result.call_id for result in failed}
@@ -193,7 +196,7 @@ class Exchange:
 
 
 def exchanges(messages: Sequence[Message]) -> tuple[str, list[Exchange]]:
-    """Return the instructions, and the turns in order. Consecutive user messages belong to one turn."""
+    """Return the system messages as one text, and the turns in order. Consecutive user messages belong to one turn."""
     instructions = " ".join(message.text for message in messages if message.role == "system")
     turns: list[Exchange] = []
     for message in messages:
@@ -211,14 +214,14 @@ def exchanges(messages: Sequence[Message]) -> tuple[str, list[Exchange]]:
 
 
 def leans_to_code(turns: Sequence[Exchange]) -> bool:
-    """Whether the last question names a variable or a file, or follows a turn in which code ran."""
+    """Return whether the last question names a variable or a file, or follows a turn in which code ran."""
     return bool(turns) and (turns[-1].names_things or (len(turns) > 1 and bool(turns[-2].results)))
 
 
 def without_earlier(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages for the choice between code and text: without facts about what the previous question named.
-    With those facts, a question that needs no data would look like one that does, or like one that the facts already
-    answer."""
+    """Return the messages for the choice between code and text, without the facts about variables that the previous
+    question named. With these facts, a question that needs no data would look as if it needed data, or as if the facts
+    already answered it."""
     facts = messages[-2] if len(messages) > 1 else None
     if facts is not None and facts.hidden and facts.text.startswith(EARLIER):
         return [*messages[:-2], messages[-1]]
@@ -227,7 +230,8 @@ def without_earlier(messages: Sequence[Message]) -> Sequence[Message]:
 
 def chat(messages: Sequence[Message], *, tools: bool, retry: bool = False) -> list[ChatMessage]:
     """Return the messages for the chat template. With ``tools``, the rules and the worked examples come first. With
-    ``retry``, the examples are left out, since failed code is often a copy of one, and the rules allow every import."""
+    ``retry``, the rules allow every import, and the examples are left out, since failed code is often a copy of an
+    example."""
     instructions, turns = exchanges(messages)
     rules = (RULES.replace(IMPORTED, "") if retry else RULES) if tools else ""
     system = " ".join(part for part in (instructions, rules) if part)
@@ -240,7 +244,7 @@ def chat(messages: Sequence[Message], *, tools: bool, retry: bool = False) -> li
 
 
 def output_text(result: Message) -> str:
-    """Return the text of a result as the model sees it."""
+    """Return the text of a result with a label and an instruction, in the form in which the model sees it."""
     text = result.text.strip() or "(no output)"
     label = "Output" if result.status in ("success", None) else f"Output ({result.status})"
     return f"{label}:\n{text}\n\n{ANSWER}"
@@ -256,7 +260,7 @@ def _assistant_text(message: Message, dropped: set[str | None]) -> str:
 
 
 def _call_text(call: ToolCall) -> str:
-    """Return the code of a call; for a tool other than python its name and arguments."""
+    """Return the text of a call: a code block for python, the name and the arguments for any other tool."""
     if call.name == TOOL:
         return code_block(str(call.arguments.get("code", call.arguments.get("_raw", ""))))
     return f"{call.name}: {json.dumps(dict(call.arguments), ensure_ascii=False)}"

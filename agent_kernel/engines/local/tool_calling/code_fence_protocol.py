@@ -1,13 +1,14 @@
-"""The code-fence tool protocol, for models too small to write JSON: a fenced block is a call, and its content is the
-code.
+"""The code-fence tool protocol, for models too small to write JSON. A fenced code block is a call, and its content is
+the code.
 
-The first token decides whether the model calls: it does if the fence is at most ``margin`` (natural log) less likely
-than the best first token. The fence is then forced, and the code decoded until the fence closes. After a result the
-model answers in text; a failed call is tried once more without showing the failed code, and a program that failed is
-not run again. Code for a question that names a file begins with the line that reads it. Two kinds of answer are written
-without the model, because it is unreliable at them (``code_fence_fallback_answer.py``): that the last try failed, and
-what several rows of output mean. In its own sentences, a month or weekday that the output does not have becomes the
-number that the output has.
+The first token decides whether the model calls: it does if the opening fence is at most ``margin`` (natural log) less
+likely than the best first token. The fence is then forced, and code is decoded until the fence closes. After a result
+the model answers in text. A failed call is tried once more without showing the failed code, and a program that has
+already failed is not run again. Code for a question that names a file begins with the line that reads the file.
+
+Two kinds of answers are written without the model, because it is unreliable at them
+(``code_fence_fallback_answer.py``): that the last try failed, and what several rows of output mean. In the model's own
+sentences, the name of a month or weekday that the output does not support is replaced by the number in the output.
 
 Only the tool named ``python`` is offered. Other tools of a request are called if ``tool_choice`` requires one
 (``forced_call.py``); with ``auto`` the model does not see them.
@@ -34,42 +35,51 @@ from agent_kernel.engines.local.tool_calling.call_json import new_call
 from agent_kernel.engines.local.tool_calling.forced_call import forced_call, must_call
 
 MARGIN = 2.0
-"""For a question without any reference to data. Of 34 first questions, 1 of 14 tasks was above it and 2 of 20 chats
-were below; with 4 it was none and 6 (Qwen2.5-Coder-0.5B; tests/benchmarks/test_margin.py)."""
+"""The margin for a question without any reference to data. Of 34 first questions, 14 needed code and 20 did not: with
+this margin, 1 of the 14 got no code and 2 of the 20 got code. With a margin of 4 it was 0 of the 14 and 6 of the 20
+(Qwen2.5-Coder-0.5B; tests/benchmarks/test_margin.py)."""
 NAMED_MARGIN = 4.0
-"""For a question that names a variable or a file, or follows a turn in which code ran. Without code, a small model
-invents its answer or derives it from the one row that it was shown, which is worse than unnecessary code. Of 34
-questions, no task of 20 was above it and 4 of 14 chats were below; fewer are below 2, but follow-up questions of the
-quickstart are above 2."""
+"""The margin for a question that names a variable or a file, or follows a turn in which code ran. Without code, a small
+model invents its answer or derives it from the one row that it was shown, which is worse than unnecessary code. Of 34
+questions, 20 needed code and 14 did not: with this margin, none of the 20 got no code and 4 of the 14 got code. A
+margin of 2 gives fewer of the 14 code, but denies it to follow-up questions of the quickstart."""
 FILE_MARGIN = 12.0
-"""For a question that names a file whose head the model is shown: anything beyond the head needs code."""
+"""The margin for a question that names a file of which the model is shown the first rows. Anything beyond these rows
+needs code."""
 MAX_CODE_TOKENS = 512
 LAST_WORD = re.compile(r"[^\W\d_]*$")
 RETRIES = 1
 RESAMPLES = 2
 RESAMPLE_TEMPERATURE = 0.7
-"""As in the samples of a vote (``turn.voting_engine``)."""
+"""Minimum temperature when a failed program is sampled again; the same as for the samples of a vote
+(``turn.voting_engine``)."""
 NO_IMPORT = r"(?:[^if\n][^\n]*|i(?:[^m\n][^\n]*)?|f(?:[^r\n][^\n]*)?)?"
 CODE = rf"(?:{NO_IMPORT}\n)*{NO_IMPORT}"
-"""Code without a line that begins with "im" or "fr": the usual names are already imported, and after an import line a
-small model continues with the tutorial from which it learned the line, including its file names. A retry may import."""
+"""Matches code without a line that begins with "im" or "fr", and so without imports. The usual names are already
+imported, and after an import a small model continues with the tutorial from which it learned the line, including its
+file names. A retry may import."""
 NO_READING = r"(?:[^r]|r(?:r|er|ear|eadr)*(?:[^re]|e[^ra]|ea[^rd]|ead[^r_]))*(?:r(?:r|er|ear|eadr)*(?:e(?:ad?)?)?)?"
-"""Code without "read_", for a retry about existing tables: it must not read a file in their place."""
+"""Matches code without "read_", for a retry of code about existing tables: it must not read a file instead of using
+them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """``template`` is the model's chat template. If it supports reasoning, an empty reasoning block is inserted where
-    code is possible, because the first token decides; without tools the model may reason, and its reasoning is
-    separated from the answer."""
+    """The code-fence protocol. ``margin`` and ``named_margin`` replace MARGIN and NAMED_MARGIN. ``template`` is the
+    model's chat template.
+
+    If the template supports reasoning and code is possible, an empty reasoning block is inserted, because the first
+    token of the answer decides between code and text. If the request has no tools, the model may reason, and its
+    reasoning is separated from the answer.
+    """
 
     margin: float = MARGIN
     named_margin: float = NAMED_MARGIN
     template: str = ""
 
     def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
-        """Return the chunks of one round, EndChunk last. Raises InvalidRequest for a contradictory request. The chunks
-        raise OutputInvalid."""
+        """Return the chunks of one round, EndChunk last. Raises InvalidRequest for a contradictory request. Iterating
+        over the chunks raises OutputInvalid if the answer does not fit the requested format."""
         forced = must_call(request)
         if request.output is not None:
             grammar_of(request.output, request.sampling.max_tokens)  # raises before anything is decoded
@@ -78,7 +88,7 @@ class Fence:
         return self._round(request, completer, must=bool(forced))
 
     async def _round(self, request: EngineRequest, completer: Completer, *, must: bool) -> AsyncGenerator[Chunk, None]:
-        """Yield the chunks of code or text; with ``must``, only code."""
+        """Yield the chunks of one round: code or text. With ``must``, it is always code."""
         offered = request.tool_choice != "none" and _has_python(request.tools)
         _, turns = code_fence_prompt.exchanges(request.messages)
         result = turns[-1].awaiting if turns else None
@@ -123,7 +133,7 @@ class Fence:
                 yield replace(chunk, usage=_after(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
 
     async def _choosing(self, messages: Sequence[Message], prompt: str, completer: Completer) -> str:
-        """Return the prompt whose first token decides between code and text."""
+        """Return the prompt whose next token decides between code and text."""
         fewer = code_fence_prompt.without_earlier(messages)
         if fewer is messages:
             return prompt
@@ -145,8 +155,8 @@ class Fence:
         regex: str | None,
         failed: Sequence[str],
     ) -> AsyncGenerator[Chunk, None]:
-        """Yield the chunks of one call, whose code begins with the lines of ``reading``. A program that is equal to one
-        in ``failed`` is sampled again, at most RESAMPLES times."""
+        """Yield the chunks of one python call. Its code begins with the lines ``reading`` and matches ``regex``, unless
+        that is None. A program that is equal to one in ``failed`` is sampled again, at most RESAMPLES times."""
         tokens = request.sampling.max_tokens or MAX_CODE_TOKENS
         grammar = OutputGrammar("regex", regex) if regex is not None else None
         decoding = replace(decoding_options(request.sampling), max_tokens=tokens, grammar=grammar)
@@ -191,14 +201,15 @@ def _code_regex(turn: code_fence_prompt.Exchange, *, retry: bool) -> str | None:
 
 
 def _without_indent(code: str) -> str:
-    """Return the code with its first line at the margin, where the first line of a program must stand. A small model
-    sometimes begins the block with a blank."""
+    """Return the code with the indentation of its first line removed. A small model sometimes begins the block with a
+    blank, but the first line of a program must not be indented."""
     code = textwrap.dedent(code)
     return code.lstrip(" \t") if code[:1] in (" ", "\t") else code
 
 
 def _tree_of(code: str) -> str:
-    """Return a text that is equal for programs that differ only in layout and comments: their syntax tree."""
+    """Return the syntax tree of a program as text, which is equal for programs that differ only in layout and comments.
+    Return the code itself if it cannot be parsed."""
     try:
         return ast.dump(ast.parse(code))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -212,7 +223,8 @@ def _has_python(tools: Sequence[ToolSpec]) -> bool:
 async def _sentence_or_rows(
     chunks: AsyncGenerator[Chunk, None], rows: Sequence[str], question: str
 ) -> AsyncGenerator[Chunk, None]:
-    """Yield the model's sentence about the rows if it agrees with them, otherwise the rows themselves."""
+    """Yield the model's sentence about the rows if it agrees with them, otherwise the rows themselves. ``chunks`` is
+    the model's answer."""
     written: list[TextChunk] = []
     async with aclosing(chunks):
         async for chunk in chunks:
@@ -230,7 +242,8 @@ async def _sentence_or_rows(
 async def _with_true_dates(
     chunks: AsyncGenerator[Chunk, None], output: str, question: str
 ) -> AsyncGenerator[Chunk, None]:
-    """Yield the model's answer to one line of output, word by word, with the dates that the output supports."""
+    """Yield the model's answer ``chunks`` word by word, with names of months and weekdays that the output does not
+    support replaced (see ``with_true_dates``)."""
     held = ""
     async with aclosing(chunks):
         async for chunk in chunks:
@@ -247,8 +260,8 @@ async def _with_true_dates(
 
 
 async def code_margin(prompt: str, completer: Completer) -> tuple[float, Usage]:
-    """Return how much less likely (natural log) the fence is than the best first token, and the usage. 0 if the fence
-    is the best one, infinite if the backend reports no probabilities."""
+    """Return how much less likely the opening fence is than the best first token (difference of their natural logs),
+    and the usage. It is 0 if the fence is the best token, and infinite if the backend reports no probabilities."""
     free = await completer.first_token(prompt)
     if free.text.startswith(code_fence_prompt.CLOSE):
         return 0.0, free.usage
@@ -259,8 +272,9 @@ async def code_margin(prompt: str, completer: Completer) -> tuple[float, Usage]:
 
 
 def _after(spent: Usage, usage: Usage) -> Usage:
-    """Return the usage of the round. It includes the time of the decision, and the tokens that the decision found in
-    the cache, since the decode itself finds the whole prompt there. The two tokens of the decision are not counted."""
+    """Return the usage of a round from that of the decision (``spent``) and that of the decoding (``usage``). It
+    includes the time of the decision, but not its two tokens. The reused tokens are those of the decision, because the
+    decoding finds the whole prompt in the cache."""
     if not spent.prompt_tokens:
         return usage
     return replace(

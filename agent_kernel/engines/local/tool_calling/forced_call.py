@@ -20,8 +20,8 @@ CHOOSE = "Which of these tools helps with that?\n{tools}\nAnswer with its name."
 
 
 def must_call(request: EngineRequest) -> tuple[ToolSpec, ...]:
-    """Return the tools of which one must be called; empty if the model may answer in text. Raises InvalidRequest for a
-    contradictory request."""
+    """Return the tools of which the model must call one; an empty tuple if it may answer in text. Raises InvalidRequest
+    for a contradictory request."""
     tools = request.required_tools()
     if tools and request.output is not None:
         raise InvalidRequest("An output format binds answers in text, and tool_choice asks for a call.")
@@ -31,8 +31,8 @@ def must_call(request: EngineRequest) -> tuple[ToolSpec, ...]:
 async def forced_call(
     chat: Sequence[ChatMessage], tools: Sequence[ToolSpec], request: EngineRequest, completer: Completer
 ) -> AsyncGenerator[Chunk, None]:
-    """Yield one call of one of ``tools``; the model chooses among several. A call cut by the token limit becomes text.
-    Raises InvalidRequest for a tool whose schema cannot be compiled to a grammar."""
+    """Yield one call of one of ``tools``. If there are several tools, the model chooses one. A call that the token
+    limit cuts off becomes text. Raises InvalidRequest for a tool whose schema cannot be compiled to a grammar."""
     tool = tools[0] if len(tools) == 1 else await _choose_tool(chat, tools, completer)
     schema = {"type": "object"} | tool.schema
     decoding = decoding_options(request.sampling)

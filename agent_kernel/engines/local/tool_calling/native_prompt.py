@@ -24,14 +24,16 @@ RULES = (
 )
 
 Written = Callable[[Message], str | None]
-"""Returns the model's original text of a message with calls, if the template would write it differently."""
+"""Returns the text that the model originally wrote for a message with calls, if the template would write it
+differently; otherwise None."""
 
 
 def chat(
     messages: Sequence[Message], tools: Sequence[ToolSpec], template: TemplateProbe, written: Written
 ) -> list[ChatMessage]:
-    """Return the messages for the chat template, which gets the tools separately if it lists them. System messages are
-    joined and come first. Consecutive user messages become one, because many templates require alternation."""
+    """Return the messages for the chat template. If the template can list tools, it gets them separately; otherwise the
+    system message describes them. System messages are joined and come first. Consecutive user messages become one,
+    because many templates require alternating roles."""
     system = [message.text for message in messages if message.role == "system" and message.text]
     if tools and not template.tools:
         system.append(RULES.format(tools="\n".join(json.dumps(tool.to_json()["function"]) for tool in tools)))
@@ -48,7 +50,7 @@ def chat(
 
 
 def call_text(call: ToolCall) -> str:
-    """Write a call as text, for templates without a form for calls."""
+    """Return a call as text, for templates without a form of their own for calls."""
     body = json.dumps({"name": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False)
     return f"<tool_call>\n{body}\n</tool_call>"
 
@@ -89,7 +91,8 @@ def _result(message: Message, template: TemplateProbe) -> ChatMessage:
 
 
 def _pair_calls(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Return one message for each call, followed by its result, for templates that accept one call per message."""
+    """Return the messages with each call in a separate message, followed by its result, for templates that accept only
+    one call per message."""
     shown: list[ChatMessage] = []
     results = {message["tool_call_id"]: message for message in messages if message["role"] == "tool"}
     split: set[str] = set()

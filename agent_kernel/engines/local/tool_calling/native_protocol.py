@@ -1,10 +1,10 @@
-"""The native tool protocol: calls in the model's own form through its chat template, parsed by their declared form or
-leniently.
+"""The native tool protocol: the model writes calls in its own form, as its chat template defines it. They are parsed by
+the form that the model declares, or else by a parser that accepts all known forms.
 
-``auto`` leaves the choice to the model. ``required`` or a name forces a call: its beginning is given to the model, and
-a grammar of the tool's schema constrains the arguments, so that the call can always be parsed. With ``none``, the tools
-are listed nevertheless, so that the prefix stays the same, and the answer ends where a call would begin. Reasoning is
-separated from the answer and is not part of later prompts.
+``auto`` leaves the choice to the model. ``required`` or a name forces a call: the beginning of the call is given to the
+model, and a grammar of the tool's schema constrains the arguments, so that the call can always be parsed. With
+``none``, the tools are listed nevertheless, so that the prefix of the prompt stays the same, and the answer ends where
+a call would begin. Reasoning is separated from the answer and is not part of later prompts.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ from agent_kernel.engines.local.tool_calling.template_response_parser import Dec
 from agent_kernel.engines.local.tool_calling.verbatim_calls import Written
 
 ENDS = ("<|eom_id|>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>")
-"""Ends of turns that a model may write besides that of its vocabulary, if its template contains them."""
+"""End-of-turn tags of different models. If a model's template contains one, the answer ends there, even if the
+vocabulary defines another end."""
 SHOWN = (*MARKS, *template_response_parser.MARKS, *reasoning.TAGS)
 NAME_TOKENS = 96
 NO_CALL = r"[^\s<\[{`][\s\S]*"
-"""An answer that does not begin like a call, for a model that would otherwise call a tool when it must not."""
+"""Matches an answer that does not begin like a call, for a model that would otherwise call a tool when it must not."""
 
 
 class Native:
-    """The native protocol. ``fences`` means that a fenced python block is a call of the tool python, not an example for
-    the user."""
+    """The native protocol for one model. With ``fences``, a fenced python block is a call of the tool ``python``;
+    otherwise it is an example for the user."""
 
     def __init__(self, loaded: LoadedModel, *, fences: bool) -> None:
         self._loaded = loaded
@@ -82,7 +83,7 @@ class Native:
         return self._probe
 
     async def _in_format(self, answer: NativeRound, output: OutputFormat) -> AsyncGenerator[Chunk, None]:
-        """Return the chunks of a text in the requested format, or of a call if the first token begins one."""
+        """Return the chunks of a text in the requested format, or of a call if the first token begins a call."""
         request, completer = answer.request, answer.completer
         plain = answer.prompt
         answer.prompt = await answer.render(request.messages, output)
@@ -93,9 +94,8 @@ class Native:
         return stream_formatted(prompt, request, completer)
 
     async def _calls_first(self, answer: NativeRound, output: OutputFormat) -> bool:
-        """Return whether the first token begins a call. A special token begins a call, because no other special token
-        can begin an answer. A bracket begins a call if this model writes calls without tags and the format is not
-        JSON."""
+        """Return whether the first token of the answer begins a call. A special token does, because no other special
+        token can begin an answer. A bracket does if the model writes calls without tags and the format is not JSON."""
         first = await answer.completer.first_token(reasoning.without_thinking(answer.prompt, self._loaded.template))
         text = first.text.strip()
         if not text:
@@ -130,7 +130,7 @@ class Native:
         yield EndChunk(reason, completion.usage, completion.stopped_by(sampling.stop))
 
     async def _force_call(self, answer: NativeRound, tools: Sequence[ToolSpec]) -> AsyncGenerator[Chunk, None]:
-        """Yield one call of one of ``tools``; the model chooses among several."""
+        """Yield one call of one of ``tools``. If there are several tools, the model chooses one."""
         template, completer, sampling = answer.template, answer.completer, answer.request.sampling
         prompt = reasoning.without_thinking(answer.prompt, self._loaded.template)
         tool, head, spent = tools[0], f'{template.opening}{{"name": "{tools[0].name}", "{template.key}":', Usage()
@@ -158,7 +158,8 @@ class Native:
         yield EndChunk("calls", usage)
 
     async def _decode_beginning(self, answer: NativeRound, prompt: str, tools: Sequence[ToolSpec]) -> DecodedCompletion:
-        """Decode the beginning of a call, up to its arguments. Its tokens do not count towards the limit."""
+        """Decode the beginning of a call of one of ``tools``, up to its arguments. Its tokens do not count towards the
+        token limit."""
         template = answer.template
         beginnings = choice(f'{{"name": "{tool.name}", "{template.key}":' for tool in tools)
         grammar = Rules().grammar(beginnings)
@@ -168,8 +169,8 @@ class Native:
         return completion
 
     async def _text(self, answer: NativeRound) -> AsyncGenerator[Chunk, None]:
-        """Yield text only. The answer ends where a listed tool would be called. If there was no text before it, the
-        model is asked again with a grammar under which no call can begin."""
+        """Yield text only. The answer ends where the model would call a listed tool. If it has written no text by then,
+        the model is asked again with a grammar under which no call can begin."""
         sampling = answer.request.sampling
         spent = Usage()
         for grammar in (None, OutputGrammar("regex", NO_CALL)):
@@ -204,7 +205,8 @@ class Native:
 
 @dataclass(slots=True)
 class NativeRound:
-    """One request and its rendered prompt."""
+    """One request and its rendered prompt. ``written`` has the texts that the model wrote for earlier calls; ``ends``
+    are the tags that end the answer."""
 
     request: EngineRequest
     completer: Completer
@@ -222,9 +224,9 @@ class NativeRound:
         return await self.completer.render(shown, [tool.to_json() for tool in tools] if self.template.tools else ())
 
     async def keep(self, raw: str, message: Message) -> None:
-        """Make later prompts begin with this prompt and ``raw``, the text that the model wrote for ``message``. If the
-        template would write the message differently, later prompts contain ``raw`` instead, provided that this makes
-        the common prefix longer."""
+        """Ensure that later prompts begin with this prompt, followed by ``raw``, the text that the model wrote for
+        ``message``. If the template would write the message differently, ``raw`` is stored and used in later prompts
+        instead, provided that this makes the common prefix longer."""
         after = [tool_result(call, "done", "success") for call in message.calls]
         wanted = self.prompt + raw + self.template.end
         later = [*self.request.messages, message, *after]
@@ -236,8 +238,8 @@ class NativeRound:
 
 
 def _sum(first: Usage, second: Usage) -> Usage:
-    """Return the sum of the usage of two decodes of one answer, of which the second one found the prompt in the
-    cache."""
+    """Return the sum of the usage of two decodes of one answer. The prompt counts only once, because the second decode
+    found it in the cache."""
     if not first.prompt_tokens:
         return second
     total = first + second

@@ -38,11 +38,12 @@ _OPENERS = re.compile(rf"(?:{'|'.join(map(re.escape, TAGS))})\s*$")
 
 @dataclass(frozen=True, slots=True)
 class TemplateProbe:
-    """Which features a template supports: it lists ``tools``, accepts ``results`` (the role tool), ``parallel`` results
-    for one message, and the role ``system``; with ``text_arguments`` it requires a call's arguments as JSON text.
+    """The features that a chat template supports. ``tools``: it lists tools. ``results``: it accepts messages with the
+    role ``tool``. ``parallel``: it accepts several results for one message. ``system``: it accepts the role ``system``.
+    ``text_arguments``: it requires the arguments of a call as JSON text.
 
-    ``opening`` and ``closing`` enclose the JSON of a call, in which ``key`` is the name of the arguments; ``json`` is
-    False if the template writes calls in another form. ``end`` is the tag that ends a turn, empty if there is none.
+    ``opening`` and ``closing`` enclose the JSON of a call, and ``key`` is the name of the arguments in it. ``json`` is
+    false if the template writes calls in another form. ``end`` is the tag that ends a turn, empty if there is none.
     """
 
     tools: bool = False
@@ -58,8 +59,8 @@ class TemplateProbe:
 
 
 async def probe(render: Render) -> TemplateProbe:
-    """Run the test conversations. ``render`` is ``Completer.render``, which raises EngineError if the template refuses
-    one."""
+    """Render the test conversations and return what the template supports. ``render`` is ``Completer.render``, which
+    raises EngineError if the template refuses a conversation."""
 
     async def render_or_empty(*messages: ChatMessage) -> str:
         try:
@@ -97,7 +98,8 @@ async def probe(render: Render) -> TemplateProbe:
 
 
 def _round(calls: int, *, as_text: bool) -> list[ChatMessage]:
-    """Return a message with calls, and their results."""
+    """Return an assistant message with this number of calls, and a message with the result of each call. With
+    ``as_text``, the arguments are JSON text."""
     arguments: Any = '{"city": "Oslo"}' if as_text else {"city": "Oslo"}
     ids = [f"probeid{at:02d}" for at in range(calls)]
     tool_calls = [{"id": key, "type": "function", "function": {"name": TOOL, "arguments": arguments}} for key in ids]
@@ -109,15 +111,19 @@ def _round(calls: int, *, as_text: bool) -> list[ChatMessage]:
 
 
 def _end(tail: str) -> str:
-    """Return the tag right after an answer."""
+    """Return the tag directly after an answer; an empty string if there is none. ``tail`` is the text after the
+    answer."""
     tag = _TAG.match(tail)
     return tag[1] if tag else ""
 
 
 def _form(called: str, asked: str, head: str, tail: str) -> tuple[str, str, str]:
-    """Return the text before and after the JSON of a call, and the name of its arguments, which is empty if the call is
-    not JSON. ``asked`` ends where the model continues, ``head`` where its text begins; ``tail`` begins where it
-    ends."""
+    """Return the text before and after the JSON of a call, and the name of its arguments; the name is empty if the call
+    is not JSON.
+
+    ``called`` is a rendered conversation with a call. ``asked`` is a prompt up to the point where the model continues.
+    ``head`` and ``tail`` are the rendered text before and after an answer in text.
+    """
     starts = [asked, asked.rstrip().removesuffix(open_tag(asked).rstrip()), head]
     start = max((len(text) for text in starts if called.startswith(text)), default=-1)
     for brace in re.finditer(r"\{", called[max(0, start) :]):

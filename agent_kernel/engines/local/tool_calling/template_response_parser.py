@@ -1,7 +1,9 @@
-"""Parses answers whose calls are not JSON in tags, with transformers' response parser and a declared form.
+"""Parses answers in which calls are not JSON in tags, with the response parser of transformers and a declaration of the
+form of calls.
 
-The form is declared by the model's tokenizer, or is one of FORMS, chosen by its chat template. JSON calls are parsed by
-``call_parser.py`` only, which also accepts what models write instead of the declared form.
+The form is declared by the model's tokenizer. If it declares none, it is the one in FORMS that fits the model's chat
+template. Calls in JSON are parsed by ``call_parser.py`` only, which also accepts what models write instead of the
+declared form.
 """
 
 from __future__ import annotations
@@ -54,13 +56,14 @@ FORMS: Mapping[tuple[str, ...], Mapping[str, Any]] = MappingProxyType(
         },
     }
 )
-"""Strings that a chat template must contain -> the response template for transformers' parser (version 1 of its
-specification)."""
+"""Maps strings that a chat template must contain to the response template for the parser of transformers (version 1 of
+its specification)."""
 MARKS = ("<|tool_call>", "<tool_call|>", '<|"|>', "<function=", "</function>")
 
 
 def form_of(loaded: LoadedModel) -> Mapping[str, Any] | None:
-    """Return the form of this model's calls; None if they are JSON, or if no form is known."""
+    """Return the declaration of the form in which this model writes calls; None if it writes JSON, or if no form is
+    known."""
     if loaded.response_template is not None:
         return loaded.response_template
     fits = (form for signs, form in FORMS.items() if all(sign in loaded.template for sign in signs))
@@ -68,8 +71,9 @@ def form_of(loaded: LoadedModel) -> Mapping[str, Any] | None:
 
 
 class DeclaredParser:
-    """Parses text that is passed to ``push``, and ends with ``finish``, like ``CallParser``, which parses the content
-    of the form. Raises ImportError if transformers is missing, and ValueError for an invalid form."""
+    """Splits an answer whose calls have a declared ``form``. It is used like ``CallParser``, with ``push`` and
+    ``finish``. ``content`` parses the text outside the calls. Raises ImportError if transformers is missing, and
+    ValueError for an invalid form."""
 
     def __init__(self, form: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], content: CallParser) -> None:
         os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
@@ -118,8 +122,8 @@ class DeclaredParser:
         return parts + list(self._content.finish(cut=cut))
 
     def _recover(self) -> list[Part | ReasoningChunk]:
-        """Handle text that the template's grammar does not match. Text inside a call becomes an invalid call, which the
-        toolbox answers with an error for the model; all other text becomes plain text."""
+        """Return parts for text that does not match the declared form. Text inside a call becomes an invalid call,
+        which the toolbox answers with an error for the model. All other text becomes plain text."""
         raw, field = self._raw, self._open
         self._parser, self._raw, self._open = self._new(), "", ""
         if field == CALLS:

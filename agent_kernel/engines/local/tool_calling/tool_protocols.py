@@ -1,5 +1,5 @@
-"""The tool protocols by name. The catalog states the protocol of a model; ``auto`` chooses one by the model's size and
-the request's tools."""
+"""The tool protocols by name. The catalog states the protocol of each of its models. ``auto`` chooses one for each
+request, by the model's size and the request's tools."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from agent_kernel.engines.local.tool_calling.code_fence_protocol import Fence
 from agent_kernel.engines.local.tool_calling.native_protocol import Native
 
 SMALL = 3_000_000_000
-"""Parameters below which a model writes code better than JSON. Of ten notebook tasks Qwen2.5-Coder-0.5B solved 0 with
-native calls parsed strictly, 3 with lenient parsing and 9 with the fence; the 1.5B model solved 0, 7 and 10. Larger
-models were not measured."""
+"""Number of parameters below which a model writes code better than JSON. Of ten notebook tasks, Qwen2.5-Coder-0.5B
+solved 0 with native calls parsed strictly, 3 with native calls parsed leniently, and 9 with the code fence. The 1.5B
+model solved 0, 7 and 10. Larger models were not measured."""
 
 
 class ToolProtocol(Protocol):
@@ -59,7 +59,7 @@ TOOL_PROTOCOLS: Mapping[str, Callable[[LoadedModel], ToolProtocol]] = MappingPro
 
 
 def protocol_for(name: str, loaded: LoadedModel) -> ToolProtocol:
-    """Create the protocol ``name``. Raises EngineError if it does not exist."""
+    """Return the protocol with this name for the loaded model. Raises EngineError if there is no such protocol."""
     if name not in TOOL_PROTOCOLS:
         raise EngineError(f"There is no tool protocol {name!r}.", hint=f"Use one of {', '.join(TOOL_PROTOCOLS)}.")
     return TOOL_PROTOCOLS[name](loaded)

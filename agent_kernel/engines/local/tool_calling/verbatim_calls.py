@@ -1,7 +1,7 @@
 """Stores the text that the model wrote for messages with calls, if the chat template would write them differently.
 
-The texts are lost when this process ends. The template's form is then used, and the model computes the prefix of that
-turn again.
+The texts are lost when this process ends. The template's form is then used, so that the next prompt differs from the
+cached one at that message, and the model computes the prompt from there again.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ from agent_kernel.engines.local.torch.single_backend import GenerateBackend
 
 
 class TorchBackend:
-    """Decides while loading which of the two backends runs the model; the details contain the reason."""
+    """The backend that runs a model on torch. While loading, it decides which of the two backends, batched or single,
+    runs the model; the model's ``details`` contain the reason."""
 
     def __init__(self, cache_dir: Path) -> None:
         self._cache_dir = cache_dir

@@ -1,8 +1,9 @@
-"""Runs models by transformers' continuous batching, on CUDA devices and CPUs; requests share prefixes.
+"""Runs models by the continuous batching of transformers, on CUDA devices and CPUs. Requests share prefixes.
 
-The library's manager runs in a separate thread; ``step`` collects its output. Observed with 5.22 and 5.23: a request
-that can never fit ends the manager and all its requests, so this backend refuses it; requests that do not fit together
-are restarted one after another; CUDA graphs and asynchronous batching bypass the sampler.
+The library's manager runs in a separate thread, and ``step`` collects its output. Observed with 5.22 and 5.23: a
+request that can never fit into the cache ends the manager and all its requests, so this backend refuses such a request.
+Requests that do not fit together are restarted one after another. CUDA graphs and asynchronous batching bypass the
+sampler, so both are off.
 """
 
 from __future__ import annotations
@@ -31,28 +32,30 @@ from agent_kernel.engines.local.torch.paged_cache import BLOCK, PagedCache, byte
 from agent_kernel.engines.local.torch.sampler import KEY, Choices, Sampler
 
 MAX_BATCHED = 512
-"""Tokens per step: full prefill speed on CPUs, and other streams keep moving."""
+"""Maximum number of tokens per step: large enough for full prefill speed on CPUs, and small enough that other streams
+continue."""
 MAX_REQUESTS = 64
 MARGIN = 0.02
 """Share of the cache that must be free, otherwise finished prefixes are evicted. The library's default of 0.15 would
 leave a seventh of the cache unused."""
 WAIT_S = 0.01
-"""Longest wait of a step for the next token. Jobs of the decoder's thread wait at most as long."""
+"""Longest time in seconds that a step waits for the next token. Jobs in the decoder's thread wait for as long at
+most."""
 LEAST_TOKENS = 2
-"""Smallest token limit that the library is given: it does not keep the blocks of a request that ends with its first
-token."""
+"""Smallest token limit that is passed to the library, which does not keep the blocks of a request that ends with its
+first token."""
 STOP_S = 30.0
 PROBE = "The quick brown fox jumps over the lazy dog. The quick brown"
 PROBE_TOKENS = 4
 PROBE_GRAMMAR = OutputGrammar("regex", "(yes|no)")
 NEAR = 0.5
-"""Two correct computations of one log probability (batched or not, in bfloat16) differ by less than this; wrong
-attention differs by far more."""
+"""Largest accepted difference between two computations of one log probability, with and without a batch. In bfloat16,
+correct computations differ by less; wrong attention differs by far more."""
 
 
 class Unbatchable(Exception):
-    """This model cannot be batched; the message is the reason. ``model`` is loaded and can be run one request at a
-    time."""
+    """The model cannot be batched; the message is the reason. ``model`` is the loaded model, which can be run one
+    request at a time instead."""
 
     def __init__(self, reason: str, model: TorchModel) -> None:
         super().__init__(reason)
@@ -64,12 +67,13 @@ class _Request:
     choices: Choices
     limit: int
     sent: int = 0
-    """Tokens that ``step`` has returned so far."""
+    """Number of tokens that ``step`` has returned so far."""
 
 
 class Transformers:
-    """Runs one model with a ``ContinuousBatchingManager``. Without ``cache_gb`` the cache takes an eighth of the free
-    memory on CPUs, at least 1 GB; on CUDA the library decides by the free device memory."""
+    """Runs one model with a ``ContinuousBatchingManager``. If the load option ``cache_gb`` is not set, the cache takes
+    an eighth of the available memory on CPUs, but at least 1 GB. On CUDA, the library chooses the size by the free
+    device memory."""
 
     def __init__(self, cache_dir: Path) -> None:
         self._cache_dir = cache_dir
@@ -83,7 +87,7 @@ class Transformers:
         return self.start(load_model(path, options, self._cache_dir, progress), options, progress)
 
     def start(self, model: TorchModel, options: LoadOptions, progress: Progress) -> LoadedModel:
-        """Start batching with a loaded model. Raises Unbatchable or EngineError."""
+        """Start batching with a model that is already in memory. Raises Unbatchable or EngineError."""
         self._libraries = import_libraries()
         self._model, self._options = model, options
         if model.processor is not None:
@@ -115,7 +119,8 @@ class Transformers:
         raise EngineError("This model reads text only.", hint="Choose a model that takes images.")
 
     def submit(self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()) -> int:
-        """Add a request and return its key. Raises EngineError for a grammar that cannot be enforced."""
+        """Add a request and return its key. Raises EngineError for a grammar that cannot be enforced, and for sampling
+        if only greedy decoding works."""
         constraint = None
         if decoding.grammar is not None:
             if self._fault:
@@ -200,7 +205,8 @@ class Transformers:
             self._sampler.end(key)
 
     def _open(self, sampled: bool) -> None:
-        """Create a manager and its cache; with our sampler if ``sampled``. Raises Unbatchable or EngineError."""
+        """Create a manager and its cache. With ``sampled``, the manager uses this package's sampler. Raises Unbatchable
+        or EngineError."""
         torch, transformers = self._libraries
         model, ends = self._model.model, sorted(self._model.end_ids)
         generation = transformers.GenerationConfig(do_sample=False, max_new_tokens=1, eos_token_id=ends or -1)
@@ -252,9 +258,9 @@ class Transformers:
         return max(1, (int(self._options.cache_gb * GIB) or share) // self._block_bytes())
 
     def _check_batching(self) -> None:
-        """Test at every load the behaviour that later requests rely on. Raises Unbatchable if a batch gives another
-        result than the model without batching. If a grammar is not enforced, requests with a grammar are refused from
-        then on, and the batching manager is started again without the sampler that applies grammars."""
+        """Test, at every load, the behaviour on which later requests rely. Raises Unbatchable if a batch gives a
+        different result than the model without batching. If a grammar is not enforced, requests with a grammar are
+        refused from then on, and the manager is started again without the sampler that applies grammars."""
         prompt = self.encode(PROBE)
         try:
             alone = self._log_probabilities(prompt)
@@ -275,7 +281,7 @@ class Transformers:
             raise Unbatchable(str(error), self._model) from error
 
     def _probe_grammar(self, prompt: list[int]) -> str:
-        """Return why grammars do not work; empty if they do."""
+        """Return the reason why grammars are not enforced; an empty string if they are."""
         try:
             ids, _ = self._run_probe(prompt, DecodingOptions(max_tokens=8, grammar=PROBE_GRAMMAR))
         except EngineError as error:
@@ -285,7 +291,8 @@ class Transformers:
         return f"transformers {self._libraries.transformers.__version__} does not apply the mask of tokens any more"
 
     def _log_probabilities(self, prompt: list[int]) -> Any:
-        """Return the log probabilities of the token that follows ``prompt``, computed without batch and cache."""
+        """Return the log probabilities of all candidates for the token after ``prompt``, computed without batch and
+        cache."""
         torch = self._libraries.torch
         with torch.no_grad():
             ids = torch.tensor([prompt], device=self._model.device)

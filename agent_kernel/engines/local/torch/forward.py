@@ -1,4 +1,5 @@
-"""Calls a model's ``forward`` as its ``generate()`` does: slices of ids in, logits out, on a growing cache."""
+"""Calls a model's ``forward`` in the same way as its ``generate()`` does: it passes slices of ids and a growing cache,
+and gets logits."""
 
 from __future__ import annotations
 
@@ -11,13 +12,16 @@ from agent_kernel.engines.local.torch.kv_cache_store import APPENDED
 from agent_kernel.engines.local.torch.load import Libraries
 
 SLICE = 512
-"""Prompt tokens per call: enough for full prefill speed, few enough that other streams are not held up."""
+"""Number of prompt tokens per call: large enough for full prefill speed, and small enough that other streams are not
+delayed."""
 SAME = 0.05
-"""As a share of the range of the logits: rounding errors are far smaller, a lost state causes far larger ones."""
+"""Largest difference between two computations that counts as a rounding error, as a share of the range of the logits.
+Rounding errors are far smaller; a lost state causes far larger differences."""
 
 
 class Forward:
-    """Calls one model's ``forward`` with the argument names that it accepts. ``sight`` is None for a text model."""
+    """Calls one model's ``forward`` with the argument names that it accepts. ``sight`` encodes pictures; it is None for
+    a text model."""
 
     def __init__(self, libraries: Libraries, model: Any, sight: Sight | None) -> None:
         self._torch, self._transformers = libraries
@@ -36,7 +40,7 @@ class Forward:
         one token follows it (Mamba in transformers 5.23). Found by a test run."""
 
     def end(self, ran: int, length: int) -> int:
-        """Return where the slice that begins at ``ran`` ends."""
+        """Return the end position of the slice that begins at ``ran`` in a prompt of ``length`` tokens."""
         if self.resumes:
             return min(ran + SLICE, length)
         return ran + 1 if ran else length
@@ -45,8 +49,8 @@ class Forward:
         return self._transformers.DynamicCache(config=self._model.config)
 
     def positions(self, ids: Sequence[int], places: Sequence[Place], more: int) -> Any:
-        """Return the positions of a whole prompt and of ``more`` tokens after it; None if the model counts by
-        itself."""
+        """Return the position numbers of a whole prompt and of ``more`` tokens after it; None if the model numbers them
+        itself. ``places`` are the pictures in the prompt."""
         if self._numbering is None:
             return None
         if self._sight is None or not places:
@@ -68,7 +72,8 @@ class Forward:
         places: Sequence[Place] = (),
         positions: Any = None,
     ) -> Any:
-        """Return the logits after the token before ``end``. ``cache`` ends at ``start``; ``places`` lie in between."""
+        """Run the model on the ids from ``start`` to ``end`` and return the logits for the next token. ``cache`` must
+        contain the ids before ``start``. ``places`` are the pictures between ``start`` and ``end``."""
         inputs: dict[str, Any] = {self._cache_name: cache, "use_cache": True, **self._last_only}
         if positions is not None:
             inputs["position_ids"] = positions[..., start:end]

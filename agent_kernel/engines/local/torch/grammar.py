@@ -1,6 +1,6 @@
-"""Constrained output on torch by xgrammar: sets the logits of tokens that the grammar forbids to -inf.
+"""Constrains output on torch with xgrammar: the logits of tokens that the grammar forbids are set to -inf.
 
-It works on one row of logits and is independent of batches and models.
+This module works on one row of logits at a time and is independent of batches and models.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from agent_kernel.engines.local.backend import OutputGrammar
 from agent_kernel.engines.local.torch.load import SETUP, TorchModel
 
 COMPILED_BYTES = 256 << 20
-"""Size of the cache of compiled grammars, so that a second request with the same grammar starts at once."""
+"""Size in bytes of the cache of compiled grammars. A second request with the same grammar then starts at once."""
 COMPILE_THREADS = 2
 
 
 class Grammars:
-    """Compiles grammars for one model. Raises EngineError if xgrammar cannot be imported or rejects the vocabulary."""
+    """Compiles grammars for one model. Creating it raises EngineError if xgrammar cannot be imported or rejects the
+    vocabulary."""
 
     def __init__(self, model: TorchModel) -> None:
         try:
@@ -47,7 +48,8 @@ class Grammars:
         return version("xgrammar")
 
     def begin(self, grammar: OutputGrammar) -> Constraint:
-        """Start a new output under ``grammar``. Raises EngineError if it does not compile."""
+        """Return the constraint for a new output under ``grammar``. Raises EngineError if the grammar does not
+        compile."""
         try:
             if grammar.kind == "regex":
                 compiled = self._compiler.compile_regex(grammar.text)
@@ -59,7 +61,7 @@ class Grammars:
 
 
 class Constraint:
-    """The state of one output in its grammar."""
+    """The position of one output in its grammar, which determines the tokens that may come next."""
 
     def __init__(self, xgrammar: Any, compiled: Any, rows: int) -> None:
         self._xgrammar = xgrammar

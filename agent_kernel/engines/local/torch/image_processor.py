@@ -1,4 +1,4 @@
-"""Loads the processor of a vision model, also without torchvision: Pillow is enough for pictures."""
+"""Loads the processor of a vision model. torchvision is not required: Pillow is enough for pictures."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ VIDEO = "video_processor"
 
 
 def load_processor(transformers: Any, path: Path, **how: Any) -> Any:
-    """Load the processor. Many families (Qwen VL, SmolVLM, InternVL) include a video part that needs torchvision;
-    without torchvision that part is left out, because videos arrive as pictures. Raises the library's ImportError if
-    anything else is missing."""
+    """Load the processor of the model in ``path``; ``how`` are keyword arguments of ``from_pretrained``. Many families
+    of models (Qwen VL, SmolVLM, InternVL) include a video part that needs torchvision. Without torchvision that part is
+    left out, because videos arrive as pictures. Raises the library's ImportError if anything else is missing."""
     try:
         return transformers.AutoProcessor.from_pretrained(path, **how)
     except ImportError as error:
@@ -26,13 +26,14 @@ def load_processor(transformers: Any, path: Path, **how: Any) -> Any:
 
 
 def _without_videos(kind: Any) -> Any:
-    """Return a subclass without the video part; its constructor takes the other parts."""
+    """Return a subclass of the processor class ``kind`` without the video part. Its constructor takes the other
+    parts."""
     parts = [part for part in kind.get_attributes() if part != VIDEO]
     return type(kind.__name__, (kind,), {"get_attributes": classmethod(lambda cls: parts)})
 
 
 def _class_name(path: Path) -> str:
-    """Return the class name from the model's files, empty if they do not state one."""
+    """Return the name of the processor's class from the model's files; an empty string if they do not state one."""
     for name in NAMED_IN:
         file = path / name
         if file.is_file():

@@ -1,7 +1,7 @@
-"""Keeps the computed caches of conversations for their next turns, for models that run one request at a time.
+"""Keeps the computed KV caches of conversations for their next turns, for models that run one request at a time.
 
-It works on the library's cache objects and imports no library. A kept state is never changed: a request that continues
-from it gets a fork.
+This module works on the library's cache objects and imports no library. A kept state is never changed: a request that
+continues from it gets a copy (a fork).
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 APPENDED = {"DynamicLayer", "DynamicSlidingWindowLayer"}
-"""Cache layers that create new tensors instead of changing theirs (transformers 5.23), so that a fork can share
-them."""
+"""Names of cache layers that create new tensors instead of changing existing ones (transformers 5.23), so that a fork
+can share their tensors."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptState:
-    """The ``cache`` after the tokens that ``keys`` identify, and the ``logits`` of the last one. A key is a token's id;
-    for the tokens of a picture it is negative and identifies the content of the picture."""
+    """The state of a model after a sequence of tokens: its ``cache``, and the ``logits`` of the last token. ``keys``
+    identify the tokens. The key of a text token is its id; the keys of a picture's tokens are one negative number that
+    depends on the picture's content."""
 
     keys: tuple[int, ...]
     cache: Any
@@ -30,10 +31,12 @@ NOTHING = KeptState((), None, None)
 
 
 class KeptCaches:
-    """Evicts the least recently used states beyond ``budget`` bytes; 0 keeps nothing.
+    """Stores states up to ``budget`` bytes and evicts the least recently used ones; with a budget of 0, nothing is
+    kept.
 
-    Attention caches can be cut back to any shared prefix. Full sliding windows and recurrent states cannot: they are
-    useful only if a prompt contains all of their tokens, so the caller adds one where a turn may be edited.
+    Attention caches can be cut back to any shared prefix. Full sliding windows and recurrent states cannot. They are
+    useful only if a prompt contains all of their tokens, so the caller adds such a state at each point from which a
+    later prompt may differ.
     """
 
     def __init__(self, budget: int) -> None:
@@ -50,9 +53,10 @@ class KeptCaches:
     def longest(self, keys: Sequence[int], cut: Callable[[int], int]) -> KeptState:
         """Return a fork of the state that shares the longest prefix with ``keys``, cut back to that prefix.
 
-        ``cut`` moves a position to the nearest earlier one at which a prompt may be cut. The cache is None if nothing
-        is shared. After a cut the logits are None, and the state ends before the last of ``keys``, so that at least one
-        token is left to compute."""
+        ``cut`` moves a position to the nearest earlier position at which a prompt may be cut. If no state shares a
+        prefix, the returned cache is None. If the state was cut back, its logits are None, and it ends before the last
+        of ``keys``, so that at least one token is left to compute.
+        """
         best, length = None, 0
         for state in self._states:
             usable = _usable(state, keys, cut)
@@ -69,7 +73,7 @@ class KeptCaches:
         return KeptState(best.keys[:length], cache, None)
 
     def add(self, state: KeptState) -> None:
-        """Add a state and drop those that it contains and can be cut back to."""
+        """Add a state. Drop the stored states that are a prefix of it, if it can be cut back to them."""
         if not self._budget or not state.keys:
             return
         covered = 0 if can_crop(state.cache) else len(state.keys)
@@ -85,7 +89,8 @@ class KeptCaches:
 
 
 def fork_cache(cache: Any) -> Any:
-    """Copy a cache so that both can be continued; tensors that the library never changes are shared."""
+    """Return a copy of a cache, so that both can be continued. They share the tensors that the library never
+    changes."""
     if not hasattr(cache, "layers"):
         return copy.deepcopy(cache)
     fork = copy.copy(cache)
@@ -96,7 +101,7 @@ def fork_cache(cache: Any) -> Any:
 
 
 def can_crop(cache: Any) -> bool:
-    """Whether tokens can be removed from the end of the cache."""
+    """Return whether tokens can be removed from the end of the cache."""
     return hasattr(cache, "layers") and all(_layer_can_crop(layer) for layer in cache.layers)
 
 
@@ -114,8 +119,8 @@ def _usable(state: KeptState, keys: Sequence[int], cut: Callable[[int], int]) ->
 
 
 def _shared_prefix(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return the length of the longest common prefix. Bisects, since comparing slices is much faster than comparing
-    items."""
+    """Return the length of the longest common prefix of two sequences. It uses bisection, since comparing slices is
+    much faster than comparing items."""
     low, high = 0, min(len(one), len(other))
     one, other = tuple(one[:high]), tuple(other[:high])
     while low < high:
@@ -128,7 +133,7 @@ def _shared_prefix(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 def _bytes(cache: Any) -> int:
-    """Return the size of all tensors in the cache's layers."""
+    """Return the size in bytes of all tensors in the layers of the cache."""
     size = 0
     for layer in getattr(cache, "layers", [cache]):
         for value in vars(layer).values():

@@ -33,14 +33,14 @@ WEIGHTS = "*.safetensors"
 PROBE_ROWS = 128
 PROBE_RUNS = 7
 _NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory", "Cannot allocate memory")
-"""Texts of RuntimeErrors and OSErrors by which the libraries report that memory ran out."""
+"""Texts in RuntimeErrors and OSErrors by which the libraries report that memory ran out."""
 
 
 @dataclass(frozen=True, slots=True)
 class TorchModel:
-    """A model in memory, in ``eval`` mode. ``processor`` is set for a model that accepts pictures; ``device`` is the
-    device of its inputs (cpu, cuda:0), ``dtype`` the torch name of the type of its activations (bfloat16, float16,
-    float32). ``context_length`` is 0 if the model does not state one. ``details`` are for display."""
+    """A model in memory, in ``eval`` mode. ``processor`` is set if the model accepts pictures. ``device`` is the device
+    of its inputs (cpu, cuda:0). ``dtype`` is the torch name of the type of its activations (bfloat16, float16,
+    float32). ``context_length`` is in tokens, 0 if the model does not state one. ``details`` are for display."""
 
     model: Any
     tokenizer: Any
@@ -53,7 +53,7 @@ class TorchModel:
 
     @property
     def template(self) -> str:
-        """The chat template's source, empty if there is none."""
+        """The source of the chat template, empty if there is none."""
         source = (self.processor and self.processor.chat_template) or self.tokenizer.chat_template
         if isinstance(source, dict):
             source = source.get("default", "")
@@ -61,7 +61,7 @@ class TorchModel:
 
     @property
     def parameters(self) -> int:
-        """The number of weights; those of quantised layers count as before packing."""
+        """The number of weights. For quantised layers, it is their number before packing."""
         return int(self.model.num_parameters())
 
     @property
@@ -97,9 +97,9 @@ def load_model(path: Path, options: LoadOptions, cache_dir: Path, progress: Prog
     """Load a directory as ``save_pretrained`` writes it, or a GGUF file, which is converted once.
 
     Without ``options.precision``, this function chooses the precision: on CPUs bfloat16 unless a test shows that
-    float32 is faster there (no AMX, no AVX512-bf16), on CUDA bfloat16 if the device supports it, otherwise float16.
-    ``int8`` and ``nf4`` use bitsandbytes and save memory, not time. Raises ModelMissing, ModelBroken or EngineError
-    (torch missing, unsupported architecture, out of memory).
+    float32 is faster there (no AMX, no AVX512-bf16), on CUDA bfloat16 if the device supports it, otherwise float16. The
+    precisions ``int8`` and ``nf4`` use bitsandbytes and save memory, not time. Raises ModelMissing, ModelBroken or
+    EngineError (torch missing, unsupported architecture, out of memory).
     """
     if not path.exists():
         raise ModelMissing(f"{path} is not there.", hint="Pull it with: agent-kernel model pull")
@@ -117,7 +117,7 @@ def load_model(path: Path, options: LoadOptions, cache_dir: Path, progress: Prog
 
 
 def load_error(path: Path, error: BaseException) -> EngineError:
-    """Translate a library's error into one with a hint on what to do."""
+    """Convert an error of a library to an EngineError with a hint on what to do."""
     words = str(error).strip()
     kind = type(error).__name__
     if isinstance(error, MemoryError) or kind == "OutOfMemoryError" or any(sign in words for sign in _NO_MEMORY):
@@ -144,14 +144,15 @@ def load_error(path: Path, error: BaseException) -> EngineError:
 
 
 class Libraries(NamedTuple):
-    """The two modules, imported."""
+    """The imported modules torch and transformers."""
 
     torch: Any
     transformers: Any
 
 
 def import_libraries() -> Libraries:
-    """Import torch and transformers. Raises EngineError with the command that installs them."""
+    """Import torch and transformers. Raises EngineError, with the command that installs them, if one of them is
+    missing."""
     # The worker must not access the network; huggingface_hub reads this variable when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -170,7 +171,8 @@ def import_libraries() -> Libraries:
 
 
 def _device(torch: Any, wanted: str) -> str:
-    """Return cpu, cuda:N or auto. Raises EngineError for a device that does not exist."""
+    """Return the device on which the model runs: cpu, cuda:N or auto. Raises EngineError if ``wanted`` does not
+    exist."""
     there = torch.cuda.is_available()
     name = wanted or ("cuda" if there else "cpu")
     if name == "cuda":
@@ -236,7 +238,7 @@ def _load(libraries: Libraries, path: Path, options: LoadOptions, progress: Prog
 
 
 def _placement(transformers: Any, options: LoadOptions, device: str, dtype: Any) -> dict[str, Any]:
-    """Return the arguments that place the weights on devices and quantise them."""
+    """Return the arguments of ``from_pretrained`` that place the weights on devices and quantise them."""
     arguments: dict[str, Any] = {}
     if device == "auto":
         arguments["device_map"] = "auto"
@@ -254,7 +256,7 @@ def _placement(transformers: Any, options: LoadOptions, device: str, dtype: Any)
 
 
 def _memory_key(name: str) -> int | str:
-    """Return the key of a device for accelerate, which names CUDA devices by number."""
+    """Return the key by which accelerate identifies a device: the number of a CUDA device, or the name of any other."""
     number = name.removeprefix("cuda:")
     return int(number) if number.isdigit() else name
 
@@ -270,8 +272,9 @@ def _dtype(torch: Any, config: Any, precision: str, device: str) -> Any:
 
 
 def _bfloat16_is_quick(torch: Any, width: int) -> bool:
-    """Whether a matrix product, of which prefill mostly consists, is at least as fast in bfloat16 as in float32 on this
-    CPU. Takes the best of several runs, since other programs only add time; 10 to 200 ms in total."""
+    """Return whether a matrix product, which takes most of the time of prefill, is at least as fast in bfloat16 as in
+    float32 on this CPU. ``width`` is the width of the model's layers. The function compares the best of several runs,
+    since other programs only add time, and takes 10 to 200 ms."""
 
     def best(dtype: Any) -> float:
         rows, weights = torch.ones(PROBE_ROWS, width, dtype=dtype), torch.ones(2 * width, width, dtype=dtype)

@@ -1,7 +1,7 @@
-"""The KV cache of transformers' continuous batching: its size, its contents, and what is evicted when it is full.
+"""The KV cache of transformers' continuous batching: its size, what it contains, and what is evicted when it is full.
 
-The cache itself belongs to the library. The attributes that this module reads exist in 5.22 and 5.23; if one is
-missing, fewer figures are reported and nothing breaks.
+The cache itself belongs to the library. The attributes that this module reads exist in 5.22 and 5.23. If one of them is
+missing, fewer figures are reported, and requests still run.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 BLOCK = 32
-"""Tokens in a block. Only whole blocks are shared, so the library's default of 256 would recompute 128 on average."""
+"""Number of tokens in a block. Only whole blocks are shared, so with the library's default of 256 a request would
+compute 128 tokens again on average."""
 
 
 def bytes_per_block(config: Any, item: int) -> int:
     """Return the size in bytes of the keys and values of one block in all layers. ``config`` is the configuration of
-    the text model, ``item`` the size of one number in bytes."""
+    the text model, ``item`` is the size in bytes of one number."""
     heads = config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // heads
     shared = getattr(config, "num_key_value_heads", None) or heads
@@ -23,7 +24,7 @@ def bytes_per_block(config: Any, item: int) -> int:
 
 
 class PagedCache:
-    """A view of the cache of a running manager."""
+    """Reads figures from the cache of a running manager, and changes which prefixes it evicts."""
 
     def __init__(self, cache: Any) -> None:
         self._cache = cache
@@ -43,8 +44,8 @@ class PagedCache:
         return bool(self._cache.use_prefix_sharing)
 
     def pop_reused(self, request: str) -> int | None:
-        """Return the prompt tokens that a request found in the cache, and forget the number. Return None if the library
-        does not report it."""
+        """Return the number of prompt tokens that a request found in the cache, and forget this number. Return None if
+        the library does not report it."""
         return self._reused.pop(request, 0) if self.tells_reuse else None
 
     def forget(self, request: str) -> None:
@@ -64,16 +65,18 @@ class PagedCache:
         return {"cache_used": max(0.0, round(used, 4)), "cache_kept": round(kept_share, 4)}
 
     def _note_match(self, request_id: str, prompt_ids: list[int]) -> int:
-        """Record a match. Called in the manager's thread for the beginning of a prompt. A request that was evicted and
-        restarted is looked up again; only its first match counts as reused."""
+        """Search the cache for the beginning of a prompt, record the number of tokens found, and return it. The
+        manager's thread calls this. A request that was evicted and restarted is searched again; only its first result
+        counts as reused."""
         matched = int(self._search(request_id, prompt_ids))
         if matched:
             self._reused.setdefault(request_id, matched)
         return matched
 
     def _drop_oldest_first(self) -> bool:
-        """Evict half of the finished prefixes, least recently used first. The library would evict all of them when
-        space is short; it asks again if half is not enough."""
+        """Replace the library's eviction, which removes all finished prefixes when space is short. The new one removes
+        the least recently used half; the library calls it again if that is not enough. Return False if the library has
+        changed, so that its eviction stays."""
         try:
             ledgers = [allocator.ledger for allocator in self._cache.cache_allocators.values()]
             for ledger in ledgers:

@@ -1,8 +1,8 @@
-"""Converts a GGUF file to bfloat16 safetensors and keeps them on disk: transformers reads a GGUF file in 20 to 60 s at
-every load, and the converted files in one or two.
+"""Converts a GGUF file to bfloat16 safetensors and keeps them on disk. transformers takes 20 to 60 s to read a GGUF
+file at every load, and one or two seconds to read the converted files.
 
-The directory is named by the file's identity. It is put in place by one rename, so that it is never incomplete; two
-processes may convert at the same time.
+The directory is named by the file's identity. It is put in place by one rename, so that it is never incomplete. Two
+processes may convert the same file at the same time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from agent_kernel.engines.local.catalog.pull_stages import megabytes
 
 CONFIG = "config.json"
 GROWTH = 4.5
-"""Largest size of the result as a multiple of the GGUF file: a 4-bit file has 4.5 bits per weight, the result 16."""
+"""Largest size of the converted files as a multiple of the GGUF file: a 4-bit file has 4.5 bits per weight, the
+converted files have 16."""
 
 
 class ConvertedModel:
@@ -34,8 +35,8 @@ class ConvertedModel:
         return self._root / self._identity
 
     def open(self, torch: Any, transformers: Any, progress: Progress) -> Path:
-        """Return the directory to load, converting first if necessary. Raises ModelBroken (not a GGUF file) or
-        EngineError (architecture, disk space)."""
+        """Return the directory of the converted files, after converting the GGUF file if necessary. Raises ModelBroken
+        (not a GGUF file) or EngineError (architecture, disk space)."""
         if not (self.directory / CONFIG).is_file():
             read_header(self._path)
             progress("converting the model (once)", None)
@@ -62,8 +63,8 @@ class ConvertedModel:
 
 
 def _as_plain(torch: Any, model: Any) -> None:
-    """Remove the marks of a quantised model, which the library refuses to save, and tie a head that equals the
-    embedding (converters store it twice)."""
+    """Remove the attributes that mark a model as quantised, because the library refuses to save such a model. If the
+    output layer equals the embedding, tie the two, because converters store these weights twice."""
     model.hf_quantizer = None
     model.is_quantized = False
     if hasattr(model.config, "quantization_config"):

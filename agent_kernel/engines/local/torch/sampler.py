@@ -1,8 +1,9 @@
-"""Chooses the next token of each running request by that request's own settings, within one batch.
+"""Chooses the next token of each running request in a batch by that request's own settings.
 
-transformers' batching samples all requests by one configuration. It is therefore configured as greedy, and this logits
-processor leaves each row only the token that was chosen here. This is the only hook into the library: four attributes
-of the manager's list of processors, unchanged in 5.22 and 5.23, and tested at every load (``batched_backend.py``).
+transformers' batching uses one sampling configuration for all requests. It is therefore configured as greedy, and this
+logits processor leaves only one candidate in each row: the token that was chosen here. To install it, this package
+changes four attributes of the manager's list of processors. They are the same in 5.22 and 5.23, and are tested at every
+load (``batched_backend.py``).
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from agent_kernel.engines.local.torch.grammar import Constraint
 from agent_kernel.engines.local.torch.load import Libraries
 
 KEY = "request"
-"""The argument of the manager's ``add_request`` that identifies a row."""
+"""The name of the argument of the manager's ``add_request`` by which this sampler recognises a request."""
 
 
 class Choices:
-    """Chooses the tokens of one request. A reader that has received n tokens of the request may read the first n of
-    ``logprobs``, also in another thread."""
+    """Chooses the tokens of one request. ``logprobs`` contains the log probability of each chosen token, if requested.
+    A reader in another thread that has received n tokens of the request may read its first n entries."""
 
     def __init__(
         self,
@@ -47,11 +48,12 @@ class Choices:
 
     @property
     def plain(self) -> bool:
-        """Whether the likeliest token is always the choice, so that the library can choose it."""
+        """Whether the most likely token is always chosen, so that the library can choose it."""
         return self.constraint is None and self.generator is None and not self.warpers and not self.decoding.logprob
 
     def choose(self, row: Any) -> int:
-        """Choose the next token by its logits, a ``row`` of shape (1, vocabulary) in float32, which is changed."""
+        """Choose the next token and return its id. ``row`` contains the logits in float32, with shape (1, vocabulary),
+        and is changed."""
         raw = row.clone() if self.decoding.logprob else None
         if self.constraint is not None:
             self.constraint.mask(row)
@@ -72,7 +74,8 @@ class Choices:
 
 
 class Sampler:
-    """The logits processor. ``begin`` and ``end`` may be called in any thread, the rest only in the manager's."""
+    """The logits processor for all requests of a batch. ``begin`` and ``end`` may be called in any thread, the other
+    methods only in the manager's thread."""
 
     supported_kwargs: Mapping[str, type] = {KEY: int}
     ignored_kwargs: tuple[str, ...] = ()
@@ -112,16 +115,16 @@ class Sampler:
         int32_tensor.zero_()
 
     def prepare_tensor_args(self, requests_with_new_token: Sequence[Any]) -> Any:
-        """Record which requests the rows of the next call belong to. The library requires a number for each request,
-        which this sampler does not use."""
+        """Record to which requests the rows of the next call belong. Return one zero per request: the library requires
+        a tensor, which this sampler does not use."""
         keys = [request.state.logit_processor_kwargs.get(KEY) for request in requests_with_new_token]
         with self._lock:
             self._rows = [self._requests.get(key) for key in keys]
         return self._libraries.torch.zeros(len(keys), dtype=self._libraries.torch.int32)
 
     def __call__(self, scores: Any, tensor_arg: Any) -> Any:
-        """Return ``scores`` with only the chosen token left in each row. They are logits of shape (rows, vocabulary) in
-        float32, which a processor may change."""
+        """Return ``scores`` with only the chosen token left in each row. ``scores`` are logits in float32, with shape
+        (rows, vocabulary); a processor may change them."""
         for at, choices in enumerate(self._rows[: scores.size(0)]):
             if choices is not None and not choices.plain:
                 token = choices.choose(scores[at : at + 1])
@@ -131,8 +134,9 @@ class Sampler:
 
 
 class Penalties:
-    """A logits processor for the penalties of OpenAI's API on the tokens of the answer (those after the first
-    ``prompt`` ids) and for logit_bias. The library has neither."""
+    """A logits processor for two options that the library does not have. The first are the penalties of OpenAI's API,
+    which count only the tokens of the answer, that is, those after the first ``prompt`` ids. The second is
+    ``logit_bias``."""
 
     def __init__(self, torch: Any, decoding: DecodingOptions, prompt: int) -> None:
         self._torch = torch
@@ -157,8 +161,8 @@ def _looks_back(decoding: DecodingOptions) -> bool:
 
 
 def _warpers(libraries: Libraries, decoding: DecodingOptions, prompt: int) -> Any:
-    """Return the logits processors: ours first, then the library's in the order in which its ``generate`` applies
-    them."""
+    """Return the logits processors for the options: first Penalties, then the library's in the order in which its
+    ``generate`` applies them. ``prompt`` is the length of the prompt."""
     transformers, processors = libraries.transformers, list[Any]()
     if decoding.presence_penalty or decoding.frequency_penalty or decoding.logit_bias:
         processors.append(Penalties(libraries.torch, decoding, prompt))

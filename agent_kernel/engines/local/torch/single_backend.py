@@ -1,7 +1,8 @@
-"""Runs models that cannot be batched, and models with vision, one request at a time; computed caches are kept.
+"""Runs models that cannot be batched, and models with vision. Each step serves one request. Computed caches are kept
+for later requests.
 
-The model's ``forward`` is called token by token on a cache, as its ``generate()`` does. Requests are served
-alternately, with one token or one slice of a prompt each.
+The model's ``forward`` is called token by token on a cache, in the same way as its ``generate()`` does. Requests are
+served in turn, with one token or one slice of a prompt each.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ from agent_kernel.engines.local.torch.sampler import Choices
 from agent_kernel.engines.local.torch.single_request import SingleRun
 
 DEFAULT_SHARE = 8
-"""Without ``cache_gb`` the kept caches take this part of the free memory: one eighth."""
+"""If ``cache_gb`` is not set, the kept caches may take the free memory divided by this number."""
 AT_ONCE = 4
 LEAST_KEPT = 64 * 2**20
 STEPS = 32
-"""About how many times faster a prompt is computed at once than token by token."""
+"""Estimate of how many times faster a prompt is computed in one call than token by token."""
 ASSUMED_FREE = GIB
-"""Bytes; used where the system does not report its free memory."""
+"""Free memory in bytes that is assumed if the system does not report it."""
 
 
 class GenerateBackend:
-    """Decodes up to AT_ONCE requests in turn. Each needs a cache of its own, hence the limit."""
+    """Decodes up to AT_ONCE requests in turn. The number is limited because each request needs a cache of its own."""
 
     def __init__(self, cache_dir: Path) -> None:
         self._cache_dir = cache_dir
@@ -55,7 +56,7 @@ class GenerateBackend:
         return self.adopt(load_model(path, options, self._cache_dir, progress), options)
 
     def adopt(self, loaded: TorchModel, options: LoadOptions) -> LoadedModel:
-        """Use a model that is already in memory."""
+        """Use a model that is already in memory, and return its description."""
         self._libraries = import_libraries()
         self._loaded = loaded
         self._sight: Sight | None = None
@@ -92,8 +93,8 @@ class GenerateBackend:
         return self._loaded.decode(ids)
 
     def encode_pictures(self, text: str, pictures: Sequence[Picture]) -> list[int]:
-        """Return the ids of a rendered prompt with the placeholder of each picture filled. Raises InvalidRequest for a
-        picture that cannot be read."""
+        """Return the token ids of a rendered prompt, in which each picture replaces its placeholder. Raises EngineError
+        for a model without vision, and InvalidRequest for a picture that cannot be read."""
         return self._require_sight().ids(text, pictures)
 
     def submit(self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()) -> int:
@@ -112,7 +113,8 @@ class GenerateBackend:
         return self._next
 
     def step(self) -> list[tuple[int, StepOutput]]:
-        """Compute one token, or one slice of the prompt, for the next scheduled request."""
+        """Compute one token, or one slice of the prompt, for the request whose turn it is. Return its key and output,
+        or an empty list if there is no output yet."""
         if not self._turns:
             return []
         key = self._turns.popleft()
@@ -136,12 +138,13 @@ class GenerateBackend:
         return len(self._runs)
 
     def usage(self) -> Mapping[str, float]:
-        """Return figures for a status display. ``cache_used`` is the share of the budget that the ``kept`` states of
-        conversations occupy."""
+        """Return figures for a status display. ``kept`` is the number of kept states of conversations, ``cache_used``
+        the share of the budget that they occupy."""
         return {"cache_used": self._kept.bytes / self._budget, "kept": len(self._kept)}
 
     def _advance(self, run: SingleRun) -> StepOutput | None:
-        """Run a step. An error, such as a picture on which the model fails, ends this request only."""
+        """Run one step of a request and return its output. An error, such as one from a picture that the model cannot
+        process, ends only this request."""
         before = run.at_answer
         try:
             piece = run.step()
@@ -159,8 +162,8 @@ class GenerateBackend:
         return piece
 
     def _keep_prompt(self, run: SingleRun) -> None:
-        """Keep the state after the prompt if the cache cannot be cut back to it: a later prompt that continues with
-        another answer can then reuse this state."""
+        """Keep the state after the prompt if a later state cannot be cut back to it. A later prompt that begins with
+        this prompt but continues differently can then reuse this state."""
         if run.at_answer and not can_crop(run.state.cache):
             self._keep(run)
 
@@ -190,12 +193,13 @@ def _keys(ids: Sequence[int], places: Sequence[Place]) -> list[int]:
 
 
 def _cut(at: int, places: Sequence[Place]) -> int:
-    """Move a position inside a picture to the picture's beginning: no prompt is cut inside a picture."""
+    """Return ``at``, or the beginning of the picture that contains this position, because no prompt may be cut inside a
+    picture."""
     return next((place.start for place in places if place.start < at < place.end), at)
 
 
 def _free_memory(torch: Any, device: str) -> int:
-    """Return the free bytes of the device that holds the model."""
+    """Return the free memory in bytes of the device that holds the model."""
     if device.startswith("cuda"):
         return int(torch.cuda.mem_get_info(device)[0])
     memory = read_memory()

@@ -1,4 +1,4 @@
-"""Runs one request on a model that is not batched: its prompt in slices, then one token per step."""
+"""Runs one request on a model that is not batched: first its prompt in slices, then one token per step."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from agent_kernel.engines.local.torch.sampler import Choices
 
 
 class SingleRun:
-    """``begun`` is the part of the prompt ``ids`` that is already computed; ``keys`` identify the tokens as in
-    ``KeptState``."""
+    """One request while it runs. ``ids`` are the token ids of its prompt, and ``keys`` identify these tokens as in
+    ``KeptState``. ``begun`` is a kept state for a beginning of the prompt, from which the run continues; the run
+    changes its cache. ``places`` are the pictures in the prompt."""
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class SingleRun:
 
     @property
     def at_answer(self) -> bool:
-        """Whether exactly the prompt is computed, and nothing after it."""
+        """Whether the whole prompt is computed and no token of the answer."""
         return self._ran == self._prompt
 
     @property
@@ -51,7 +52,8 @@ class SingleRun:
         return KeptState(tuple(self._keys[: self._ran]), self._cache, self._logits)
 
     def step(self) -> StepOutput | None:
-        """Compute and return one token; None if the step computed a slice of the prompt that is not the last one."""
+        """Compute and return one token of the answer. Return None if the step computed a slice of the prompt that is
+        not the last one."""
         if self._ran < len(self._ids):
             self._run_slice()
         if self._ran < len(self._ids):

@@ -1,4 +1,4 @@
-"""The backends by name, and the choice of the one that runs a model. Only the worker imports this module."""
+"""The backends by name, and the choice of the backend that runs a model. Only the worker imports this module."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from agent_kernel.engines.local.torch.single_backend import GenerateBackend
 BACKENDS: Mapping[str, Callable[[Path], Backend]] = MappingProxyType(
     {"openvino": OpenVino, "transformers": TorchBackend, "generate": GenerateBackend}
 )
-"""Maps names to functions that create a backend, given the cache directory. No backend imports its library before
-``load``."""
+"""Maps the name of a backend to a function that creates it. The argument of the function is the cache directory. A
+backend imports its library only in ``load``."""
 
 
 def backend_for(path: Path, options: LoadOptions, cache_dir: Path) -> Backend:
-    """Return the backend that ``options`` name, otherwise the one that fits the model. Raises EngineError for an
-    unknown name."""
+    """Return the backend that ``options.backend`` names, or the one that fits the model if it is empty. Raises
+    EngineError for an unknown name."""
     name = options.backend or ("transformers" if _wants_torch(path, options) else "openvino")
     if name not in BACKENDS:
         raise EngineError(f"There is no backend {name!r}.", hint=f"Use one of {', '.join(BACKENDS)}.")

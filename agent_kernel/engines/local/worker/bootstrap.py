@@ -1,8 +1,9 @@
 """Starts the model worker in an interpreter, in which agent-kernel does not have to be installed: ``python -P
 bootstrap.py ...``.
 
-Only this package is made importable, from the location of this file. Adding its parent directory to the path would also
-make the notebook's packages importable, but a private environment must be separate from them.
+The program makes only the package agent_kernel importable, from the location of this file. If it added the package's
+parent directory to the path, the notebook's packages would be importable too, but a private environment must be
+separate from them.
 """
 
 import importlib.util
@@ -15,7 +16,8 @@ WORKER = f"{PACKAGE.name}.engines.local.worker.worker"
 
 
 def add_package(root: Path) -> None:
-    """Make ``root`` importable under its name, before any other package of that name."""
+    """Make the package in the directory ``root`` importable by the directory's name. It takes precedence over an
+    installed package of that name."""
     spec = importlib.util.spec_from_file_location(
         root.name, root / "__init__.py", submodule_search_locations=[str(root)]
     )

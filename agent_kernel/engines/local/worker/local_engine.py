@@ -33,18 +33,17 @@ HINT = (
 
 class LocalEngine:
     """The engine of one model of this machine. ``model`` is a catalog name, a path or an id of a hub
-    (``catalog.resolve``). At the first request, and at the first one after a failure or an unload, the engine looks up
-    the model and starts the worker. ``python`` is an
-    interpreter with the model libraries, or a function that returns one for each start of a worker. ``sources`` lists
-    the kinds of source that may be asked about a model that is not on this machine. ``protocol`` replaces the model's
-    own tool protocol.
+    (``catalog.resolve``). At the first request, and at the first request after a failure or an unload, the engine looks
+    up the model and starts the worker. ``python`` is an interpreter with the model libraries, or a function that
+    returns one for each start of a worker. ``sources`` lists the kinds of sources that may be asked about a model that
+    is not on this machine. ``protocol`` replaces the model's own tool protocol.
 
-    The model is unloaded after ``idle_unload_s`` seconds without a request (0 = never) and when less than
-    ``reserve_gb`` of memory (0 = a tenth, 1 GiB at least) is left for the user's own programs. In the latter case,
-    running requests are still answered and new ones are refused; below a quarter of the reserve, all requests end.
+    The model is unloaded after ``idle_unload_s`` seconds without a request (0 = never). It is also unloaded when less
+    than ``reserve_gb`` of memory (0 = a tenth, but at least 1 GiB) is left for the user's own programs. If requests are
+    running then, they are still answered while new ones are refused; below a quarter of the reserve, all requests end.
 
-    Raises from ``stream``: UnknownModel, ModelMissing, ModelBroken, ModelUnsupported, OutOfMemory, ContextOverflow,
-    EngineCrashed (the worker ended or hung for ``silent_s`` seconds; every running request raises it, and the next
+    ``stream`` raises UnknownModel, ModelMissing, ModelBroken, ModelUnsupported, OutOfMemory, ContextOverflow, and
+    EngineCrashed (the worker ended, or hung for ``silent_s`` seconds; every running request raises it, and the next
     request starts a new worker).
     """
 
@@ -90,7 +89,8 @@ class LocalEngine:
         self._sees = False
 
     def info(self) -> EngineInfo:
-        """Facts about the engine. ``context_length`` is known before loading if the model is on this machine."""
+        """Return facts about the engine. If the model is on this machine, ``context_length`` is known before the model
+        is loaded."""
         if self._worker is not None and not self._worker.alive:
             self._state = "unloaded"
         if self._model is None:
@@ -99,9 +99,9 @@ class LocalEngine:
         return EngineInfo(self._model_name(), True, length, self._sees, self._state, self._details, batches=True)
 
     def _model_name(self) -> str:
-        """Return the name of the model. If the model is ``default``, return the name of the catalog model that it
-        stands for, because answers are stored under that name. Once that model is on this machine, the name is
-        remembered, since finding it takes 50 ms."""
+        """Return the name of the model. For the model ``default``, return the name of the catalog model for which it
+        stands, because answers are stored under that name. Once that model is on this machine, the name is remembered,
+        since finding it takes 50 ms."""
         if self._name != catalog.DEFAULT:
             return self._name
         if not self._chosen or self._model is None:
@@ -127,8 +127,8 @@ class LocalEngine:
             self._watch.touch()
 
     async def _chunks(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
-        """Yield the chunks. A request that had no output when the worker crashed is sent once more, to the next
-        worker."""
+        """Yield the chunks of an answer. If the worker crashes before a request has any output, the request is sent
+        once more, to the next worker."""
         for tries_left in (1, 0):
             begun = False
             async with aclosing(self._until_ready()) as waits:
@@ -158,7 +158,7 @@ class LocalEngine:
                 yield chunk
 
     async def _record_speed(self, usage: Usage) -> None:
-        """Store the speed of an answer that was decoded alone."""
+        """Store the speed of an answer if no other request was running and the worker's CPU use was not reduced."""
         if self._model is not None and self._streams == 1 and not self._give_way:
             await asyncio.to_thread(record_speed, self._cache_dir, self._model.name, usage)
 
@@ -174,15 +174,16 @@ class LocalEngine:
         return self._worker.pid if self._worker is not None and self._worker.alive else None
 
     def give_way(self, busy: bool) -> None:
-        """Reduce the worker's CPU use while ``busy``. To be called when the user's own code starts and stops needing
-        the machine."""
+        """Reduce the worker's CPU use if ``busy``, otherwise restore it. The caller calls this when the user's own code
+        starts and stops needing the machine."""
         if busy != self._give_way:
             self._give_way = busy
             if self._worker is not None:
                 self._worker.send({"type": "give_way", "busy": busy})
 
     async def unload(self, why: str = "unloaded on request") -> int:
-        """End the worker and return the bytes freed; the next request starts another worker."""
+        """End the worker and return the number of bytes that this frees. The next request starts another worker.
+        ``why`` is the reason for display."""
         pid = self.worker_pid
         freed = resident_bytes(pid) if pid else 0
         self._details = {"unloaded": why}
@@ -203,7 +204,7 @@ class LocalEngine:
         await self._drop()
 
     async def _keep_watch(self) -> None:
-        """Apply the unload policy as long as a worker runs."""
+        """Apply the unload policy every CHECK_S seconds while a worker runs."""
         while self._loading is not None or (self._worker is not None and self._worker.alive):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._unwatch.wait(), CHECK_S)
@@ -220,8 +221,8 @@ class LocalEngine:
                     self._refusal = self._too_little(verdict.why) if what == "refuse" else None
 
     async def _leave(self, why: str) -> None:
-        """End the worker. Running requests, and those that wait for the model to load, raise OutOfMemory with the
-        reason."""
+        """End the worker. Running requests, and requests that wait for the model to load, raise OutOfMemory with the
+        reason ``why``."""
         self._left = self._too_little(why)
         if self._worker is not None:
             self._worker.stop(self._left)
@@ -234,8 +235,8 @@ class LocalEngine:
         )
 
     async def _until_ready(self) -> AsyncGenerator[WaitChunk, None]:
-        """Yield the loading progress until the worker is ready. One load serves all waiting requests; a request that is
-        cancelled does not stop the load."""
+        """Yield chunks with the progress of loading until the worker is ready. One load serves all waiting requests;
+        cancelling a request does not stop the load."""
         if self._worker is not None and self._worker.alive and self._loading is None:
             return
         if self._loading is None:
@@ -282,7 +283,7 @@ class LocalEngine:
         return self._python if isinstance(self._python, str) else self._python()
 
     def _resolve(self, loop: asyncio.AbstractEventLoop) -> LocalModel:
-        """Find the model; runs in a thread. Reports the progress of a file that must be rewritten first."""
+        """Find the model; runs in a thread. If a file must be rewritten first, report the progress in ``loop``."""
 
         def rewriting(progress: Progress) -> None:
             if progress.total and progress.stage in ("rewrite", "verify"):
@@ -329,7 +330,8 @@ class LocalEngine:
 
 
 def check(request: EngineRequest) -> None:
-    """Raise InvalidRequest for what no backend supports, before a model is loaded for it."""
+    """Raise InvalidRequest if the request has options that no backend supports. This happens before a model is loaded
+    for it."""
     sampling, output = request.sampling, request.output
     fields = {
         "top_logprobs": sampling.top_logprobs > 0,

@@ -1,4 +1,4 @@
-"""Estimates the memory that a model needs, and chooses a size of its cache that fits into the available memory."""
+"""Estimates the memory that a model needs, and chooses a cache size that fits into the available memory."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from agent_kernel.engines.local.openvino.graph_cache import is_built
 from agent_kernel.engines.local.system_memory import GIB, Memory, MemoryHolder
 
 TORCH_BASE = 900 << 20
-"""Memory of torch, transformers and a prefill. SmolLM2-135M in bfloat16 (273 MB) took 938 MB at its peak."""
+"""Memory in bytes of torch, transformers and a prefill, in addition to the weights. SmolLM2-135M in bfloat16 (273 MB)
+took 938 MB at its peak."""
 TORCH_SPARE = 1.15
 BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "int8": 1.1, "nf4": 0.7}
-"""Bytes of a parameter in memory, on average: quantisation leaves embeddings and head unchanged."""
+"""Average number of bytes per weight in memory. For quantised models it is higher than the name suggests, because
+embeddings and the output layer are not quantised."""
 CACHE_FLOOR = GIB // 4
-"""Smallest cache on torch: about 10,000 tokens of a model with 1.5B parameters."""
+"""Smallest cache on torch in bytes: about 10,000 tokens of a model with 1.5B parameters."""
 CACHE_SHARE = 8
 
 
@@ -39,8 +41,8 @@ class Footprint:
 
 
 def footprint(model: LocalModel, options: LoadOptions, cache_dir: Path) -> Footprint:
-    """Estimate the footprint. Blocking, reads the disk. For a model on another device, only the memory of its process
-    counts."""
+    """Estimate the footprint of a model. For a model on another device than the CPU, only the main memory of its
+    process counts. Blocking, since it reads the disk."""
     if options.device not in ("", "cpu"):
         return Footprint(TORCH_BASE, TORCH_BASE)
     if model.path.is_file() and _by_openvino(model, options):
@@ -67,8 +69,9 @@ def fit_options(
     reserve: int,
     holders: Callable[[], list[MemoryHolder]],
 ) -> LoadOptions:
-    """Return ``options`` with a cache that fits: the requested size, otherwise an eighth of the free memory, but never
-    more than the reserve leaves. Raises OutOfMemory if not even the smallest cache fits."""
+    """Return ``options`` with a cache size that fits. It is the requested size, or an eighth of the available memory if
+    none is requested, but no more than is left beside the ``reserve``. Raises OutOfMemory if not even the smallest
+    cache fits; the error names the ``holders`` of most memory."""
     need = footprint(model, options, cache_dir)
     free = memory.available - reserve
     floor = OPENVINO_FLOOR if _by_openvino(model, options) else CACHE_FLOOR

@@ -1,5 +1,5 @@
-"""Converts the requests and chunks that the server and the model worker exchange to JSON and back. The functions have
-no side effects."""
+"""Converts requests and chunks to JSON and back. The server and the model worker exchange them. The functions have no
+side effects."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ from agent_kernel.core.protocols import (
 )
 
 MAX_MEDIA = 32 * 2**20
-"""Largest number of bytes of all media of a request; in base64 they are well below the largest frame."""
+"""Maximum size in bytes of all media of a request. Encoded in base64, they are well below the size of the largest
+frame."""
 
 
 def request_to_json(request: EngineRequest, *, sees: bool = False) -> dict[str, Any]:
-    """Encode a request. Of tools, only the parts that a model reads are included. Media are included once each if the
-    model ``sees``; otherwise they are described in words. Raises InvalidRequest for more than MAX_MEDIA bytes."""
+    """Encode a request. Of each tool, only the parts that a model reads are included. If the model has vision
+    (``sees``), each medium is included once; otherwise media are replaced by notes. Raises InvalidRequest for more than
+    MAX_MEDIA bytes."""
     media = (
         {part.hash: part.data for message in request.messages for part in message.media if part.data} if sees else {}
     )
@@ -95,8 +97,8 @@ def chunk_to_json(chunk: Chunk) -> dict[str, Any]:
 
 
 def chunk_from_json(body: dict[str, Any]) -> Chunk:
-    """Decode a chunk. Raises the AgentKernelError that an ``error`` contains, and EngineCrashed for anything that is
-    not a chunk."""
+    """Decode a chunk. If ``body`` contains an ``error``, raise that AgentKernelError. Raises EngineCrashed for anything
+    that is not a chunk."""
     try:
         return _chunk(body)
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Encodes and reads the frames that the server and its model worker exchange over pipes: JSON objects.
+"""Encodes and reads frames, which are JSON objects. The server and its model worker exchange them over pipes.
 
 Only ``read_frames`` and ``open_pipes`` need a running event loop.
 """
@@ -25,8 +25,8 @@ def encode_frame(frame: Mapping[str, Any]) -> bytes:
 
 
 async def read_frames(reader: asyncio.StreamReader) -> AsyncIterator[Frame]:
-    """Yield every frame until end of file. A frame cut by the end of file is dropped. Raises EngineCrashed for bytes
-    that are not a frame: the pipe cannot be trusted from then on."""
+    """Yield each frame until end of file. A frame that the end of file cuts off is dropped. Raises EngineCrashed for
+    bytes that are not a frame; the data in the pipe cannot be trusted from then on."""
     while True:
         try:
             frame = framing.parse_object(await framing.read_body_async(reader, MAX_FRAME))
@@ -40,11 +40,13 @@ async def read_frames(reader: asyncio.StreamReader) -> AsyncIterator[Frame]:
 async def open_pipes(
     read_fd: int, write_fd: int
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, asyncio.BaseTransport]:
-    """Return streams over two pipe ends, which they own from then on, and the transport that closes the reading end.
+    """Return a reader and a writer for two pipe ends, and the transport that closes the reading end. The streams own
+    the pipe ends from then on.
 
     Works on POSIX systems only. On Windows, the same frames would need handles inherited by
     ``STARTUPINFO.lpAttributeList`` and one blocking thread per direction, because the selector loop, on which tornado
-    runs, has no pipe transports on Windows."""
+    runs, has no pipe transports on Windows.
+    """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     reading, _ = await loop.connect_read_pipe(

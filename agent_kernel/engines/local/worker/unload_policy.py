@@ -1,4 +1,5 @@
-"""Decides when a loaded model must be unloaded: it was idle for long, or the user's own programs need the memory."""
+"""Decides when a loaded model must be unloaded: it has been idle for long, or the user's own programs need the
+memory."""
 
 from __future__ import annotations
 
@@ -13,16 +14,18 @@ from agent_kernel.engines.local.system_memory import Memory
 IDLE_UNLOAD_S = 1800.0
 CHECK_S = 1.0
 CRITICAL = 4
-"""Divisor of the reserve: with less than a quarter of it available, the worker ends at once, also during requests."""
+"""Divisor of the reserve. If less than the reserve divided by this number is available, the worker ends at once, even
+while requests run."""
 PATIENCE = 2
-"""Consecutive readings below the reserve before anything is done, so that a program that is only starting does not
-unload the model."""
+"""Number of consecutive readings below the reserve before the policy acts, so that the short peak of a program that is
+starting does not unload the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnloadDecision:
-    """The decision, with its reason: ``stay`` loaded; ``unload`` the model, because no request runs; ``refuse`` new
-    requests, because some run; or ``leave``, which ends all requests at once."""
+    """A decision about a loaded model, and its reason ``why``. ``stay``: the model stays loaded. ``unload``: unload it,
+    since no request runs. ``refuse``: refuse new requests, since some are running. ``leave``: unload it at once and end
+    all requests."""
 
     what: Literal["stay", "unload", "refuse", "leave"]
     why: str = ""
@@ -32,8 +35,8 @@ STAY = UnloadDecision("stay")
 
 
 class UnloadPolicy:
-    """Decides when to unload. If ``idle_s`` is 0, an idle model is never unloaded. ``read`` returns the memory, or None
-    if it is unknown."""
+    """Decides when to unload a model. With ``idle_s`` 0, an idle model is never unloaded. ``read`` returns the memory
+    of the machine, or None if it is unknown."""
 
     def __init__(
         self,
@@ -54,8 +57,8 @@ class UnloadPolicy:
         self._touched = self._clock()
 
     def verdict(self, *, busy: bool) -> UnloadDecision:
-        """Return the decision; call this every CHECK_S seconds. ``busy`` means that a request runs, or that the model
-        is being loaded."""
+        """Return the decision. Must be called every CHECK_S seconds. ``busy`` means that a request is running, or that
+        the model is being loaded."""
         memory = self._read()
         if memory is not None:
             reserve = memory.reserve(self._reserve_gb)

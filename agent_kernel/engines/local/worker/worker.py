@@ -1,7 +1,9 @@
-"""The model worker: a separate process that owns the model, so that nothing that it does or imports affects the server.
+"""The model worker: a separate process that owns the model, so that nothing that the model's libraries do affects the
+server.
 
-Started by ``worker_process.py`` with two pipe ends; end of file on either ends it. Frames in: load, stream, cancel,
-stats, give_way. Frames out: loading, ready, failed, chunks, beat, stats.
+``worker_process.py`` starts it with two pipe ends; the worker ends at the end of file on either of them. It receives
+the frames load, stream, cancel, stats and give_way, and sends the frames loading, ready, failed, chunks, beat and
+stats.
 """
 
 from __future__ import annotations
@@ -36,11 +38,12 @@ COALESCE_S = 0.004
 chunks of one step arrive within this time. A longer time would deliver the tokens of a fast model in bursts."""
 NICE = 5
 OOM_SCORE = 500
-"""From -1000 to 1000: when memory runs out, the kernel kills the worker before the server and the user's kernels."""
+"""Linux's adjustment of the out-of-memory score, from -1000 to 1000. When memory runs out, the system kills the worker
+before the server and the user's kernels."""
 PR_SET_PDEATHSIG = 1
 AT_ONCE = 16
-"""Requests that decode at the same time by default. With more, each answer would arrive more slowly than a person
-reads, and two cores would not decode more tokens in all."""
+"""Default number of requests that decode at the same time. With more, each answer would arrive more slowly than a
+person reads, and two cores would not decode more tokens in all."""
 
 
 class FrameOutbox:
@@ -103,8 +106,8 @@ class ModelWorker:
                 self._statistics = asyncio.create_task(self._send_stats())
 
     async def _send_stats(self) -> None:
-        """Send the numbers of ``running`` requests in the batch and of ``queued`` ones, and the backend's figures about
-        its cache."""
+        """Send the numbers of ``running`` requests in the batch and of ``queued`` requests, and the backend's figures
+        about its cache."""
         stats: Frame = {"running": 0, "queued": 0}
         if self._decoder is not None and self._completer is not None:
             usage = dict(await self._completer.usage())
@@ -172,11 +175,13 @@ class ModelWorker:
 
 
 def lower_priority(parent: int) -> None:
-    """Lower this process's priority below that of the user's own programs, and end it when the server ends.
+    """Lower this process's priority below that of the user's own programs, and make it end when the process ``parent``
+    ends.
 
-    The parent-death signal is needed if the server is killed while a step or a load holds Python's lock, because the
-    worker cannot notice the end of file then. On other systems than Linux, such a worker ends once the lock is free
-    again."""
+    On Linux, a signal from the system ends it. This is needed if the server is killed while a step or a load holds
+    Python's global interpreter lock, because the worker cannot notice the end of file then. On other systems, such a
+    worker ends when the lock is free again.
+    """
     with suppress(OSError):
         os.nice(NICE)
     with suppress(OSError):

@@ -14,8 +14,8 @@ TASKS = Path("/proc/self/task")
 
 class WorkerPriority:
     """Lowers and restores the priority of this process. While it is lowered, all threads together use one core less
-    than there are (of two, one), and they get the idle scheduling class if this process is allowed to leave it again.
-    Settings that cannot be changed are left as they are."""
+    than the process may use, but at least one. They also get the idle scheduling class, if this process is allowed to
+    leave that class again. Settings that cannot be changed are left as they are."""
 
     def __init__(self) -> None:
         self._cores = frozenset(os.sched_getaffinity(0)) if sys.platform == "linux" else frozenset()
@@ -24,7 +24,8 @@ class WorkerPriority:
         self._busy = False
 
     def hold(self) -> None:
-        """Apply the setting again. Call this regularly, because libraries start new threads and bind them to cores."""
+        """Apply the lowered priority again. Call this regularly, because libraries start new threads and bind them to
+        cores."""
         if self._busy:
             self.give_way(True)
 
@@ -45,8 +46,8 @@ class WorkerPriority:
         self._limit_torch(len(cores), busy)
 
     def _limit_torch(self, cores: int, busy: bool) -> None:
-        """Reduce torch's threads: more threads than cores would spin against each other. Nothing happens unless the
-        backend has imported torch."""
+        """Reduce the number of torch's threads to ``cores`` if ``busy``, otherwise restore it: more threads than cores
+        would slow each other down. Nothing happens unless the backend has imported torch."""
         torch = sys.modules.get("torch")
         if torch is None:
             return
@@ -63,8 +64,8 @@ def _tasks() -> Iterable[int]:
 
 
 def _may_return() -> bool:
-    """Whether a thread may leave the idle scheduling class, which needs a privilege on most systems. This is tried in a
-    thread that ends at once."""
+    """Return whether a thread may leave the idle scheduling class, which needs a privilege on most systems. A thread
+    that ends at once tries it."""
     came_back = []
 
     def try_it() -> None:

@@ -24,10 +24,11 @@ from agent_kernel.engines.local.worker.pipe_framing import Frame, encode_frame, 
 
 BOOT = Path(__file__).with_name("bootstrap.py")
 SILENT_S = 120.0
-"""Seconds without a beat after which the worker counts as hung. A step holds its Python's lock and thus also the
-beat."""
+"""Seconds without a beat after which the worker counts as hung. While a step runs, it may hold the worker's global
+interpreter lock, so that no beat is sent."""
 LOADING_SILENT_S = 900.0
-"""The same while loading: building a large model's graph for the first time takes minutes without any output."""
+"""Seconds without a frame after which a worker that loads a model counts as hung. Building a large model's graph for
+the first time takes minutes without any output."""
 CHECK_S = 1.0
 END_S = 2.0
 LOG_TAIL = 2000
@@ -91,12 +92,14 @@ class WorkerProcess:
         return self._process.pid
 
     def send(self, frame: Frame) -> None:
-        """Send a frame. Frames to a dead worker are dropped; the requests that wait for an answer raise the error."""
+        """Send a frame. A frame to a dead worker is dropped without an error, because the requests that wait for an
+        answer raise the error."""
         if self.alive:
             self._writer.write(encode_frame(frame))
 
     async def frames(self, frame: Frame) -> AsyncGenerator[Frame, None]:
-        """Send a request and yield its answers. Closing the generator cancels the request. Raises EngineCrashed."""
+        """Send a request and yield the frames that answer it. Closing the generator cancels the request. Raises
+        EngineCrashed."""
         key, self._next = self._next, self._next + 1
         inbox = self._inboxes[key] = asyncio.Queue()
         try:
@@ -110,7 +113,8 @@ class WorkerProcess:
     async def load(
         self, model: ModelFile, protocol: str, options: LoadOptions, on_loading: Callable[[str, float | None], None]
     ) -> Frame:
-        """Load a model and return the ``ready`` frame. Raises the error of the load, or EngineCrashed."""
+        """Load a model and return the worker's ``ready`` frame. ``on_loading`` is called with each stage and its
+        progress from 0 to 1, or None if unknown. Raises the error of the load, or EngineCrashed."""
         inbox = self._inboxes[0] = asyncio.Queue()
         self.send(
             {
@@ -138,12 +142,12 @@ class WorkerProcess:
         return await answer
 
     def stop(self, error: AgentKernelError) -> None:
-        """End the worker at once; everything that waits for the worker raises ``error``."""
+        """End the worker at once. Everything that waits for the worker raises ``error``."""
         self._fail(error)
         self._kill()
 
     async def aclose(self) -> None:
-        """End the worker by closing its pipe and, if it has not ended after END_S seconds, by SIGKILL."""
+        """End the worker by closing its pipe. If it has not ended after END_S seconds, kill it with SIGKILL."""
         self._closing = True
         self._writer.close()
         await self._wait_for_exit()
@@ -206,8 +210,8 @@ class WorkerProcess:
                 raise ValueError(str(frame.get("type"))[:40])
 
     async def _watch(self) -> None:
-        """End the worker when it has been silent for too long. Silence is counted in small steps instead of comparing
-        times, because a server that was suspended could not receive frames."""
+        """End the worker when it has been silent for too long. The silence is a sum of short measured intervals and not
+        the difference of two times, because a server that was suspended could not receive frames meanwhile."""
         while self._error is None:
             before = time.monotonic()
             await asyncio.sleep(CHECK_S)
@@ -225,7 +229,7 @@ class WorkerProcess:
                 self._kill()
 
     def _fail(self, error: AgentKernelError) -> None:
-        """Raise the first error in everything that waits for this worker."""
+        """Make everything that waits for this worker raise ``error``. Only the first error counts."""
         if self._error is None:
             self._error = error
             self.crashed = not self._closing
@@ -236,7 +240,7 @@ class WorkerProcess:
                     answer.set_exception(error)
 
     async def _wait_for_exit(self) -> int:
-        """Return the exit code. A worker whose pipe was closed has END_S seconds to end by itself."""
+        """Return the exit code of the worker. If it does not end within END_S seconds, kill it."""
         try:
             return await asyncio.wait_for(self._process.wait(), END_S)
         except TimeoutError:
@@ -262,7 +266,8 @@ class WorkerProcess:
 
 
 def _environ(python: str) -> dict[str, str]:
-    """Return the environment variables for the worker, without paths that belong to another interpreter."""
+    """Return the environment variables for the worker. If ``python`` is not this process's interpreter, variables with
+    paths for this interpreter are left out."""
     own = os.path.samefile(python, sys.executable) if os.path.exists(python) else True
     dropped = set() if own else {"PYTHONPATH", "PYTHONHOME", "__PYVENV_LAUNCHER__"}
     return {name: value for name, value in os.environ.items() if name not in dropped}
