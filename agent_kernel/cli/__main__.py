@@ -1,4 +1,4 @@
-"""``python -m agent_kernel.cli``."""
+"""Runs the ``agent-kernel`` command with ``python -m agent_kernel.cli``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""``agent-kernel replay NAME.agent.json``: checks which answers of a recorded conversation are still the same when its
-turns are run again."""
+"""``agent-kernel replay NAME.agent.json``: checks the answers of a recorded conversation. It asks the model again, runs
+the code again, or only compares the numbers of each answer with the recorded outputs."""
 
 from __future__ import annotations
 

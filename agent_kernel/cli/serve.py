@@ -102,7 +102,8 @@ def _base_url(text: str) -> str:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise InvalidRequest if an option names a path that does not exist, or if --certfile is missing."""
+    """Raise InvalidRequest if an option names a path that does not exist, or if --keyfile is given without
+    --certfile."""
     for name in ("certfile", "keyfile", "root"):
         path: Path | None = getattr(args, name)
         if path is not None and not (path.is_dir() if name == "root" else path.is_file()):

@@ -1,4 +1,5 @@
-"""Finds out what an engine can do by sending it a few short requests, not by its name."""
+"""Tests which features an engine has by sending it a few short requests. Nothing is concluded from the engine's
+name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue of calls that wait for an engine, or for the models of this machine. Users take turns in it."""
+"""The queue in which model calls wait for an engine, or for one of the models of this machine. The users take turns."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Ticket:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def positions(self) -> AsyncGenerator[int, None]:
-        """Yield the position now and after each notable change, until the call is served. Yields nothing if the call
-        does not have to wait."""
+        """Yield the position now and after each change that is large enough to report (see NEAR), until the call has a
+        slot. Yields nothing if the call does not have to wait."""
         while not self.served:
             self.changed.clear()
             yield self.position
@@ -96,7 +96,7 @@ class FairQueue:
         return self._held.total()
 
     def waiting_for(self, engine: Engine) -> int:
-        """Return the number of calls that this engine has not begun."""
+        """Return the number of calls of ``engine`` that it has not begun, whether or not they have a slot."""
         begun_late = self._waiting_in_engine if self._in_memory is engine else 0
         return begun_late + sum(ticket.engine is engine for line in self._waiting.values() for ticket in line)
 

@@ -23,7 +23,7 @@ SHOWN: list[dict[str, Any]] = []
 
 
 def watch() -> None:
-    """Begin to append the description of every figure that is rendered to SHOWN."""
+    """From now on, whenever a figure is rendered, append its description to SHOWN."""
     import matplotlib.figure
 
     render = matplotlib.figure.Figure.savefig
@@ -36,7 +36,7 @@ def watch() -> None:
 
 
 def mark_figures() -> None:
-    """Begin to store the description of a figure in the metadata of every PNG to which it is rendered."""
+    """From now on, whenever a figure is rendered to a PNG, store its description in the metadata of the PNG."""
     import matplotlib.backend_bases
 
     render = matplotlib.backend_bases.FigureCanvasBase.print_figure

@@ -66,8 +66,8 @@ class PageServer:
         self.host = f"127.0.0.1:{self._server.server_address[1]}"
 
     def publish(self, task: Task, repetition: int) -> TaskSite:
-        """Serve the pages of a task, and return its site. The pages and requests of an earlier attempt with the same
-        ``repetition`` are replaced."""
+        """Serve the pages of a task, and return its site. They replace the pages and requests of an earlier attempt at
+        the task with the same ``repetition``."""
         name = UNSAFE.sub("-", f"{task.name} {repetition}".lower())
         self._sites[name] = TaskSite(f"http://{self.host}/{name}", task.serves)
         return self._sites[name]

@@ -51,8 +51,8 @@ def to_verdict(answer: Answer) -> Verdict:
 
 
 def hash_shown_call(name: str, target: str, arguments: Mapping[str, Any]) -> str:
-    """Return the SHA-256, in hexadecimal digits, of the call that a person sees: of ``{"arguments", "name", "target"}``
-    as JSON with sorted keys and without spaces."""
+    """Return the SHA-256, in hexadecimal digits, of a call as a person sees it: of ``{"arguments", "name", "target"}``
+    as JSON with sorted keys and without spaces. ``target`` is the place in which the call would run."""
     body = {"name": name, "target": target, "arguments": dict(arguments)}
     text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -42,11 +42,11 @@ class Gate:
     """Decides about the calls in the turns of one request, or of one in-process agent.
 
     ``policy`` overrides the default permissions, by kind of call or by name of a tool. ``server``, ``request`` and
-    ``admin`` apply to every call and can only make the result stricter. If ``remembered`` is true, the grants of the
-    session count. ``timeout_s`` is the time in seconds after which an unanswered question denies the call, if no person
-    is present (0: no limit). ``ask`` is a function in this process that answers questions. Paths in or above one of
-    ``hidden`` are never opened to sandboxed code. ``denied`` are the kinds and names of tools that the request
-    excludes.
+    ``admin`` apply to every call and can only make the result stricter. ``answers`` are the kinds of calls for which
+    the client can obtain a person's answer. If ``remembered`` is true, the grants of the session count. ``timeout_s``
+    is the time in seconds after which an unanswered question denies the call, if no person is present (0: no limit).
+    ``ask`` is a function in this process that answers questions. Paths in or above one of ``hidden`` are never opened
+    to sandboxed code. ``denied`` are the kinds and names of tools that the request excludes.
     """
 
     approvals: Approvals

@@ -17,7 +17,7 @@ AllowedPaths = tuple[tuple[Path, ...], tuple[Path, ...]]
 
 
 class ApprovedPaths:
-    """The ``PathPermissions`` of one call.
+    """The ``PathPermissions`` of one call: the paths outside the work directory that its sandboxed code may open.
 
     A grant applies to the file or directory to which the path led when it was granted. If the path has since been
     replaced with a link to another place, which code with write access can do, the grant no longer counts.

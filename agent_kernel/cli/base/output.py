@@ -70,7 +70,7 @@ def join(values: Sequence[object]) -> str:
 
 
 def size(count: int) -> str:
-    """Format a size in bytes, KiB, MiB or GiB."""
+    """Return a number of bytes as text, in B, KiB, MiB or GiB."""
     amount = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024 or unit == "GiB":

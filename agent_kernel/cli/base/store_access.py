@@ -17,7 +17,7 @@ from agent_kernel.core.seams.session_store import KeptStore
 T = TypeVar("T")
 CARE = ("verify", "repair", "stats", "vacuum", "bindings", "forget_set_aside", "idle", "excess")
 LOCAL = "local"
-"""Namespace of a server without named users."""
+"""Namespace of the sessions of a server without named users."""
 ALL_NAMESPACES = "all"
 OWN_NAMESPACE = "AGENT_KERNEL_NAMESPACE, or local"
 

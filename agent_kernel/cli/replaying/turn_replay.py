@@ -31,9 +31,9 @@ LIVE_TOOLS = ("python", "reset_python", "shell")
 class LiveTools:
     """The environment in which a replay runs tools again.
 
-    ``sources`` provide the tools python and shell. ``files`` are the files of the conversation with their bytes, or
-    None if they are missing; they are copied into the work directory. ``cells`` are the code cells of the notebook, for
-    turns that ran in its kernel.
+    ``sources`` provide the tools python and shell. ``files`` are the files of the conversation, each with its bytes, or
+    with None if these are missing. They are copied into the work directory. ``cells`` are the code cells of the
+    notebook, for turns that ran in its kernel.
     """
 
     sandbox: Sandbox

@@ -117,8 +117,8 @@ def _not_computed(said: Sequence[CheckedNumber], before: RecordedTurn, now: Repl
 
 def _other_numbers(answer: str, said: Sequence[CheckedNumber], now: ReplayedTurn) -> tuple[list[str], list[str]]:
     """Return (numbers of the recorded answer that the new answer lacks, numbers that only the new answer has). ``said``
-    are the checked numbers of the recorded ``answer``. A new answer that only has fewer numbers counts as reworded, and
-    lacks none, unless it has none of them."""
+    are the checked numbers of the recorded ``answer``. If the new answer only has fewer numbers, it counts as reworded
+    and the first list is empty, unless it has none of the numbers."""
     before = claims(said)
     again = {(one.start, one.end) for one in check(answer, [NumberSource(now.answer)]) if one.status == "computed"}
     missing = [one.text for one in before if (one.start, one.end) not in again]
@@ -138,8 +138,8 @@ def _calls(calls: Sequence[ToolCall]) -> str:
 
 
 def _find_failure(before: RecordedTurn, now: ReplayedTurn) -> str | None:
-    """Return the text of the first result that was a success in the record and is a failure in the replay; None if
-    there is none."""
+    """Return the text of the first failed result of the replay that was not a failure in the record; None if there is
+    none."""
     then = before.results
     for message in now.messages:
         if message.role == "tool" and message.status != "success":

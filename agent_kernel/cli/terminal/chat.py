@@ -39,7 +39,7 @@ Write a question and press Enter. Ctrl-C stops the answer, Ctrl-D ends the conve
 
 
 def chat(args: argparse.Namespace) -> int:
-    """Hold the conversation and return 0, also if a turn failed."""
+    """Hold the conversation and return 0, even if a turn failed."""
     return asyncio.run(_chat(args))
 
 

@@ -112,8 +112,8 @@ class TerminalAnswer:
                     self._line(f"agent-kernel: the turn was {state}{f': {reason}' if reason else ''}", always=True)
 
     def close(self, saved: Sequence[Path]) -> None:
-        """Print the answer if it was not shown while the model wrote it, the paths of the ``saved`` files, or the names
-        of the turn's files if none was saved."""
+        """Print the answer, unless it was shown while the model wrote it. Then print the paths of the ``saved`` files
+        or, if none was saved, the names of the files that the turn produced."""
         if self._live:
             print(file=self._out)
         elif self._text.strip():

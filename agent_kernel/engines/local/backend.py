@@ -86,9 +86,9 @@ class StepOutput:
     """The result of one step for one request. ``ids`` are the new token ids without the end-of-turn token, ``logprobs``
     their log probabilities if requested. ``finish`` states why the request ended, and is empty while it continues.
 
-    ``refused`` means that the request could not run, for the reason in ``error``; if ``error`` is empty, it did not fit
-    into the cache. ``reused`` is set in the first output if the library reports how many prompt tokens it took from its
-    cache.
+    If ``finish`` is ``refused``, the request could not run, for the reason in ``error``; if ``error`` is empty, it did
+    not fit into the cache. ``reused`` is set in the first output if the library reports how many prompt tokens it took
+    from its cache.
     """
 
     ids: tuple[int, ...]
@@ -100,11 +100,14 @@ class StepOutput:
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """How a model is loaded; zero values mean automatic. ``backend`` is openvino or transformers, ``device`` cpu, cuda,
-    cuda:N or auto (spread over all devices), ``precision`` fp32, bf16, fp16, int8 or nf4 (bitsandbytes), ``cache_gb``
-    the size of the KV cache, ``threads`` the CPU threads, ``max_memory`` bytes by device for accelerate. If
-    ``prefixes`` is false, the cache keeps nothing between requests. At most ``at_once`` requests are decoded at the
-    same time; the others wait."""
+    """How a model is loaded; zero values mean automatic. ``backend`` is openvino or transformers. ``device`` is cpu,
+    cuda, cuda:N, or auto, which spreads the model over all devices. ``precision`` is fp32, bf16, fp16, int8 or nf4 (the
+    last two by bitsandbytes). ``cache_gb`` is the size of the KV cache, ``threads`` the number of CPU threads, and
+    ``max_memory`` the bytes by device for accelerate.
+
+    If ``prefixes`` is false, the cache keeps nothing between requests. At most ``at_once`` requests are decoded at the
+    same time; the others wait.
+    """
 
     backend: str = ""
     device: str = ""

@@ -32,7 +32,7 @@ def key_of(endpoint: Endpoint, env: Mapping[str, str] = os.environ) -> str:
 
 
 def key_location(endpoint: Endpoint) -> str:
-    """Return the end of a hint "Set ...", which states where the user configures the key of this server."""
+    """Return the text that follows "Set" in a hint: where the user configures the key of this server."""
     if endpoint.api_key_keyring:
         service, _, user = endpoint.api_key_keyring.partition("/")
         return f"it in the keyring (keyring set {service} {user})"

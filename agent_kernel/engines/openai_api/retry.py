@@ -38,7 +38,8 @@ class Retries:
     failed: int = 0
 
     def pause(self, fault: EngineFault) -> float | None:
-        """Return the seconds until the next try; None if the request must not be repeated."""
+        """Record that a try has failed with ``fault``. Return the seconds to wait before the next try; None if the
+        request must not be sent again."""
         self.failed += 1
         if not fault.again or self.failed >= self.tries:
             return None

@@ -41,7 +41,8 @@ CATALOG = Path(__file__).with_name("catalog.toml")
 
 
 def catalog() -> Mapping[str, CatalogEntry]:
-    """Return the entries by name. Raises ModelBroken if this version cannot read the data file."""
+    """Return the entries of the catalog by name. Raises ModelBroken if this version of agent-kernel cannot read the
+    catalog's data file."""
     return read_catalog(CATALOG)
 
 
@@ -185,8 +186,9 @@ def fetchable(
 
 
 def is_path(model: str) -> bool:
-    """Return whether ``model`` is a path. It is one if it begins with ``~``, ``.`` or ``/``, contains a backslash, ends
-    in ``.gguf``, or exists. A name with one slash that does not exist is a hub id; a catalog name is never a path."""
+    """Return whether ``model`` is a path. A text that begins with ``~``, ``.`` or ``/`` or contains a backslash is one.
+    A text in the form of a hub id is one if it exists. Any other text is one if it contains a slash or ends in
+    ``.gguf``. A catalog name is never a path."""
     if model.startswith(("~", ".", "/")) or "\\" in model:
         return True
     wanted = HubId.parse(model)

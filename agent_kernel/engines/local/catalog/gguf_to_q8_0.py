@@ -33,8 +33,9 @@ def needs_rewrite(header: Header) -> bool:
 
 
 def rewrite(source: Path, target: Path) -> Iterator[Progress]:
-    """Write ``target``, flush it to the disk, and yield progress in bytes of ``source``. Raises ModelBroken, and
-    OSError if the disk is full; the caller then removes the incomplete ``target``."""
+    """Write the model in ``source`` to ``target`` as Q8_0, flush it to the disk, and yield progress in bytes of
+    ``source``. Raises ModelBroken, and OSError if the disk is full; the caller then removes the incomplete
+    ``target``."""
     gguf = _gguf()
     total = source.stat().st_size
     yield Progress("rewrite", 0, total)

@@ -137,8 +137,8 @@ class _Transfer:
         time.sleep(min(FIRST_WAIT_S * 2**failures, 8.0))
 
     def _complete(self) -> bool:
-        """Return whether all bytes have arrived, which is unknown without the length and the hash. If the partial file
-        is longer than the length, remove it, so that the download starts again."""
+        """Return whether all bytes have arrived; False while the length or the hash is unknown. A partial file that is
+        longer than the length is removed, so that the download starts again."""
         if self.total and self.have > self.total:
             self.partial.unlink()
         return bool(self.expected != "" and self.total and self.have == self.total)

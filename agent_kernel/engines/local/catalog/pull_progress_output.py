@@ -68,7 +68,7 @@ class Lines:
 
 
 class JsonLines:
-    """Writes reports as JSON lines: ``{"type": "progress", "stage", "done", "total", "note"}``. At most ten lines per
+    """Writes progress as JSON lines: ``{"type": "progress", "stage", "done", "total", "note"}``. At most ten lines per
     second, and one at every change of stage or note."""
 
     def __init__(self, file: TextIO) -> None:

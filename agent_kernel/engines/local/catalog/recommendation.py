@@ -25,11 +25,11 @@ OPENVINO_FLOOR = GIB
 CANDIDATES = ("coder-7b", *DEFAULTS)
 """Models that can be recommended, best first. They belong to one family, in which a larger model is better."""
 USABLE_SPEED = 5.0
-"""Minimum speed in tokens per second of a recommended model, except of the default models. At this speed a program of
-100 tokens takes 20 seconds."""
+"""Minimum speed in tokens per second at which a model that is not a default is recommended. A program of 100 tokens
+then takes 20 seconds."""
 MIN_BASIS_BYTES = 500_000_000
-"""Smallest size in bytes of a model from whose measured speed that of other models is estimated. A smaller model spends
-too little of its time on reading weights for such an estimate."""
+"""Smallest size in bytes of a model whose measured speed serves to estimate the speed of other models. A smaller model
+spends too little of its time on reading weights for such an estimate."""
 Basis: TypeAlias = Literal["measured", "scaled", "unknown"]
 
 

@@ -53,8 +53,8 @@ RANGES = (
 @dataclass(slots=True)
 class DecodedCompletion:
     """One completion, while it is decoded and afterwards. ``pictures`` fill the placeholders of ``prompt`` in order. If
-    they are not given, they are those of the prompt that ``Completer.render`` returned and with which ``prompt``
-    begins.
+    they are not given, ``Completer.stream`` finds them: the completer knows the pictures of each prompt that it has
+    rendered.
 
     ``ids`` and ``text`` are the answer so far. ``finish`` is ``stop`` or ``length``; ``stopped`` is the stop string
     that ended the answer, if one did. ``logprobs`` has the log probability of each id, if requested.

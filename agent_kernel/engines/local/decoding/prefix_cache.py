@@ -48,10 +48,10 @@ class TokenChains:
 class CachedBlocks:
     """Estimates which whole blocks of which prefixes are in the KV cache.
 
-    The library does not report which blocks it reused, so this class keeps a copy of the library's block table. A block
-    is identified by all ids from the beginning of its prompt to its own end. Each block of a finished or running
-    request, including a last block that is only partly filled, counts as cached until ``blocks`` newer blocks were
-    added.
+    The library does not report which blocks it reused, so this class keeps a block table of its own that imitates the
+    library's. A block is identified by all ids from the beginning of its prompt to its own end. Each block of a
+    finished or running request, including a last block that is only partly filled, counts as cached until ``blocks``
+    newer blocks were added.
 
     The estimate can be wrong in two ways. It is too low by up to ``block`` - 1 tokens if the library reuses a partly
     filled last block. It is too high if the cache is full and the library has already dropped a block that still counts

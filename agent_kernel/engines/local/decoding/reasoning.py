@@ -36,8 +36,8 @@ def open_tag(prompt: str) -> str:
 
 
 def close_thinking(prompt: str) -> str:
-    """Return the prompt with the block closed that it leaves open, for an answer that must begin at once, such as a
-    forced call."""
+    """If the prompt ends with an open reasoning block, return it with the block closed, otherwise unchanged. This is
+    used for an answer that must begin at once, such as a forced call."""
     tag = open_tag(prompt)
     return f"{prompt.rstrip()}\n{BLOCKS[tag]}\n\n" if tag else prompt
 
@@ -80,7 +80,7 @@ class ReasoningSplitter:
         return parts
 
     def _think(self, parts: list[TextChunk | ReasoningChunk], *, last: bool) -> bool:
-        """Continue the open block: move its text to ``parts``. Return False if the decision needs more text."""
+        """Move the text of the open block to ``parts``. Return False if the block has not ended yet."""
         close = BLOCKS[self._tag]
         thought, end_mark, rest = self._held.partition(close)
         if end_mark:

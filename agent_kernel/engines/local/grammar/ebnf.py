@@ -129,7 +129,8 @@ class Rules:
 
 
 def _escape(char: str) -> str:
-    """Escape everything but plain ASCII characters, so that no text can end a literal or a class."""
+    """Return the character, escaped unless it is a plain ASCII character, so that no text can end a literal or a class
+    early."""
     code = ord(char)
     if char.isascii() and (char.isalnum() or char in " _,:;{}().@/"):
         return char

@@ -17,9 +17,11 @@ from agent_kernel.engines.local.grammar.ebnf import NOTHING, Rules, char_class, 
 MAX_CHARS = 2_000
 MAX_DEPTH = 20
 MAX_REPEATS = 4_096
-"""Largest product of the number of repetitions of a part and those of all repetitions that contain it."""
+"""Maximum number of repetitions of a part of the pattern, multiplied by the numbers of all repetitions that contain
+it."""
 MAX_NESTED = 256
-"""Largest such product for a part that itself contains a repetition. A text then matches in many ways, and the library
+"""Maximum number of repetitions of a part that itself contains a repetition, multiplied by the numbers of all
+repetitions that contain it. It is lower than MAX_REPEATS, because a text then matches in many ways, and the library
 keeps all of them: with ``([a-z]{1,9} ?){1,200}``, 20 tokens took more than a minute."""
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 DIGITS: Ranges = ((0x30, 0x39),)

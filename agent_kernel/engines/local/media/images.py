@@ -1,4 +1,4 @@
-"""Decodes images within limits of size, and takes a few frames of animations. Needs Pillow."""
+"""Decodes images up to a maximum size, and takes a few frames of animations. Needs Pillow."""
 
 from __future__ import annotations
 

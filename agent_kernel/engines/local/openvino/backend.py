@@ -42,7 +42,7 @@ BLOCK = 32
 MAX_BATCHED = 64
 """Maximum number of prompt tokens per step. Other requests get no token during such a step, sometimes not even in the
 next one. Measured with a 0.5B model on two cores: a step of 64 tokens takes at most 0.12 s, of 128 tokens 0.19 s, of
-512 tokens 0.71 s; a prompt of 2,200 tokens takes 2.8, 2.8 and 2.7 s."""
+512 tokens 0.71 s; a prompt of 2,200 tokens takes 2.7 to 2.8 s with each of these sizes."""
 CACHE_SHARE = 8
 """If ``cache_gb`` is not set, the cache takes the available memory divided by this number."""
 CHECK_S = 0.01
@@ -113,7 +113,7 @@ class OpenVino:
             BLOCK,
             blocks if options.prefixes else 0,
             details
-            | {"cache_gb": self._cache_gb, "full cache": "the least recently used prefixes give way"}
+            | {"cache_gb": self._cache_gb, "full cache": "evicts the least recently used prefixes"}
             | {"sampling": "temperature, top_p, top_k, min_p, penalties, seed, stop, logprobs"},
             template=self._tokenizer.get_original_chat_template(),
             architecture=facts.architecture,

@@ -37,7 +37,7 @@ MAX_FALSE_STARTS = 1000
 are not checked and count as text. The time of each check grows with the length of the text that follows, and a hostile
 answer may consist of such lines."""
 UNCLOSED = 64
-"""Number of false starts that JSON without an end counts as, since it is scanned to the end of the text."""
+"""JSON without an end counts as this number of false starts, since it is scanned to the end of the text."""
 
 Part = TextChunk | CallChunk
 
@@ -174,7 +174,8 @@ class CallParser:
         self._add_text(text)
 
     def _add_text(self, text: str, *, flush: bool = False) -> None:
-        """Add text to the parts. White space at its end is held back, since it is dropped before a call."""
+        """Add text to the parts. White space at its end is held back, because it is dropped if a call follows. With
+        ``flush``, it is added too."""
         text = self._space + text
         shown = text if flush else text.rstrip()
         self._space = text[len(shown) :]

@@ -38,7 +38,7 @@ GIVEN = (
     re.compile(r"\b(?:called|named|call it|name it)\s+[`{]?([A-Za-z_]\w*)", re.I),
     re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*=(?!=)"),
 )
-"""Find the name that the user gives to the variable for a file."""
+"""Patterns that find the name that the user gives to the variable for a file."""
 NO_NAME = re.compile(
     r"an?|the|its?|th(?:is|at)|my|one|and|with|memory|pandas|python|data|dataframe|table|list|dict|text|string|json|csv"
     r"|dates?|numbers?|file|index",

@@ -21,13 +21,13 @@ from agent_kernel.engines.local.tool_calling.code_fence_file_loading import read
 TOOL = "python"
 EARLIER = "Earlier variables:"
 VARIABLES = ("Variables:", EARLIER)
-"""How a line of hidden context begins that contains facts about variables: those that this question names, or those
-that the previous question named."""
+"""Beginnings of lines of hidden context with facts about variables. The first is for variables that this question
+names, the second for those that the previous question named."""
 FACTS = re.compile(r"(?:(?:Earlier v|V)ariables: )?([A-Za-z_]\w*): \S")
 """Matches a fact about a variable in hidden context: the variable's name, followed by its description."""
 TABLES = re.compile(r"(?:(?:Earlier v|V)ariables: )?([A-Za-z_]\w*): (?:\w*DataFrame|Series)\b")
 FAILED_CELL = "The cell that failed:"
-"""How the hidden context of ``%agent fix`` begins."""
+"""The beginning of the hidden context of ``%agent fix``."""
 FILE = re.compile(r"\b[\w-]+\.(?:csv|tsv|jsonl?|txt|log|md|xlsx?|parquet)\b", re.IGNORECASE)
 LOADS = re.compile(r"\b(?:re)?(?:load|read|open|import)\b|\bhttps?://|/", re.IGNORECASE)
 OPEN, CLOSE = "```python\n", "```"
@@ -97,8 +97,9 @@ EXAMPLES: tuple[ChatMessage, ...] = (
 )
 """Worked examples of what a small model does not know by itself: a file with dates, grouping by a part of a date, a
 plot, a question about an earlier result (which must be computed, not guessed), and code that creates its own data. The
-last example shows that not every question needs code, and who answers. A small model copies from the examples, so their
-names and numbers occur in no real data: a user who sees one of them in an answer can tell where it comes from."""
+last example shows that not every question needs code, and states who the assistant is. A small model copies from the
+examples, so their names and numbers occur in no real data: a user who sees one of them in an answer can tell where it
+comes from."""
 
 
 @dataclass(slots=True)
@@ -118,7 +119,7 @@ class Exchange:
 
     @property
     def question(self) -> str:
-        """The user's own text."""
+        """The user's own text, without the hidden context."""
         return "\n".join(text for text in self.asked if text not in self.hidden)
 
     @property

@@ -35,17 +35,18 @@ from agent_kernel.engines.local.tool_calling.call_json import new_call
 from agent_kernel.engines.local.tool_calling.forced_call import forced_call, must_call
 
 MARGIN = 2.0
-"""The margin for a question without any reference to data. Of 34 first questions, 14 needed code and 20 did not: with
-this margin, 1 of the 14 got no code and 2 of the 20 got code. With a margin of 4 it was 0 of the 14 and 6 of the 20
+"""How much less likely than the best first token (natural log) the code fence may be, so that the model writes code,
+for a question without any reference to data. Of 34 first questions, 14 needed code and 20 did not: with this margin, 1
+of the 14 got no code and 2 of the 20 got code. With a margin of 4 it was 0 of the 14 and 6 of the 20
 (Qwen2.5-Coder-0.5B; tests/benchmarks/test_margin.py)."""
 NAMED_MARGIN = 4.0
-"""The margin for a question that names a variable or a file, or follows a turn in which code ran. Without code, a small
-model invents its answer or derives it from the one row that it was shown, which is worse than unnecessary code. Of 34
-questions, 20 needed code and 14 did not: with this margin, none of the 20 got no code and 4 of the 14 got code. A
-margin of 2 gives fewer of the 14 code, but denies it to follow-up questions of the quickstart."""
+"""The margin, like MARGIN, for a question that names a variable or a file, or follows a turn in which code ran. Without
+code, a small model invents its answer or derives it from the one row that it was shown, which is worse than unnecessary
+code. Of 34 questions, 20 needed code and 14 did not: with this margin, none of the 20 got no code and 4 of the 14 got
+code. A margin of 2 gives fewer of the 14 code, but denies it to follow-up questions of the quickstart."""
 FILE_MARGIN = 12.0
-"""The margin for a question that names a file of which the model is shown the first rows. Anything beyond these rows
-needs code."""
+"""The margin, like MARGIN, for a question that names a file of which the model is shown the first rows. Anything beyond
+these rows needs code."""
 MAX_CODE_TOKENS = 512
 LAST_WORD = re.compile(r"[^\W\d_]*$")
 RETRIES = 1
@@ -155,8 +156,9 @@ class Fence:
         regex: str | None,
         failed: Sequence[str],
     ) -> AsyncGenerator[Chunk, None]:
-        """Yield the chunks of one python call. Its code begins with the lines ``reading`` and matches ``regex``, unless
-        that is None. A program that is equal to one in ``failed`` is sampled again, at most RESAMPLES times."""
+        """Yield the chunks of one python call. Its code consists of the lines ``reading``, followed by code that the
+        model writes, which matches ``regex`` unless that is None. A program that is equal to one in ``failed`` is
+        sampled again, at most RESAMPLES times."""
         tokens = request.sampling.max_tokens or MAX_CODE_TOKENS
         grammar = OutputGrammar("regex", regex) if regex is not None else None
         decoding = replace(decoding_options(request.sampling), max_tokens=tokens, grammar=grammar)
@@ -194,7 +196,7 @@ class Fence:
 
 
 def _code_regex(turn: code_fence_prompt.Exchange, *, retry: bool) -> str | None:
-    """Return the regular expression of the code that the model may write; None if it may write any."""
+    """Return the regular expression that the model's code must match; None if any code is allowed."""
     if retry:
         return NO_READING if turn.has_its_tables else None
     return None if turn.repairs_a_cell else CODE

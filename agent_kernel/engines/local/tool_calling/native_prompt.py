@@ -110,7 +110,7 @@ def _pair_calls(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
 
 
 def _join_user_messages(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
-    """Join consecutive user messages."""
+    """Return the messages, in which consecutive user messages are joined to one."""
     shown: list[ChatMessage] = []
     for message in messages:
         if shown and message["role"] == "user" == shown[-1]["role"]:

@@ -28,9 +28,9 @@ class ToolProtocol(Protocol):
 
 
 class AutoProtocol:
-    """Uses the code fence for a small model if ``python`` is the only tool in the request and its history, otherwise
-    native calls. With native calls, the chat template receives the tools if it can list them; otherwise the system
-    message describes them."""
+    """The protocol ``auto``. It uses the code fence for a small model if ``python`` is the only tool in the request and
+    its history, and native calls otherwise. With native calls, the chat template receives the tools if it can list
+    them; otherwise the system message describes them."""
 
     def __init__(self, loaded: LoadedModel) -> None:
         self._small = is_small(loaded)

@@ -322,7 +322,7 @@ class Transformers:
         details["grammars"] = f"refused: {self._fault}" if self._fault else f"xgrammar {self._grammars.version}"
         if self._options.prefixes:
             details["full cache"] = (
-                "the least recently used prefixes give way" if self._cache.drops_oldest else "all prefixes give way"
+                "evicts the least recently used prefixes" if self._cache.drops_oldest else "evicts all prefixes"
             )
         return LoadedModel(
             block=BLOCK,

@@ -36,8 +36,8 @@ class Forward:
         self._numbering = getattr(getattr(model, "model", None), "get_rope_index", None)
 
         self.resumes = self._resumes()
-        """Whether a prompt can be continued in slices. False for models that lose their recurrent state when more than
-        one token follows it (Mamba in transformers 5.23). Found by a test run."""
+        """Whether a prompt can be computed in slices, which a test run determines. False for models that lose their
+        recurrent state when more than one token follows it (Mamba in transformers 5.23)."""
 
     def end(self, ran: int, length: int) -> int:
         """Return the end position of the slice that begins at ``ran`` in a prompt of ``length`` tokens."""

@@ -19,8 +19,8 @@ can share their tensors."""
 @dataclass(frozen=True, slots=True)
 class KeptState:
     """The state of a model after a sequence of tokens: its ``cache``, and the ``logits`` of the last token. ``keys``
-    identify the tokens. The key of a text token is its id; the keys of a picture's tokens are one negative number that
-    depends on the picture's content."""
+    identify the tokens. The key of a text token is its id. All tokens of a picture have the same key, a negative number
+    that depends on the picture's content."""
 
     keys: tuple[int, ...]
     cache: Any

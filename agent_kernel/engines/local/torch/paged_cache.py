@@ -53,7 +53,7 @@ class PagedCache:
 
     def usage(self) -> Mapping[str, float]:
         """Return figures for a status display. ``cache_used`` is the share of the cache that running requests hold,
-        ``cache_kept`` the share of finished prefixes, which are evicted when space is short."""
+        ``cache_kept`` the share that finished prefixes occupy. These are evicted when space is short."""
         try:
             kept_share = sum(
                 len(allocator.ledger.cached_blocks) * allocator.bytes_per_block

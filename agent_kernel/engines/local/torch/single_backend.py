@@ -152,7 +152,7 @@ class GenerateBackend:
             self._kept.clear()
             run.failed = True
             return StepOutput(
-                (), finish="refused", error="The memory is full; what was kept of conversations is dropped now."
+                (), finish="refused", error="The memory is full. The caches of conversations were removed: ask again."
             )
         except Exception as error:  # noqa: BLE001  a model's code may raise anything
             run.failed = True

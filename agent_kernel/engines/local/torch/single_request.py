@@ -39,7 +39,7 @@ class SingleRun:
         self._choices = choices
         self._end_ids = end_ids
         self.failed = False
-        """A step raised an error, so that the computed state cannot be trusted."""
+        """Whether a step raised an error, so that the computed state cannot be trusted."""
 
     @property
     def at_answer(self) -> bool:
@@ -48,7 +48,7 @@ class SingleRun:
 
     @property
     def state(self) -> KeptState:
-        """The state of everything that is computed so far."""
+        """The state after the tokens that are computed so far, from which a later request can continue."""
         return KeptState(tuple(self._keys[: self._ran]), self._cache, self._logits)
 
     def step(self) -> StepOutput | None:

@@ -178,9 +178,9 @@ def lower_priority(parent: int) -> None:
     """Lower this process's priority below that of the user's own programs, and make it end when the process ``parent``
     ends.
 
-    On Linux, a signal from the system ends it. This is needed if the server is killed while a step or a load holds
-    Python's global interpreter lock, because the worker cannot notice the end of file then. On other systems, such a
-    worker ends when the lock is free again.
+    On Linux, the system then ends this process by a signal. This is needed if the server is killed while a step or a
+    load holds Python's global interpreter lock, because the worker cannot notice the end of file then. On other
+    systems, such a worker ends when the lock is free again.
     """
     with suppress(OSError):
         os.nice(NICE)

@@ -35,7 +35,7 @@ LOG_TAIL = 2000
 
 
 class WorkerProcess:
-    """One worker process, from its start to its end."""
+    """The server's handle of one worker process, from the start of the process to its end."""
 
     def __init__(self, process: asyncio.subprocess.Process, log: IO[bytes], silent_s: float) -> None:
         self._process = process
@@ -52,11 +52,12 @@ class WorkerProcess:
         self._stats: list[asyncio.Future[Frame]] = []
         self.running = 0
         self.crashed = False
-        """Whether it ended without being closed."""
+        """Whether the worker ended without being closed."""
 
     @classmethod
     async def start(cls, python: str, cache_dir: Path, silent_s: float = SILENT_S) -> WorkerProcess:
-        """Start the process. Raises EngineCrashed if the interpreter cannot be started."""
+        """Start the process with the interpreter ``python``. After ``silent_s`` seconds without a beat it counts as
+        hung. Raises EngineCrashed if the interpreter cannot be started."""
         to_worker, from_worker = os.pipe(), os.pipe()
         log = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the worker
         try:
