@@ -94,7 +94,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "sessions.store": ("core core.seams sessions sessions.log sessions.tables", "filelock keyring"),
     "sessions.tables": ("core sessions sessions.search", ""),
     "tools.base": ("core core.net core.wire", "jsonschema"),
-    "tools.code": ("core core.seams tools.base", ""),
+    "tools.code": ("core core.seams sessions tools.base", ""),
     "tools.files": ("core sessions tools.base tools.code", ""),
     "tools.mcp": ("core tools.base", "jsonschema"),
     "tools.memory": ("core core.seams tools.base", ""),

@@ -23,16 +23,18 @@ class Decision:
     """A decision about one call; the model reads ``message``.
 
     ``remember`` is once, or ``session`` for the rest of the session (for a path also ``folder``; for a denial
-    ``never``), where the approval offers it.
+    ``never``), where the approval offers it. ``edited`` is the text with which the call runs in place of the argument
+    that the approval names in ``editable``; None for an unchanged call.
     """
 
     decision: Literal["approve", "deny"]
     message: str = ""
     remember: str = "once"
+    edited: str | None = None
 
     @classmethod
-    def approve(cls, remember: str = "once") -> Decision:
-        return cls("approve", remember=remember)
+    def approve(cls, remember: str = "once", *, edited: str | None = None) -> Decision:
+        return cls("approve", remember=remember, edited=edited)
 
     @classmethod
     def deny(cls, message: str = "", remember: str = "once") -> Decision:
@@ -68,6 +70,8 @@ async def decide(connection: ServerConnection, asked: ApprovalRequired, decision
         "message": decision.message,
         "shown": asked.shown,
     }
+    if decision.edited is not None:
+        body["edited"] = decision.edited
     try:  # the first decision counts, so the request may be repeated
         await connection.call("POST", route("agent", "approvals", asked.approval), body, repeatable=True)
     except NotFound:

@@ -36,6 +36,8 @@ class ApprovalQuestion:
 
     ``shown`` is the hash of what the person sees. ``outcome`` is ``waiting`` until the question is answered. If the
     turn ends first, it becomes ``cancelled`` or ``interrupted``. ``message`` is the person's comment on the answer.
+    ``edited`` is the SHA-256 in hex of the text that the person wrote in place of the proposed one; empty if they
+    changed nothing.
     """
 
     id: str
@@ -50,3 +52,4 @@ class ApprovalQuestion:
     message: str = ""
     asked: float = field(default_factory=time.time)
     answered: float | None = None
+    edited: str = ""

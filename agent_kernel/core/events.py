@@ -131,7 +131,8 @@ class ApprovalRequired:
     ``shown`` is the hash of name, target and arguments. The client returns it with the decision, so that the decision
     cannot apply to another call. ``remember`` lists the decisions that may be remembered after this call (session,
     never; for a path also folder). ``until`` is when the call is denied automatically (seconds since the epoch); None
-    waits without a limit. ``again`` explains why an earlier approval does not apply here.
+    waits without a limit. ``again`` explains why an earlier approval does not apply here. ``editable`` names the
+    argument that the person may change before the call runs; empty if there is none.
     """
 
     type: ClassVar[str] = "approval.required"
@@ -149,6 +150,7 @@ class ApprovalRequired:
     until: float | None = None
     again: str = ""
     unseen: tuple[str, ...] = ()
+    editable: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unseen", self.unseen or find_invisible(f"{self.code}{self.label}"))
@@ -158,11 +160,15 @@ class ApprovalRequired:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalResolved:
+    """A question is answered or withdrawn. ``edited`` is the text with which the call runs in place of the proposed
+    one; None if the person changed nothing."""
+
     type: ClassVar[str] = "approval.resolved"
     approval: str
     call: str
     decision: str
     reason: str
+    edited: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

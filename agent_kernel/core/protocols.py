@@ -31,7 +31,8 @@ class ToolSpec:
     ``kind`` (for example ``python.live``) is the value by which the permission gate decides. ``where`` says what runs
     the calls and is shown to people. Calls of a tool whose ``where`` is ``caller`` are not run here: they are returned
     and end the turn. ``source`` says who provides the tool: agent-kernel, the user's own function, an MCP server, or
-    another program. ``label`` is the name that people see; empty means ``name``.
+    another program. ``label`` is the name that people see; empty means ``name``. ``editable`` names the argument that
+    a person who is asked about a call may change before it runs; empty if there is none.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ToolSpec:
     fetches: bool = False
     """Whether results may contain text from unknown people although ``kind`` does not say so, as for code with network
     access."""
+    editable: str = ""
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -247,7 +249,7 @@ class ToolContext:
 
     ``emit`` announces progress (CallOutput). ``ordinal`` is the number of the turn in its session, from 0. ``foreign``
     names the source of text from unknown people, such as a web page, that entered this turn before the call; empty if
-    there is none.
+    there is none. ``edited`` is true if a person changed the call before they approved it.
     """
 
     key: SessionKey
@@ -258,6 +260,7 @@ class ToolContext:
     ordinal: int = 0
     foreign: str = ""
     paths: PathPermissions | None = None
+    edited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +301,15 @@ class CallPreparer(Protocol):
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         """Return the call as it will run. A person who must approve the call is shown this form. Raises
         AgentKernelError if it cannot run."""
+
+
+@runtime_checkable
+class CallReviser(Protocol):
+    """A tool whose prepared arguments depend on the one that a person may change."""
+
+    def revise(self, call: ToolCall) -> ToolCall:
+        """Return the call with its other arguments adapted to the changed one. Raises AgentKernelError if it cannot
+        run."""
 
 
 class FileKeeper(Protocol):

@@ -11,7 +11,7 @@ from agent_kernel.core.approval import UNANSWERED, ApprovalQuestion, Grant
 from agent_kernel.core.errors import Conflict, InvalidRequest, NotFound
 from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, Emit
 from agent_kernel.core.seams.grant_store import Grants
-from agent_kernel.permissions.approval_answer import Answer, Verdict, to_verdict
+from agent_kernel.permissions.approval_answer import Answer, Verdict, hash_edit, to_verdict
 from agent_kernel.permissions.memory_grants import MemoryGrants
 
 GONE = {
@@ -24,13 +24,15 @@ GONE = {
 @dataclass(slots=True, eq=False)
 class PendingQuestion:
     """A question that waits for an answer. ``required`` is the event that shows the question to clients. ``grant``
-    converts an answer that is to be remembered into the grant to store."""
+    converts an answer that is to be remembered into the grant to store. ``edits`` has the edited texts of the answers
+    by their hash, because only the hash is stored."""
 
     question: ApprovalQuestion
     required: ApprovalRequired
     grant: Callable[[Answer], Grant]
     verdict: asyncio.Future[Verdict]
     answer: Answer | None = None
+    edits: dict[str, str | None] = field(default_factory=dict)
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -73,7 +75,8 @@ class Approvals:
             raise
         finally:
             del self._waiting[question.id]
-        emit(ApprovalResolved(question.id, question.call, "approve" if verdict.allowed else "deny", verdict.reason))
+        decision = "approve" if verdict.allowed else "deny"
+        emit(ApprovalResolved(question.id, question.call, decision, verdict.reason, verdict.edited))
         return verdict
 
     async def find(self, namespace: str, id: str) -> ApprovalQuestion:
@@ -91,8 +94,8 @@ class Approvals:
         one.
 
         Raises NotFound. Raises Conflict if the question was answered differently, is no longer open, or if the person
-        saw a different call. Raises InvalidRequest for a scope that this question does not offer. Raises StoreError,
-        after which the question is still open.
+        saw a different call. Raises InvalidRequest for a scope that this question does not offer, and for an edited
+        text where nothing can be edited. Raises StoreError, after which the question is still open.
         """
         waiting = self._waiting.get(id)
         if waiting is None or waiting.question.key.namespace != namespace:
@@ -100,13 +103,14 @@ class Approvals:
         _check(waiting, answer)
         answer = replace(answer, shown=waiting.required.shown)
         async with waiting.saving:
-            if waiting.answer is not None:
-                return _confirm_answer(waiting.answer, answer)
-            stored = to_answer(await self._store_answer(waiting, answer))
-            waiting.answer = stored  # may be an earlier answer whose caller was cancelled while it was being stored
-            if not waiting.verdict.done():
-                waiting.verdict.set_result(to_verdict(stored))
-            return _confirm_answer(stored, answer)
+            if waiting.answer is None:
+                # The stored answer may be an earlier one whose caller was cancelled while it was being stored.
+                waiting.edits[hash_edit(answer.edited)] = answer.edited
+                question = await self._store_answer(waiting, answer)
+                waiting.answer = replace(to_answer(question), edited=waiting.edits.get(question.edited))
+                if not waiting.verdict.done():
+                    waiting.verdict.set_result(to_verdict(waiting.answer, _editable_text(waiting)))
+            return _confirm_answer(waiting.answer, hash_edit(waiting.answer.edited), answer)
 
     def fail(self, id: str, reason: str) -> None:
         """Deny the call of the question ``id`` for a ``reason``, whether or not this can be stored."""
@@ -145,6 +149,7 @@ class Approvals:
             remember=answer.remember,
             message=answer.message,
             answered=self._clock(),
+            edited=hash_edit(answer.edited),
         )
         return await self.grants.answer(question, waiting.grant(answer) if answer.remember != "once" else None)
 
@@ -153,7 +158,7 @@ class Approvals:
         Conflict otherwise."""
         if answer.shown and kept.shown != answer.shown:
             raise _other_call()
-        return _confirm_answer(to_answer(kept), answer)
+        return _confirm_answer(to_answer(kept), kept.edited, answer)
 
 
 def to_answer(kept: ApprovalQuestion) -> Answer:
@@ -169,14 +174,22 @@ def _check(waiting: PendingQuestion, answer: Answer) -> None:
     if answer.remember not in ("once", *waiting.required.remember):
         can = ", ".join(waiting.required.remember) or "nothing"
         raise InvalidRequest(f"For this call {answer.remember!r} cannot be remembered; possible values: {can}.")
+    if answer.edited is not None and not waiting.required.editable:
+        raise InvalidRequest("This call cannot be edited; approve or deny it as it is.")
 
 
-def _confirm_answer(first: Answer, again: Answer) -> Answer:
-    if (first.decision, first.remember) == (again.decision, again.remember):
+def _editable_text(waiting: PendingQuestion) -> object:
+    """Return the text that a person may change."""
+    return waiting.required.arguments.get(waiting.required.editable)
+
+
+def _confirm_answer(first: Answer, edited: str, again: Answer) -> Answer:
+    """Return the first answer if the other one says the same; ``edited`` is the hash of the first one's text."""
+    if (first.decision, first.remember, edited) == (again.decision, again.remember, hash_edit(again.edited)):
         return first
     raise Conflict(
         f"This question was already answered: {first.decision} (remembered for: {first.remember})"
-        f"{f', {first.message}' * bool(first.message)}.",
+        f"{', with another text' * bool(edited)}{f', {first.message}' * bool(first.message)}.",
         details={"decision": first.decision, "remember": first.remember, "message": first.message},
     )
 

@@ -132,6 +132,7 @@ class Gate:
             remember=("never",) if ruling.firm or again else ("session", "never"),
             until=self.until(question),
             again=again.strip(" ()"),
+            editable=spec.editable if isinstance(context.call.arguments.get(spec.editable), str) else "",
         )
         return await self.ask_question(question, required, context, lambda answer: create_grant(answer, spec))
 

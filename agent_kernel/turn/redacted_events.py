@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from agent_kernel.core.events import (
+    ApprovalResolved,
     CallFinished,
     CallOutput,
     CallStarted,
@@ -102,6 +103,8 @@ class RedactedEvents:
         match body:
             case CallStarted():
                 return replace(body, arguments=clean.value(body.arguments))
+            case ApprovalResolved(edited=str(edited)):
+                return replace(body, edited=clean.text(edited))
             case CallFinished():
                 return replace(body, text=clean.text(body.text), details=clean_change(clean, body.details))
             case Notice():

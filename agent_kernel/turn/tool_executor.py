@@ -21,7 +21,16 @@ from agent_kernel.core.events import CallFinished, CallStarted, Emit, EventBody,
 from agent_kernel.core.files import NOT_PRODUCED, File, ProducedFile, RequestedFile, describe_files
 from agent_kernel.core.messages import Message, ToolCall, shorten, tool_result
 from agent_kernel.core.program_outcome import ProgramOutcome
-from agent_kernel.core.protocols import RESULT_CHARS, CallPreparer, FileKeeper, Tool, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.core.protocols import (
+    RESULT_CHARS,
+    CallPreparer,
+    CallReviser,
+    FileKeeper,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+)
 from agent_kernel.core.seams.program_trials import ProgramTrials
 from agent_kernel.core.session import SessionKey
 from agent_kernel.permissions import Gate
@@ -31,6 +40,9 @@ from agent_kernel.turn.voting_engine import Try
 from agent_kernel.turn.work_time import WorkTime
 
 SAME_FAILURES = 2
+EDITED = "The person changed your text before they approved the call. In its place they wrote:\n{text}\n\n"
+EDITED_CHARS = 4_000
+"""Characters that the model reads of a text that a person wrote in place of its own."""
 NOTHING_FETCHED: referencing.Registry[Any] = referencing.Registry()
 """An empty registry, so that a $ref to another document is an error; by default the library would fetch it."""
 
@@ -181,17 +193,34 @@ class Toolbox:
         verdict = await self._gate.decide(tool.spec, context)
         if not verdict.allowed:
             return ToolOutput(f"This call did not run: {verdict.reason}.", "denied")
+        if verdict.edited is None:
+            return await self._run_tool(tool, context)
+        note = EDITED.format(text=shorten(verdict.edited, EDITED_CHARS))
+        try:
+            context = replace(context, call=_revise(tool, call, verdict.edited), edited=True)
+        except AgentKernelError as error:
+            return ToolOutput(f"{note}It did not run: {error}", "error")
+        output = await self._run_tool(tool, context)
+        return replace(output, text=f"{note}{output.text}")
+
+    async def _run_tool(self, tool: Tool, context: ToolContext) -> ToolOutput:
         if not self._foreign and tool.spec.kind in FOREIGN:
             self._foreign = f"{tool.spec.name} brought text from elsewhere into this turn"
         elif not self._foreign and tool.spec.fetches:
             self._foreign = f"{tool.spec.name} may have brought text from elsewhere into this turn"
         try:
-            output = await tool.call(call.arguments, context)
+            output = await tool.call(context.call.arguments, context)
         except Exception as error:  # noqa: BLE001  a tool that fails in any way has a result that the model reads
             return ToolOutput(f"{type(error).__name__}: {error}", "error")
         if not self._foreign and output.foreign:
             self._foreign = f"{tool.spec.name} brought text from elsewhere into this turn"
         return output
+
+
+def _revise(tool: Tool, call: ToolCall, text: str) -> ToolCall:
+    """Return the call with the text that the person wrote. Raises AgentKernelError if it cannot run with it."""
+    call = replace(call, arguments={**call.arguments, tool.spec.editable: text})
+    return tool.revise(call) if isinstance(tool, CallReviser) else call
 
 
 def _not_produced(wanted: RequestedFile) -> ProducedFile:

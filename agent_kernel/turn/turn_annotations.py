@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections import defaultdict, deque
-from collections.abc import Mapping
 from typing import Any
 
 from agent_kernel.core.events import (
@@ -22,10 +20,9 @@ from agent_kernel.core.events import (
     TextDelta,
 )
 from agent_kernel.sessions.redaction.redaction import Redactor
+from agent_kernel.sessions.stored_annotations import ANNOTATIONS, EDITED
 from agent_kernel.turn.changed_cells import CHANGE
 
-ANNOTATIONS = "asides"
-"""Key in the record of a turn: {calls: [...], notices: [...], context: {...}}, without empty entries."""
 MAX_DETAILS = 4 << 10
 """Limit for the details of one call, in bytes of JSON; larger ones are not stored."""
 MAX_CALLS = 500
@@ -83,6 +80,8 @@ class TurnAnnotations:
         known = self._open.get(body.call, {}).setdefault("approval", {})
         names = _ASKED if isinstance(body, ApprovalRequired) else _ANSWERED
         known |= {name: self._redactor.value(getattr(body, name)) for name in names}
+        if isinstance(body, ApprovalResolved) and body.edited is not None:
+            known[EDITED] = self._redactor.text(body.edited)
 
     def _note_result(self, body: CallFinished) -> None:
         told = self._open.pop(body.call, {"call": body.call}) | {"seconds": body.seconds}
@@ -99,36 +98,3 @@ class TurnAnnotations:
             texts = {"text": text, **({"details": details} if details else {})}
             clean = {name: self._redactor.text(value)[:NOTICE_CHARS] for name, value in texts.items()}
             self._notices.append({"at": self._blocks, "level": level, **clean})
-
-
-class StoredAnnotations:
-    """The annotations of a stored turn, read in the order in which the turn is shown again."""
-
-    def __init__(self, record: Mapping[str, Any]) -> None:
-        kept = record.get(ANNOTATIONS)
-        kept = kept if isinstance(kept, Mapping) else {}
-        self._calls: dict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
-        self._notices = deque(kept.get("notices") or ())
-        context = kept.get("context") or {}
-        known = {
-            field.name for field in dataclasses.fields(ContextBuilt)
-        }  # a newer release may have stored more fields
-        self.context = {name: value for name, value in context.items() if name in known}
-        for call in kept.get("calls") or ():
-            self._calls[str(call.get("call", ""))].append(call)
-
-    def peek(self, call: str) -> Mapping[str, Any]:
-        """Return the annotations of a call that begins; ``take`` removes them."""
-        return self._calls[call][0] if self._calls[call] else {}
-
-    def take(self, call: str) -> Mapping[str, Any]:
-        return self._calls[call].popleft() if self._calls[call] else {}
-
-    def notices(self, blocks: int | None = None) -> list[tuple[str, str, str]]:
-        """Remove and return the notices, as (level, text, details), from before block ``blocks`` (None: all that are
-        left)."""
-        told: list[tuple[str, str, str]] = []
-        while self._notices and (blocks is None or self._notices[0]["at"] <= blocks):
-            notice = self._notices.popleft()
-            told.append((str(notice["level"]), str(notice["text"]), str(notice.get("details", ""))))
-        return told

@@ -32,9 +32,10 @@ from agent_kernel.core.files import File
 from agent_kernel.core.messages import Media, Message, ToolCall
 from agent_kernel.core.seams.session_store import FileStore, SessionStore
 from agent_kernel.core.session import SessionKey, Turn
+from agent_kernel.sessions.stored_annotations import EDITED, StoredAnnotations
 from agent_kernel.turn.changed_cells import stored_change
 from agent_kernel.turn.number_check.stored_numbers import from_record
-from agent_kernel.turn.turn_annotations import MAX_CALLS, StoredAnnotations
+from agent_kernel.turn.turn_annotations import MAX_CALLS
 from jupyter_ext.turns.turn_versions import TurnVersions
 
 POLL_S = 1.0
@@ -189,7 +190,9 @@ def _approval_events(call: ToolCall, known: Mapping[str, Any]) -> Iterator[Event
         again=str(asked.get("again", "")),
     )
     if "decision" in asked:
-        yield ApprovalResolved(id, call.id, str(asked["decision"]), str(asked.get("reason", "")))
+        edited = asked.get(EDITED)
+        edited = edited if isinstance(edited, str) else None
+        yield ApprovalResolved(id, call.id, str(asked["decision"]), str(asked.get("reason", "")), edited)
 
 
 def _notice(level: str, text: str, details: str) -> EventBody:

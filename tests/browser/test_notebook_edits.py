@@ -235,7 +235,7 @@ def test_a_cell_that_asks_gets_a_cell_below_it_while_its_kernel_is_busy(lab: Lab
     lab.page.get_by_role("region", name="Agent").wait_for()
     lab.run(0, wait=False)
     lab.page.locator(".jp-Stdin-input").wait_for(timeout=SLOW)
-    expect(lab.cell(0)).to_contain_text("a new code cell below cell 0 (cell-0)")
+    expect(lab.cell(0)).to_contain_text("a new code cell below cell 1 (cell-0)")
     expect(lab.cell(0)).to_contain_text("+two = 1 + 1")
     lab.picture("edits-asked-in-a-cell")
     lab.answer("y")

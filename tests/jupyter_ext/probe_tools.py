@@ -31,10 +31,12 @@ def name_of(kind: str) -> str:
 class Probe:
     def __init__(self, kind: str) -> None:
         schema = {"type": "object", "properties": {}}
-        self.spec = ToolSpec(name_of(kind), f"Of the kind {kind}.", schema, kind=kind, shared_state=False)
+        self.spec = ToolSpec(
+            name_of(kind), f"Of the kind {kind}.", schema, kind=kind, shared_state=False, editable="code"
+        )
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        return ToolOutput("it ran")
+        return ToolOutput(" ".join(["it ran", *map(str, arguments.values())]))
 
 
 class Probes:

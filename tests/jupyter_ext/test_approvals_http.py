@@ -24,6 +24,7 @@ def words(*told: str, **what: Any) -> list[Json]:
 
 
 SCRIPT = [
+    *words("edited", calls=[{"name": "probe_python_live", "arguments": {"code": "drop()"}}]),
     *words("no", "listed", "shown", "for good", "never", "silence", "mistral", **MCP),
     *words("later", **MCP),
     {"text": "Done.", "loop": True},
@@ -89,6 +90,28 @@ async def test_who_saw_something_else_does_not_decide(server: AgentServer) -> No
         assert await result(client, turn) == ("success", "it ran")
 
 
+async def test_a_person_edits_the_code_and_exactly_that_runs(server: AgentServer) -> None:
+    async with server.client() as client:
+        turn, question = await asked(client, "edited")
+        assert (question["editable"], question["code"]) == ("code", "drop()")
+        hidden = await answer(client, question, decision="approve", edited="keep()\u202e")
+        assert (hidden.status_code, "U+202E" in hidden.json()["error"]["message"]) == (400, True)
+        longer = await answer(client, question, decision="approve", edited="keep()", remember="session")
+        assert longer.status_code == 400
+        elsewhere = {"decision": "approve", "edited": "keep()", "shown": "0" * 64}
+        assert (await answer(client, question, **elsewhere)).status_code == 409
+        for _ in range(2):
+            reply = await answer(client, question, decision="approve", edited="keep()", shown=question["shown"])
+            assert reply.status_code == 200
+        status, text = await result(client, turn)
+        assert (status, text.endswith("it ran keep()")) == ("success", True)
+        assert "The person changed your text" in text
+        assert (await answer(client, question, decision="approve")).status_code == 409
+        [stored] = (await client.get(f"agent/v1/sessions/{turn['session']}/turns")).json()["turns"]
+        [resolved] = [event["data"] for event in stored["events"] if event["type"] == "approval.resolved"]
+        assert resolved["edited"] == "keep()"
+
+
 async def test_what_waits_is_listed_as_its_event_shows_it(server: AgentServer) -> None:
     async with server.client() as client:
         turn, question = await asked(client, "listed")
@@ -151,6 +174,8 @@ async def test_a_kernel_answers_for_one_call_and_takes_back_what_was_allowed_but
         ]
         refused = await answer(kernel, question, decision="approve", remember="session")
         assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forbidden")
+        refused = await answer(kernel, question, decision="approve", edited="other()")
+        assert (refused.status_code, "cannot edit" in refused.json()["error"]["message"]) == (403, True)
         assert (await answer(kernel, question, decision="approve")).status_code == 200
         assert await result(kernel, turn) == ("success", "it ran")
         mine = await user.post("agent/v1/turns", json={"prompt": "two", "answers": ["*"], "session": turn["session"]})

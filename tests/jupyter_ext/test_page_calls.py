@@ -94,7 +94,7 @@ async def test_a_change_goes_through_the_page_and_is_kept_with_its_turn(server: 
         (await first.finish(path="open.ipynb", cells=cells)).raise_for_status()
 
         asked = (await mine.until("approval.required"))["data"]
-        assert asked["code"] == "cell 0 (one)\n@@ -1 +1 @@\n-x = 1 # not saved\n+x = 2 # not saved"
+        assert asked["code"] == "cell 1 (one)\n@@ -1 +1 @@\n-x = 1 # not saved\n+x = 2 # not saved"
         answer = {"decision": "approve", "shown": asked["shown"]}
         (await client.post(f"agent/v1/agent/approvals/{asked['approval']}", json=answer)).raise_for_status()
         change = await offered(mine, "edit_cell")

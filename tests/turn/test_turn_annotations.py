@@ -16,14 +16,8 @@ from agent_kernel.core.events import (
     TextDelta,
 )
 from agent_kernel.sessions.redaction.redaction import Redactor
-from agent_kernel.turn.turn_annotations import (
-    ANNOTATIONS,
-    MAX_CALLS,
-    MAX_DETAILS,
-    MAX_NOTICES,
-    StoredAnnotations,
-    TurnAnnotations,
-)
+from agent_kernel.sessions.stored_annotations import ANNOTATIONS, StoredAnnotations
+from agent_kernel.turn.turn_annotations import MAX_CALLS, MAX_DETAILS, MAX_NOTICES, TurnAnnotations
 
 KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"
 

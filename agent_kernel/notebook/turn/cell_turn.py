@@ -132,8 +132,8 @@ class CellTurn:
                 self._show_call(body)
             case ApprovalRequired():
                 self._ask(body)
-            case ApprovalResolved(approval, call):
-                self._on_resolved(approval, call)
+            case ApprovalResolved():
+                self._on_resolved(body)
             case FileProduced(file=file):
                 self._files.append(file)
             case TurnFinished():
@@ -216,10 +216,13 @@ class CellTurn:
         except Conflict as elsewhere:
             self._screen.line(elsewhere.message)
 
-    def _on_resolved(self, approval: str, call: str) -> None:
+    def _on_resolved(self, resolved: ApprovalResolved) -> None:
         if self._around.waiting is not None:
-            self._around.waiting.remove(approval)
-        self._state(call, "running")
+            self._around.waiting.remove(resolved.approval)
+        card = self._cards.get(resolved.call)
+        if card and resolved.edited is not None:
+            card.code = resolved.edited
+        self._state(resolved.call, "running")
 
     def _run(self, call: str, name: str, arguments: Mapping[str, Any]) -> None:
         """Run an offered call, if this kernel can. While it runs, the card displays its output; the text of a read-only

@@ -78,7 +78,7 @@ async def test_the_first_answer_to_a_question_counts(store: KeptStore) -> None:
     await store.ask(QUESTION)
     assert await store.question("local", QUESTION.id) == QUESTION
     assert await store.question("ann", QUESTION.id) is None
-    yes = replace(QUESTION, outcome="approve", remember="session", message="go on", answered=3.0)
+    yes = replace(QUESTION, outcome="approve", remember="session", message="go on", answered=3.0, edited="e" * 64)
     assert await store.answer(yes, LIVE) == yes
     no = replace(QUESTION, outcome="deny", remember="never", answered=4.0)
     assert await store.answer(no, replace(LIVE, decision="deny")) == yes

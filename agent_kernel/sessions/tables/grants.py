@@ -13,7 +13,7 @@ from agent_kernel.sessions import call_pairs, serialization
 from agent_kernel.sessions.tables import sessions
 from agent_kernel.sessions.tables.rows import HERE, count_changes, insert_row, pair
 
-QUESTION = "id, turn, call, kind, tool, shown, outcome, remember, message, asked, answered"
+QUESTION = "id, turn, call, kind, tool, shown, outcome, remember, message, asked, answered, edited"
 
 
 def select_grants(db: sqlite3.Connection, key: SessionKey) -> list[Grant]:
@@ -47,9 +47,12 @@ def store_answer(db: sqlite3.Connection, question: ApprovalQuestion, grant: Gran
     """Store the answer in ``question``, and the grant, unless the question is already answered. Returns the question
     with the answer that is stored now."""
     db.execute(
-        "UPDATE questions SET outcome = ?, remember = ?, message = ?, answered = ?"
+        "UPDATE questions SET outcome = ?, remember = ?, message = ?, answered = ?, edited = ?"
         " WHERE namespace = ? AND id = ? AND outcome = 'waiting'",
-        (question.outcome, question.remember, question.message, question.answered, question.key.namespace, question.id),
+        (
+            *(question.outcome, question.remember, question.message, question.answered, question.edited),
+            *(question.key.namespace, question.id),
+        ),
     )
     if count_changes(db) and grant is not None:
         insert_grant(db, question.key, grant)

@@ -32,6 +32,7 @@ LIVE = ToolSpec(
     PARAMETERS,
     kind="python.live",
     where="live",
+    editable="code",
 )
 DRAFT = ToolSpec(
     "python",
@@ -40,6 +41,7 @@ DRAFT = ToolSpec(
     PARAMETERS,
     kind="python.draft",
     where="draft",
+    editable="code",
 )
 SANDBOXED = ToolSpec(
     "python",
@@ -49,6 +51,7 @@ SANDBOXED = ToolSpec(
     parameters(["code"], code=CODE, outputs=OUTPUTS),
     kind="python.sandbox",
     where="sandbox",
+    editable="code",
 )
 RESET = ToolSpec(
     "reset_python",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent_kernel.core.messages import Status
 from agent_kernel.core.protocols import Sandbox, Work
 from agent_kernel.core.seams.session_store import SessionStore
-from agent_kernel.core.session import Item, SessionKey
+from agent_kernel.core.session import Item, SessionKey, Turn
+from agent_kernel.sessions.stored_annotations import StoredAnnotations
 from agent_kernel.tools.base.effect_analysis import Effect, effects
 from agent_kernel.tools.code.python import RESET, SANDBOXED
 
@@ -36,8 +37,8 @@ class RebuildResult:
 
 async def find_rebuild_steps(store: SessionStore, key: SessionKey) -> list[RebuildStep]:
     """Return the steps in order, since the model last reset Python."""
-    turns = {turn.id for turn in await store.turns(key) if turn.where == "sandbox"}
-    return _pieces([item for item in await store.latest(key) if item.turn in turns])
+    turns = {turn.id: turn for turn in await store.turns(key) if turn.where == "sandbox"}
+    return _pieces([item for item in await store.latest(key) if item.turn in turns], turns)
 
 
 async def rebuild(
@@ -55,16 +56,21 @@ async def rebuild(
     return RebuildResult(len(found), "success")
 
 
-def _pieces(items: Sequence[Item]) -> list[RebuildStep]:
+def _pieces(items: Sequence[Item], turns: Mapping[str, Turn]) -> list[RebuildStep]:
+    annotations = {id: StoredAnnotations(turn.record) for id, turn in turns.items()}
     calls: dict[tuple[str, str], tuple[str, str, float]] = {}
     steps: list[RebuildStep] = []
     for item in items:
         message = item.message
         for call in message.calls:
             calls[item.turn, call.id] = (call.name, str(call.arguments.get("code", "")), item.time)
-        if message.role != "tool" or message.status != "success":
+        if message.role != "tool":
+            continue
+        edited = annotations[item.turn].take_edit(message.call_id or "")
+        if message.status != "success":
             continue
         name, code, since = calls.get((item.turn, message.call_id or ""), ("", "", 0.0))
+        code = edited if edited is not None else code  # the code that ran, not the code that the model proposed
         if name == RESET.name:
             steps.clear()
         elif name == SANDBOXED.name and code.strip():

@@ -46,6 +46,7 @@ INSERT = ToolSpec(
     ),
     kind=EDIT,
     where="client",
+    editable="after",
 )
 EDIT_CELL = ToolSpec(
     "edit_cell",
@@ -54,6 +55,7 @@ EDIT_CELL = ToolSpec(
     parameters(["cell"], cell=CELL, find={"type": "string"}, replace={"type": "string"}, source={"type": "string"}),
     kind=EDIT,
     where="client",
+    editable="after",
 )
 DELETE = ToolSpec(
     "delete_cell",
@@ -168,7 +170,8 @@ class CellEdit:
         if self.do in ("insert", "edit"):
             self._desk.known.read(context.key, [(cell, arguments["after"])])
         stale = " Its outputs are those of before." if arguments["type"] == "code" else ""
-        return replace(output, text=self.done.format(cell=cell, index=index, stale=stale))
+        new = "has the text of the person" if context.edited else "says what you asked for"
+        return replace(output, text=self.done.format(cell=cell, index=index, new=new, stale=stale))
 
 
 class InsertCell(CellEdit):
@@ -183,11 +186,14 @@ class InsertCell(CellEdit):
         diff = _diff(f"a new {kind} cell {_where(seen, below)}", "", source)
         return replace(call, arguments={"type": kind, "below": below, "before": "", "after": source, "diff": diff})
 
+    def revise(self, call: ToolCall) -> ToolCall:
+        return _revise(call)
+
 
 class EditCell(CellEdit):
     spec = EDIT_CELL
     do = "edit"
-    done = "Edited: cell {index} ({cell}) says what you asked for. It has not run.{stale}"
+    done = "Edited: cell {index} ({cell}) {new}. It has not run.{stale}"
 
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         arguments = call.arguments
@@ -204,6 +210,9 @@ class EditCell(CellEdit):
         diff = _diff(_label(cell), cell.source, after)
         changed = {"cell": cell.id, "type": cell.kind, "before": cell.source, "after": after, "diff": diff}
         return replace(call, arguments=changed)
+
+    def revise(self, call: ToolCall) -> ToolCall:
+        return _revise(call)
 
 
 class DeleteCell(CellEdit):
@@ -300,6 +309,15 @@ def _replace(cell: NotebookCell, find: str, put: str) -> str:
     raise InvalidRequest(f"That text {occurrence} in cell {cell.index} ({cell.id}).{more}{current}")
 
 
+def _revise(call: ToolCall) -> ToolCall:
+    """Return the call with the difference of the text that the person wrote. Raises InvalidRequest."""
+    before, after = str(call.arguments["before"]), _source(call.arguments["after"])
+    if after == before:
+        raise InvalidRequest("With this text the cell stays as it is.")
+    what = str(call.arguments["diff"]).partition("\n")[0]
+    return replace(call, arguments={**call.arguments, "diff": _diff(what, before, after)})
+
+
 def _source(source: object) -> str:
     text = str(source)
     if len(text) > MAX_SOURCE:
@@ -312,7 +330,8 @@ def _above(seen: VisibleNotebook, cell: NotebookCell) -> str:
 
 
 def _label(cell: NotebookCell) -> str:
-    return f"cell {cell.index} ({cell.id})"
+    """Name a cell for the person, whose notebook counts cells from 1; the model counts from 0."""
+    return f"cell {cell.index + 1} ({cell.id})"
 
 
 def _where(seen: VisibleNotebook, below: str) -> str:

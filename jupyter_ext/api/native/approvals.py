@@ -74,6 +74,8 @@ class ApprovalHandler(QuestionHandler):
             raise Forbidden(
                 "A kernel can answer for one call only; a decision for a session needs a person in the browser."
             )
+        if self.caller.kernel is not None and answer.edited is not None:
+            raise Forbidden("A kernel cannot edit a call; that needs a person in the browser.")
         try:
             await self.question(approval)
         except NotFound as error:

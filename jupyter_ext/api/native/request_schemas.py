@@ -15,6 +15,7 @@ from agent_kernel.core.protocols import OutputFormat, Sampling, ToolOutput, Tool
 from agent_kernel.core.session import MAX_ID, SessionUpdate, check_id
 from agent_kernel.core.settings import Effort, Permission
 from agent_kernel.permissions import Answer
+from agent_kernel.permissions.approval_answer import MAX_EDITED
 from agent_kernel.turn.agent import Note, TurnRequest
 from jupyter_ext.api.dialects.openai_content import MAX_MESSAGES
 from jupyter_ext.api.dialects.openai_functions import JsonSchema, WebSearchOptions
@@ -330,7 +331,8 @@ CLAIM_ACTIONS: dict[str, type[RenewBody | OutputBody | FinishBody]] = {
 
 class ApprovalBody(Body):
     """The answer to a question. ``remember_for_session`` means ``remember: session``, and ``reason`` means ``message``.
-    ``shown`` is the hash of what the user saw."""
+    ``shown`` is the hash of what the user saw. ``edited`` is the text with which this one call runs, in place of the
+    argument that the question names in ``editable``."""
 
     decision: Literal["approve", "deny"]
     remember: Remember = "once"
@@ -338,11 +340,12 @@ class ApprovalBody(Body):
     message: Annotated[str, Field(max_length=2_000)] = ""
     reason: Annotated[str, Field(max_length=2_000)] = ""
     shown: Annotated[str, Field(max_length=64)] = ""
+    edited: Annotated[str, Field(max_length=MAX_EDITED)] | None = None
 
     def answer(self) -> Answer:
         """Return the answer. Raises InvalidRequest."""
         remember = "session" if self.remember_for_session and self.remember == "once" else self.remember
-        return Answer(self.decision, remember, self.message or self.reason, self.shown)
+        return Answer(self.decision, remember, self.message or self.reason, self.shown, self.edited)
 
 
 class SessionBody(Body):

@@ -173,6 +173,7 @@ class WaitingApproval(TypedDict):
     until: float | None
     again: str
     unseen: list[str]
+    editable: str
     session: str
     turn: str
     asked: float
@@ -195,6 +196,7 @@ class Question(TypedDict):
     message: str
     asked: float
     answered: float | None
+    edited: str
 
 
 class Resolved(TypedDict):

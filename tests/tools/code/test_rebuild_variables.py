@@ -8,6 +8,7 @@ import pytest
 
 from agent_kernel.core.protocols import Tool
 from agent_kernel.core.turn_request import TurnRequest
+from agent_kernel.permissions import Answer, Approvals, Gate
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sessions.store.memory import MemoryStore
@@ -49,6 +50,19 @@ async def test_the_code_that_ran_well_runs_again_in_its_order(tmp_path: Path) ->
     finally:
         await sandbox.aclose()
     assert children() - before == set()
+
+
+async def test_the_code_that_a_person_wrote_runs_again_in_place_of_the_proposed_one(tmp_path: Path) -> None:
+    sandbox, store = LinuxSandbox(tmp_path / "work", SandboxPolicy(warm=0)), MemoryStore()
+    asking = Gate(Approvals(), server="ask", ask=lambda question: Answer("approve", edited="x = 2"))
+    try:
+        tools: list[Tool] = [SandboxPython(SandboxEnvironment(sandbox))]
+        first, *_ = agent(script("x = 1"), tools, store=store, gate=asking)
+        await first.run(TurnRequest("go"))
+        assert (await sandbox.run(KEY, "x")).value == "2"
+        assert [piece.code for piece in await find_rebuild_steps(store, KEY)] == ["x = 2"]
+    finally:
+        await sandbox.aclose()
 
 
 async def test_a_rebuild_ends_at_the_first_piece_that_does_not_run(tmp_path: Path) -> None:

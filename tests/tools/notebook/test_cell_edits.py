@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest, NotFound
-from agent_kernel.core.events import ApprovalRequired
+from agent_kernel.core.events import ApprovalRequired, CallFinished, EventBody
 from agent_kernel.core.messages import Media, Message, ToolCall
 from agent_kernel.core.protocols import CallPreparer, Tool, ToolContext, ToolOutput
 from agent_kernel.core.turn_request import TurnRequest
-from agent_kernel.permissions import Approvals, Gate
+from agent_kernel.permissions import Answer, Approvals, Gate
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.base.notebook_access import SavedNotebook
 from agent_kernel.tools.base.tool_source import ToolSourceContext
 from agent_kernel.tools.notebook.cell_edits import EditContext, edit_tools
+from agent_kernel.tools.notebook.cell_map import NotebookCell
 from agent_kernel.tools.notebook.current_notebook import LIVE_DOCUMENT, MAX_CELLS, NotebookView, ReadCellsMemory
 from agent_kernel.tools.notebook.notebook_tools import NotebookTools
 from agent_kernel.turn.tool_executor import RoundPosition, Toolbox
@@ -101,7 +102,7 @@ async def test_a_cell_is_named_by_its_id_the_beginning_of_it_or_its_number(handl
     tools, _ = desk(Page())
     ready = await prepared(tools["edit_cell"], cell=handle, find="y = 2", replace="y = 3")
     assert (ready["cell"], ready["before"], ready["after"]) == ("aaaa2222", "y = 2\ny", "y = 3\ny")
-    assert ready["diff"] == "cell 1 (aaaa2222)\n@@ -1,2 +1,2 @@\n-y = 2\n+y = 3\n y"
+    assert ready["diff"] == "cell 2 (aaaa2222)\n@@ -1,2 +1,2 @@\n-y = 2\n+y = 3\n y"
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,7 @@ async def test_a_move_says_from_where_to_where_and_one_to_its_own_place_is_none(
     tools, _ = desk(Page())
     ready = await prepared(tools["move_cell"], cell="0", below="bbbb3333")
     assert (ready["below"], ready["from"]) == ("bbbb3333", "")
-    assert ready["diff"] == "cell 0 (aaaa1111) moves below cell 2 (bbbb3333)"
+    assert ready["diff"] == "cell 1 (aaaa1111) moves below cell 3 (bbbb3333)"
     for below in ("0", "1"):
         with pytest.raises(InvalidRequest, match="is there already"):
             await prepared(tools["move_cell"], cell="1", below=below)
@@ -243,6 +244,32 @@ async def test_cells_run_with_the_code_that_was_shown_and_answer_with_outputs_an
         await prepared(tools["run_cells"], cells="0")
 
 
+async def test_a_person_writes_another_text_and_the_cell_gets_that_one() -> None:
+    page = Page()
+    tools, known = desk(page)
+    answers = iter(["y = 4\ny", "y = 4\ny", "z = 1"])
+    gate = Gate(Approvals(), ask=lambda question: Answer("approve", edited=next(answers)))
+    toolbox = Toolbox(list(tools.values()), gate)
+    edit = {"cell": "aaaa2222", "find": "y = 2", "replace": "y = 3"}
+    calls = [
+        ToolCall("c1", "edit_cell", edit),
+        ToolCall("c2", "edit_cell", {**edit, "find": "y = 4"}),
+        ToolCall("c3", "insert_cell", {"source": "z = 0", "below": "start"}),
+    ]
+    results: list[Message] = []
+    events: list[EventBody] = []
+    for call in calls:
+        results += [one async for one in toolbox.run([call], RoundPosition(KEY, "t", 1), events.append)]
+    assert "In its place they wrote:\ny = 4\ny\n" in results[0].text
+    assert "has the text of the person" in results[0].text
+    assert "With this text the cell stays as it is." in results[1].text
+    assert page.asked[0].arguments["diff"] == "cell 2 (aaaa2222)\n@@ -1,2 +1,2 @@\n-y = 2\n+y = 4\n y"
+    assert [call.arguments["after"] for call in page.asked] == ["y = 4\ny", "z = 1"]
+    changes = [body.details.get("change") for body in events if isinstance(body, CallFinished)]
+    assert [change and change["after"] for change in changes] == ["y = 4\ny", None, "z = 1"]
+    assert known.state(KEY, NotebookCell(1, "aaaa2222", "code", "y = 4\ny", None, ())) == "same"
+
+
 async def test_a_person_is_asked_about_the_exact_change_and_a_no_leaves_the_cell() -> None:
     page, asked = Page(), list[ApprovalRequired]()
 
@@ -260,8 +287,8 @@ async def test_a_person_is_asked_about_the_exact_change_and_a_no_leaves_the_cell
         result async for result in toolbox.run(calls, RoundPosition(KEY, "t1", 1), lambda body: None)
     ]
     assert [required.code for required in asked] == [
-        "cell 0 (aaaa1111)\n@@ -1 +1 @@\n-x = 1\n+x = 7",
-        "cell 0 (aaaa1111)\n@@ -1 +1 @@\n-x = 1\n+z = 1",
+        "cell 1 (aaaa1111)\n@@ -1 +1 @@\n-x = 1\n+x = 7",
+        "cell 1 (aaaa1111)\n@@ -1 +1 @@\n-x = 1\n+z = 1",
     ]
     assert [required.kind for required in asked] == ["notebook.edit"] * 2
     assert [result.status for result in results] == ["denied", "success"]

@@ -27,6 +27,7 @@ export interface ApprovalRequired {
   until: number | null;
   again: string;
   unseen: string[];
+  editable: string;
 }
 
 export interface ApprovalResolved {
@@ -34,6 +35,7 @@ export interface ApprovalResolved {
   call: string;
   decision: string;
   reason: string;
+  edited: string | null;
 }
 
 export interface Arrival {

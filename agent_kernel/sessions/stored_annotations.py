@@ -1,0 +1,56 @@
+"""Reads what a turn reported beside its messages from the record of the turn; `agent_kernel/turn/turn_annotations.py`
+writes it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from typing import Any
+
+from agent_kernel.core.events import ContextBuilt
+
+ANNOTATIONS = "asides"
+"""Key in the record of a turn: {calls: [...], notices: [...], context: {...}}, without empty entries."""
+EDITED = "edited"
+"""Key in the approval of a call: the text that a person wrote in place of the proposed one."""
+
+
+class StoredAnnotations:
+    """The annotations of a stored turn, read in the order in which the turn is shown again."""
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        kept = record.get(ANNOTATIONS)
+        kept = kept if isinstance(kept, Mapping) else {}
+        self._calls: dict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
+        self._notices = deque(kept.get("notices") or ())
+        context = kept.get("context") or {}
+        known = {
+            field.name for field in dataclasses.fields(ContextBuilt)
+        }  # a newer release may have stored more fields
+        self.context = {name: value for name, value in context.items() if name in known}
+        for call in kept.get("calls") or ():
+            self._calls[str(call.get("call", ""))].append(call)
+
+    def peek(self, call: str) -> Mapping[str, Any]:
+        """Return the annotations of a call that begins; ``take`` removes them."""
+        return self._calls[call][0] if self._calls[call] else {}
+
+    def take(self, call: str) -> Mapping[str, Any]:
+        return self._calls[call].popleft() if self._calls[call] else {}
+
+    def take_edit(self, call: str) -> str | None:
+        """Remove the annotations of a call that ended, and return the text that a person wrote in place of the proposed
+        one; None if they changed nothing."""
+        approval = self.take(call).get("approval")
+        edited = approval.get(EDITED) if isinstance(approval, Mapping) else None
+        return edited if isinstance(edited, str) else None
+
+    def notices(self, blocks: int | None = None) -> list[tuple[str, str, str]]:
+        """Remove and return the notices, as (level, text, details), from before block ``blocks`` (None: all that are
+        left)."""
+        told: list[tuple[str, str, str]] = []
+        while self._notices and (blocks is None or self._notices[0]["at"] <= blocks):
+            notice = self._notices.popleft()
+            told.append((str(notice["level"]), str(notice["text"]), str(notice.get("details", ""))))
+        return told
