@@ -3,6 +3,8 @@ import { effect, untracked } from "@preact/signals";
 import { h, render } from "preact";
 import { Conversation } from "./conversation/conversation";
 import type { PanelHost } from "./conversation/panelContext";
+import { NotebookReviews } from "./review/notebookReviews";
+import { openTurn } from "./view/openTurn";
 import { Panel } from "./view/Panel";
 import "./view/panel.css";
 import "./view/lab.css"; // the few rules for JupyterLab's side bar are part of the panel's style sheet
@@ -34,4 +36,18 @@ export function mount(element: HTMLElement, host: PanelHost): Mounted {
       render(null, element);
     },
   };
+}
+
+/** Review changes in the cells of the notebook, if the host can draw there. `element` is the one of the mounted panel. */
+export function reviewInNotebook(
+  element: HTMLElement,
+  host: PanelHost,
+  conversation: Conversation,
+): NotebookReviews | null {
+  const { places, changes } = host.notebook ?? {};
+  if (!places || !changes) return null;
+  return new NotebookReviews(conversation, host, places, changes, (turn) => {
+    host.show?.();
+    void openTurn(element, conversation, turn);
+  });
 }

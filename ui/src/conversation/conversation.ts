@@ -208,7 +208,7 @@ export class Conversation {
 
   async decide(
     approval: string,
-    body: { decision: "approve" | "deny"; remember?: string; shown: string; message?: string },
+    body: { decision: "approve" | "deny"; remember?: string; shown: string; message?: string; edited?: string },
   ): Promise<void> {
     await this.#transport.request("POST", `agent/approvals/${approval}`, body);
   }

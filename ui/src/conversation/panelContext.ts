@@ -11,6 +11,8 @@ export interface PanelHost {
   transport: Transport;
   /** Null where no notebook is in reach. */
   notebook: NotebookHost | null;
+  /** Bring the panel to the front. Absent where it is always there. */
+  show?: () => void;
 }
 
 export interface PanelParts {

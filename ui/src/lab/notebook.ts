@@ -8,6 +8,7 @@ import type { Bound, CellView, Fix, NotebookHost } from "../notebook/notebook";
 import { LabChanges } from "./changes";
 import { fixInKernel } from "./fix";
 import { isAgentCell } from "../notebook/agentCells";
+import { LabPlaces } from "./places";
 import { isCode, lastFailed, outputsOf, words } from "./outputs";
 
 /** Delay after the last keystroke before the cell is read again. */
@@ -20,6 +21,7 @@ export class LabNotebook implements NotebookHost {
   readonly lastError: Signal<CellView | null>;
   readonly asking: Signal<string>;
   readonly changes: LabChanges;
+  readonly places: LabPlaces;
 
   #detach: () => void = () => undefined;
   #settling: ReturnType<typeof setTimeout> | undefined;
@@ -35,6 +37,7 @@ export class LabNotebook implements NotebookHost {
     this.lastError = signal<CellView | null>(null);
     this.asking = signal("");
     this.changes = new LabChanges(tracker, signal);
+    this.places = new LabPlaces(tracker, signal);
     tracker.currentChanged.connect(() => this.#attach());
     tracker.activeCellChanged.connect(() => this.#cells());
     tracker.selectionChanged.connect(() => this.#cells());

@@ -137,19 +137,22 @@ export class Sidebar extends Widget {
       return null;
     }
     const url = new URL(PANEL_FILE, SCRIPT_FOLDER).href;
-    const { mount, ServerTransport, signal } = (await import(url)) as typeof import("../panel");
+    const { mount, reviewInNotebook, ServerTransport, signal } = (await import(url)) as typeof import("../panel");
     const { baseUrl, wsUrl, token, appendToken } = serverSettings;
     this.node.replaceChildren();
     const transport = new ServerTransport({ baseUrl, wsUrl, ...(appendToken ? { token } : {}) });
     const notebook = new LabNotebook(this.app, this.tracker, signal);
     this.#notebook = notebook;
-    const mounted = mount(this.node, { transport, notebook });
+    const host = { transport, notebook, show: () => this.app.shell.activateById(this.id) };
+    const mounted = mount(this.node, host);
+    const reviews = reviewInNotebook(this.node, host, mounted.conversation);
     const arrived = new MissedOutputs(this.tracker, transport);
     const claims = new Claims(this.tracker, transport);
     const buttons = new FixButtons(this.tracker, (content, cell) => this.fix(content, cell));
     const unsaid = this.status?.follow(mounted.conversation, notebook.asking);
     const ends = [
       () => unsaid?.(),
+      () => reviews?.dispose(),
       () => arrived.dispose(),
       () => claims.dispose(),
       () => buttons.dispose(),

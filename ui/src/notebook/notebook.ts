@@ -45,6 +45,37 @@ export interface ChangeKeeper {
   apply(change: Change): string;
 }
 
+/** Where something is drawn at a cell: below its input, below or above the whole cell, or beside its prompt. */
+export type CellSide = "input" | "below" | "above" | "margin";
+
+/** A cell that has the mark of the agent in its metadata. The file may come from anybody, so the ids are not trusted. */
+export interface WrittenCell {
+  cell: string;
+  turn: string;
+  /** Whether the agent added the cell; otherwise it changed it. */
+  made: boolean;
+}
+
+/** Places in the current notebook where the panel draws beside the document. Nothing of it becomes part of the file. */
+export interface NotebookPlaces {
+  /** Increases when the notebook or its cells were replaced, drawn or changed: places must be requested again. */
+  readonly version: ReadonlySignal<number>;
+  /** Ids of the cells in their order. */
+  cells(): readonly string[];
+  written(): readonly WrittenCell[];
+  /** The element of this key at a cell; null if the cell is not there or not drawn yet. The element of a key stays the
+   * same while the front end draws its cell again. */
+  at(key: string, cell: string, side: CellSide): HTMLElement | null;
+  remove(key: string): void;
+  /** The bar below the notebook; null without a notebook. */
+  bar(): HTMLElement | null;
+  removeBar(): void;
+  /** Scroll to a cell. The focus stays where it is. */
+  scrollTo(cell: string): Promise<void>;
+  /** Move the focus to a cell, or into its editor. */
+  focus(cell: string, within?: "editor"): void;
+}
+
 /** The result of correcting a failed cell in its kernel: the edit to propose, or null, and what the user reads. */
 export interface Fix {
   change: Change | null;
@@ -73,4 +104,6 @@ export interface NotebookHost {
   readonly apart?: boolean;
   /** Absent if the host cannot change cells. */
   readonly changes?: ChangeKeeper;
+  /** Absent if the host cannot draw in cells. */
+  readonly places?: NotebookPlaces;
 }

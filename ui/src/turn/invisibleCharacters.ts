@@ -23,3 +23,12 @@ export const INVISIBLE = new RegExp(
 
 export const hasInvisible = (text: string): boolean => text.search(INVISIBLE) >= 0;
 export const removeInvisible = (text: string): string => text.replace(/\p{Zs}/gu, " ").replace(INVISIBLE, "");
+
+/** The code points of the invisible characters, each once. */
+export const invisibleNumbers = (text: string): string[] => [
+  ...new Set([...text.matchAll(INVISIBLE)].map(([found]) => `U+${codePoint(found)}`)),
+];
+
+/** "202E" */
+export const codePoint = (character: string): string =>
+  (character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0");

@@ -1,7 +1,7 @@
 /** Code shown exactly as it is. Invisible and reordering characters are replaced by their numbers. */
 import type { ComponentChild } from "preact";
 import { Code } from "../markdown/Code";
-import { hasInvisible, INVISIBLE } from "../turn/invisibleCharacters";
+import { codePoint, hasInvisible, INVISIBLE } from "../turn/invisibleCharacters";
 
 export function Source({ code, language, label }: { code: string; language: string; label: string }) {
   return (
@@ -15,8 +15,7 @@ export function markInvisible(code: string): ComponentChild[] {
   const parts: ComponentChild[] = [];
   let from = 0;
   for (const found of code.matchAll(INVISIBLE)) {
-    const number = (found[0].codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0");
-    parts.push(code.slice(from, found.index), <mark class="ak-invisible">U+{number}</mark>);
+    parts.push(code.slice(from, found.index), <mark class="ak-invisible">U+{codePoint(found[0])}</mark>);
     from = found.index + found[0].length;
   }
   return [...parts, code.slice(from)];

@@ -50,7 +50,7 @@ class Server {
     this.grant = { name, arguments: given };
     this.tell({ type: "turn.opened", turn: "turn", session: "s", kernel: "k", cell: "" });
     const envelope = { seq: 1, turn: "turn", session: "s", round: 1, time: 0 };
-    const resolved = { approval: "a", call: "c 1", decision: "approve", reason: "" };
+    const resolved = { approval: "a", call: "c 1", decision: "approve", reason: "", edited: null };
     if (approved) this.happen({ ...envelope, type: "approval.resolved", data: resolved });
     this.happen({ ...envelope, type: "call.offered", data: { call: "c 1", name, arguments: given } });
   }

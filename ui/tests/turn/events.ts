@@ -49,6 +49,7 @@ export const asks = (id: string, more: Partial<Bodies["approval.required"]> = {}
     until: null,
     again: "",
     unseen: [],
+    editable: "",
     ...more,
   },
 ];

@@ -76,9 +76,11 @@ describe("a turn", () => {
     expect(waits.blocks[0]).toMatchObject({ status: "waiting", approval: { decision: "" } });
     const decided = more(waits, [
       "approval.resolved",
-      { approval: "appr_c", call: "c", decision: "deny", reason: "denied: not now" },
+      { approval: "appr_c", call: "c", decision: "deny", reason: "denied: not now", edited: null },
     ]);
-    expect(decided.blocks[0]).toMatchObject({ approval: { decision: "deny", reason: "denied: not now" } });
+    expect(decided.blocks[0]).toMatchObject({
+      approval: { decision: "deny", reason: "denied: not now", edited: null },
+    });
     expect(more(decided, finished("c", { status: "denied" })).blocks[0]).toMatchObject({
       status: "denied",
       done: true,

@@ -31,7 +31,7 @@ test("a question is read when it stands, and is gone when it is answered", () =>
   stage.grow(entry, (turn = more(turn, call("c", "python", { code: "x = 1" }), asks("c"))));
   pass(1_000);
   expect(urgent()).toContain("Your answer is needed: Run x = 1 in your kernel?");
-  const answer = { approval: "a", call: "c", decision: "approve", reason: "" };
+  const answer = { approval: "a", call: "c", decision: "approve", reason: "", edited: null };
   stage.grow(entry, more(turn, ["approval.resolved", answer]));
   expect(urgent()).toBe("");
   vi.useRealTimers();
@@ -43,7 +43,10 @@ test("a question that is answered by what was allowed before is not read", () =>
   const [entry] = stage.show(turn);
   stage.grow(entry, (turn = more(turn, call("c", "python", { code: "x = 1" }), asks("c"))));
   pass(50);
-  stage.grow(entry, more(turn, ["approval.resolved", { approval: "a", call: "c", decision: "approve", reason: "" }]));
+  stage.grow(
+    entry,
+    more(turn, ["approval.resolved", { approval: "a", call: "c", decision: "approve", reason: "", edited: null }]),
+  );
   pass(1_000);
   expect(urgent()).toBe("");
   vi.useRealTimers();

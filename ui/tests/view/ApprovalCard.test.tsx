@@ -95,7 +95,7 @@ test("Alt+Enter goes to the first card that waits; after an answer the focus goe
   expect(document.activeElement).toBe(first);
   stage.grow(
     entry,
-    more(two, ["approval.resolved", { approval: "appr_c", call: "c", decision: "approve", reason: "" }]),
+    more(two, ["approval.resolved", { approval: "appr_c", call: "c", decision: "approve", reason: "", edited: null }]),
   );
   expect(stage.page.querySelectorAll(".ak-approval")).toHaveLength(1);
   expect(document.activeElement).toBe(second);
@@ -103,7 +103,7 @@ test("Alt+Enter goes to the first card that waits; after an answer the focus goe
 
 test("a decision that was made elsewhere is one line here", () => {
   const [entry] = stage.show(asked());
-  const resolved = { approval: "appr_c", call: "c", decision: "deny", reason: "denied: not now" };
+  const resolved = { approval: "appr_c", call: "c", decision: "deny", reason: "denied: not now", edited: null };
   stage.grow(entry, more(asked(), ["approval.resolved", resolved], finished("c", { status: "denied" })));
   expect(stage.page.querySelector(".ak-approval")).toBeNull();
   expect(stage.find(".ak-decided").textContent).toBe("Denied: not now.");
@@ -176,7 +176,7 @@ test("A pressed twice in a row allows one call, not the next one that the focus 
   await stage.press(document.activeElement ?? document.body, "a");
   stage.grow(
     entry,
-    more(two, ["approval.resolved", { approval: "appr_c", call: "c", decision: "approve", reason: "" }]),
+    more(two, ["approval.resolved", { approval: "appr_c", call: "c", decision: "approve", reason: "", edited: null }]),
   );
   expect(document.activeElement).toBe(card());
   await stage.press(card(), "a");
@@ -198,7 +198,7 @@ test("a card that the focus had left without a goal waits again when it is hande
   await stage.press(card(), "a");
   stage.grow(
     entry,
-    more(two, ["approval.resolved", { approval: "appr_c", call: "c", decision: "approve", reason: "" }]),
+    more(two, ["approval.resolved", { approval: "appr_c", call: "c", decision: "approve", reason: "", edited: null }]),
   );
   expect(document.activeElement).toBe(second);
   await stage.press(card(), "a");

@@ -1,0 +1,40 @@
+/** The mark beside the prompt of a cell that the agent wrote. Hover and focus say which request that was, and when; a
+ * click opens its turn in the panel. */
+import { usePanel } from "../conversation/panelContext";
+import type { WrittenCell } from "../notebook/notebook";
+
+const MAX_PROMPT = 80;
+
+export function AgentMark({ cell, onOpen }: { cell: WrittenCell; onOpen: () => void }) {
+  const { conversation } = usePanel();
+  const entry = conversation.entries.value.find((one) => one.id === cell.turn);
+  const done = cell.made ? "Added by the agent" : "Changed by the agent";
+  const when = entry ? formatTime(entry.view.value.began) : "";
+  const prompt = entry?.prompt.replace(/\s+/g, " ").trim() ?? "";
+  const asked = prompt.length > MAX_PROMPT ? `${prompt.slice(0, MAX_PROMPT)}...` : prompt;
+  const about = [[done, when].filter(Boolean).join(", "), asked && `“${asked}”`].filter(Boolean).join(": ");
+  return (
+    <button type="button" class="ak-agent-mark" aria-label={`${about}. Show the turn.`} onClick={onOpen}>
+      <svg viewBox="0 0 24 24" width="14" height="14" aria-hidden="true" focusable="false">
+        <path
+          fill="currentColor"
+          fill-rule="evenodd"
+          d="M4 4h16a2 2 0 0 1 2 2v10a2 2 0 0 1-2 2h-7l-5 4v-4H4a2 2 0 0 1-2-2V6a2 2 0 0 1 2-2zm0 2v10h6v2.2l2.3-2.2H20V6H4z"
+        />
+      </svg>
+      <span class="ak-agent-mark-about" aria-hidden="true">
+        {about}
+      </span>
+    </button>
+  );
+}
+
+/** "14:05" today, otherwise with the date; `time` is in seconds since the epoch. */
+function formatTime(time: number): string {
+  if (!(time > 0)) return "";
+  const date = new Date(time * 1_000);
+  const clock = date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  return date.toDateString() === new Date().toDateString()
+    ? clock
+    : `${date.toLocaleDateString([], { day: "numeric", month: "short", year: "numeric" })}, ${clock}`;
+}

@@ -1,0 +1,174 @@
+/** A change of a cell, shown at the cell: what would change or has changed, with buttons to accept, reject or edit it. */
+import { useSignal } from "@preact/signals";
+import { useId, useRef } from "preact/hooks";
+import { usePanel } from "../conversation/panelContext";
+import { cellName } from "../notebook/cellName";
+import { hasInvisible } from "../turn/invisibleCharacters";
+import { Diff } from "../view/Review";
+import { TextEdit } from "../view/TextEdit";
+import { editableText, useDecision } from "../view/useDecision";
+import type { ReviewItem } from "./items";
+import type { NotebookReviews } from "./notebookReviews";
+
+interface Reviewed {
+  item: ReviewItem;
+  reviews: NotebookReviews;
+}
+
+export function CellReview({ item, reviews }: Reviewed) {
+  const title = useId();
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key !== "Escape" || event.defaultPrevented) return;
+    event.preventDefault();
+    reviews.leave(item);
+  };
+  return (
+    <div
+      class="ak-cell-review"
+      role="group"
+      aria-labelledby={title}
+      aria-current={reviews.current.value === item.key}
+      tabIndex={-1}
+      onKeyDown={onKeyDown}
+    >
+      <p class="ak-cell-review-title" id={title}>
+        <Title item={item} />
+      </p>
+      {item.approval ? <Proposed item={item} /> : <Made item={item} reviews={reviews} />}
+    </div>
+  );
+}
+
+function Proposed({ item }: { item: ReviewItem }) {
+  const { decide, sending, problem } = useDecision(item.approval);
+  const editing = useSignal(false);
+  const edit = useRef<HTMLButtonElement>(null);
+  const proposed = item.approval ? editableText(item.approval) : null;
+  const approve = (text?: string) => {
+    const edited = text === undefined || text === proposed ? {} : { edited: text };
+    void decide({ decision: "approve", remember: "once", ...edited });
+  };
+  const cancel = () => {
+    editing.value = false;
+    requestAnimationFrame(() => edit.current?.focus());
+  };
+  return (
+    <>
+      {editing.value && proposed !== null ? (
+        <TextEdit
+          text={proposed}
+          label="The text that the cell gets"
+          action="Accept"
+          disabled={sending.value}
+          onAccept={approve}
+          onCancel={cancel}
+        />
+      ) : (
+        <>
+          <Changed item={item} />
+          <div class="ak-choices">
+            <button type="button" class="ak-primary" disabled={sending.value} onClick={() => approve()}>
+              Accept
+            </button>
+            <button
+              type="button"
+              disabled={sending.value}
+              onClick={() => void decide({ decision: "deny", remember: "once" })}
+            >
+              Reject
+            </button>
+            {proposed !== null && (
+              <button type="button" ref={edit} disabled={sending.value} onClick={() => (editing.value = true)}>
+                Edit
+              </button>
+            )}
+          </div>
+        </>
+      )}
+      {problem.value && (
+        <p class="ak-problem" role="alert">
+          {problem.value}
+        </p>
+      )}
+    </>
+  );
+}
+
+/** A change that was made without a question. The document has no mark for a deleted or moved cell: "Keep" puts the card
+ * away in this page. */
+function Made({ item, reviews }: Reviewed) {
+  const said = useSignal("");
+  const { change } = item;
+  const hasText = item.do === "insert" || item.do === "edit";
+  const reject = () => {
+    const [outcome] = change ? reviews.keeper.undo([change]) : [];
+    said.value = outcome && !outcome.done ? `Not undone: ${outcome.why}.` : "";
+  };
+  const accept = () => {
+    if (change && hasText) reviews.keeper.accept([change]);
+    else reviews.dismiss(item.key);
+  };
+  return (
+    <>
+      <Changed item={item} />
+      <div class="ak-choices">
+        <button type="button" class="ak-primary" onClick={accept}>
+          Accept
+        </button>
+        <button type="button" onClick={reject}>
+          Reject
+        </button>
+        {hasText && (
+          <button type="button" onClick={() => reviews.edit(item)}>
+            Edit
+          </button>
+        )}
+      </div>
+      {said.value && (
+        <p class="ak-problem" role="status">
+          {said.value}
+        </p>
+      )}
+    </>
+  );
+}
+
+/** The cell itself shows the text that was added, or that would be deleted. */
+function Changed({ item }: { item: ReviewItem }) {
+  const { before, after } = item;
+  const isShown =
+    item.do === "move" || (item.do === "insert" && item.change) || (item.do === "delete" && item.approval);
+  const hidden = hasInvisible(item.do === "delete" ? before : after);
+  return (
+    <>
+      {(!isShown || hidden) && <Diff before={before} after={after} label="The change, line by line" most={Infinity} />}
+      {hidden && <p class="ak-problem">It contains invisible characters. They are shown as their code points.</p>}
+    </>
+  );
+}
+
+const PROPOSED = { insert: "Add", edit: "Change", delete: "Delete", move: "Move" } as const;
+const MADE = { insert: "Added", edit: "Changed", delete: "Deleted", move: "Moved" } as const;
+const TYPES = new Map([
+  ["markdown", "Markdown cell"],
+  ["raw", "raw cell"],
+]);
+
+function Title({ item }: { item: ReviewItem }) {
+  const place = useTarget(item);
+  const verb = (item.approval ? PROPOSED : MADE)[item.do];
+  const kind = TYPES.get(item.type) ?? "code cell";
+  const what = { insert: `a ${kind} here`, edit: "this cell", delete: "this cell", move: `this cell ${place}` }[
+    item.do
+  ];
+  if (item.approval) return <>{`${verb} ${what}?`}</>;
+  return <>{`${verb} by the agent`}</>;
+}
+
+/** "below cell 3", in the numbers of the notebook. */
+function useTarget({ below }: ReviewItem): string {
+  const { host } = usePanel();
+  if (!below) return "to the top";
+  const index = host.notebook?.places?.cells().indexOf(below) ?? -1;
+  return index < 0 ? "to another place" : `below ${cellName(index)}`;
+}

@@ -1,0 +1,92 @@
+/** What is to be reviewed in the notebook: changes of cells that wait for an approval, and changes that were made and are
+ * not accepted yet. Derived from the turns and the document; the functions have no side effects. */
+import type { CellSide, ChangeKeeper } from "../notebook/notebook";
+import {
+  type Change,
+  changesOf,
+  isApproved,
+  isSuperseded,
+  proposedChange,
+  type CellChangeKind,
+} from "../turn/cellChanges";
+import type { Approval, CallBlock, TurnView } from "../turn/turn";
+
+export interface ReviewItem {
+  /** Of the turn and the call; keys the element in the notebook. */
+  key: string;
+  turn: string;
+  call: string;
+  do: CellChangeKind;
+  /** The cell at which the item is shown, and where at it. */
+  cell: string;
+  side: CellSide;
+  type: string;
+  before: string;
+  after: string;
+  /** The cell above the place that a cell is moved to; empty for the top. */
+  below: string;
+  /** Of a proposed change. */
+  approval: Approval | null;
+  /** Of a change that was made. */
+  change: Change | null;
+}
+
+export interface ReviewInput {
+  turns: readonly TurnView[];
+  keeper: ChangeKeeper | undefined;
+  /** Ids of the cells of the notebook, in their order. */
+  cells: readonly string[];
+  /** Whether the turn ran while this page was open. */
+  isLive: (turn: string) => boolean;
+  /** Keys of items that the user has put away. */
+  dismissed: ReadonlySet<string>;
+}
+
+/** In the order of the cells at which they are shown. */
+export function itemsOf(input: ReviewInput): ReviewItem[] {
+  const all = input.turns.flatMap((turn) => [...proposedItems(turn, input.cells), ...madeItems(turn, input)]);
+  const place = new Map(input.cells.map((cell, index) => [cell, index]));
+  return all.filter((item) => place.has(item.cell)).sort((a, b) => (place.get(a.cell) ?? 0) - (place.get(b.cell) ?? 0));
+}
+
+function proposedItems(turn: TurnView, cells: readonly string[]): ReviewItem[] {
+  return turn.blocks.flatMap((block) => {
+    if (block.kind !== "call" || block.done || block.approval?.decision !== "") return [];
+    const change = proposedChange(block.approval.name, block.approval.arguments);
+    if (!change) return [];
+    const { cell, type, below } = stringsOf(block.approval.arguments);
+    const at = change.do === "insert" ? insertPlace(below, cells) : { cell, side: "input" as const };
+    return [{ ...named(turn, block), ...change, ...at, type, below, approval: block.approval, change: null }];
+  });
+}
+
+function madeItems(turn: TurnView, { keeper, cells, isLive, dismissed }: ReviewInput): ReviewItem[] {
+  if (!keeper) return [];
+  const calls = new Map(turn.blocks.flatMap((block) => (block.kind === "call" ? [[block.id, block] as const] : [])));
+  return changesOf(turn).flatMap((change) => {
+    const call = calls.get(change.call);
+    if (!call || isApproved(call) || change.lost || isSuperseded(turn, change)) return [];
+    if (dismissed.has(keyOf(turn.id, call.id)) || keeper.standing(change) !== "open") return [];
+    const hasTag = change.do === "insert" || change.do === "edit";
+    if (!hasTag && !isLive(turn.id)) return []; // the document does not say whether they were accepted
+    const at = change.do === "delete" ? insertPlace(change.from, cells) : { cell: change.cell, side: "input" as const };
+    const { type, before, after, below } = change;
+    return [{ ...named(turn, call), do: change.do, ...at, type, before, after, below, approval: null, change }];
+  });
+}
+
+const keyOf = (turn: string, call: string): string => `${turn} ${call}`;
+const named = (turn: TurnView, call: CallBlock) => ({ key: keyOf(turn.id, call.id), turn: turn.id, call: call.id });
+
+/** Between two cells an item is shown at the end of the upper one; at the top, at the beginning of the first one. */
+function insertPlace(below: string, cells: readonly string[]): { cell: string; side: CellSide } {
+  return below ? { cell: below, side: "below" } : { cell: cells[0] ?? "", side: "above" };
+}
+
+function stringsOf(given: Approval["arguments"]): { cell: string; type: string; below: string } {
+  const text = (name: string): string => {
+    const value = given[name];
+    return typeof value === "string" ? value : "";
+  };
+  return { cell: text("cell"), type: text("type"), below: text("below") };
+}

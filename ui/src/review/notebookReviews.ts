@@ -1,0 +1,233 @@
+/** Draws the review of the agent's changes into the notebook: a card at each cell, marks at cells that the agent wrote,
+ * and a bar. Everything is derived from the turns and the document, and is drawn again when either of them changes. */
+import { computed, effect, signal, untracked, type ReadonlySignal } from "@preact/signals";
+import { h, render, type ComponentChild } from "preact";
+import type { Conversation } from "../conversation/conversation";
+import { PanelContext, type PanelHost } from "../conversation/panelContext";
+import type { ChangeKeeper, NotebookPlaces, WrittenCell } from "../notebook/notebook";
+import { changesOf, isSuperseded, type Change } from "../turn/cellChanges";
+import type { TurnView } from "../turn/turn";
+import { AgentMark } from "./AgentMark";
+import { CellReview } from "./CellReview";
+import { observe } from "./observe";
+import { itemsOf, type ReviewItem } from "./items";
+import { ReviewBar } from "./ReviewBar";
+import "./review.css";
+
+/** After a key in the notebook, it is not scrolled for this long. */
+const TYPING_MS = 3_000;
+
+export class NotebookReviews {
+  readonly items: ReadonlySignal<readonly ReviewItem[]>;
+  /** The newest turn that changed cells; null if there is none, or if it is from before this page was opened and there
+   * is nothing left to review. */
+  readonly turn: ReadonlySignal<TurnView | null>;
+  /** Key of the item that the user went to last. */
+  readonly current = signal("");
+  readonly #dismissed = signal<ReadonlySet<string>>(new Set());
+  readonly #live = new Set<string>();
+  /** Turns whose changes were scrolled to. */
+  readonly #shown = new Set<string>();
+  readonly #drawn = new Map<string, HTMLElement>();
+  readonly #ends: (() => void)[];
+  #bar: HTMLElement | null = null;
+  /** The cell that got the focus when a card with the focus disappeared. */
+  #returned: Element | null = null;
+  #typed = 0;
+
+  constructor(
+    private readonly conversation: Conversation,
+    private readonly host: PanelHost,
+    private readonly places: NotebookPlaces,
+    readonly keeper: ChangeKeeper,
+    private readonly openTurn: (turn: string) => void,
+  ) {
+    const turns = computed(() => this.#turns());
+    this.items = computed(() => {
+      observe(places.version, keeper.version);
+      return itemsOf({
+        turns: turns.value,
+        keeper,
+        cells: places.cells(),
+        isLive: (turn) => this.#live.has(turn),
+        dismissed: this.#dismissed.value,
+      });
+    });
+    this.turn = computed(() => {
+      const changed = turns.value.findLast((turn) => changesOf(turn).length > 0 || this.#isProposed(turn));
+      if (!changed || this.#dismissed.value.has(changed.id)) return this.#pendingTurn();
+      return this.#live.has(changed.id) ? changed : this.#pendingTurn();
+    });
+    const typed = ({ target }: KeyboardEvent) => {
+      if (target instanceof Element && target.closest(".jp-Notebook .cm-editor")) this.#typed = performance.now();
+    };
+    document.addEventListener("keydown", typed, { capture: true });
+    this.#ends = [
+      () => document.removeEventListener("keydown", typed, { capture: true }),
+      effect(() => {
+        for (const entry of conversation.running.value) this.#live.add(entry.id);
+      }),
+      effect(() => {
+        observe(places.version);
+        const { value: items } = this.items;
+        const { value: turn } = this.turn;
+        untracked(() => this.#draw(items, turn));
+      }),
+      effect(() => {
+        const fresh = this.items.value.find((item) => !this.#shown.has(groupOf(item)));
+        if (fresh) untracked(() => this.#arrived(fresh));
+      }),
+    ];
+  }
+
+  dispose(): void {
+    for (const end of this.#ends) end();
+    for (const key of [...this.#drawn.keys()]) this.#erase(key);
+    this.#eraseBar();
+  }
+
+  /** Items that were made and wait to be accepted. */
+  get open(): readonly ReviewItem[] {
+    return this.items.value.filter((item) => item.change && (item.do === "insert" || item.do === "edit"));
+  }
+
+  /** Cells that the turn changed or proposes to change. */
+  cellsOf(turn: TurnView): number {
+    const made = changesOf(turn).filter((change) => !isSuperseded(turn, change) && this.#isInNotebook(change));
+    const asked = this.items.value.filter((item) => item.turn === turn.id && item.approval);
+    return new Set([...made.map((change) => change.cell), ...asked.map((item) => item.key)]).size;
+  }
+
+  /** Put an item away that the document has no mark for, or the bar of a turn. */
+  dismiss(key: string): void {
+    this.#dismissed.value = new Set([...this.#dismissed.value, key]);
+  }
+
+  /** Go to the next item, or to the one before with a negative step, and move the focus there. */
+  async go(step: number): Promise<void> {
+    const items = this.items.value;
+    const here = items.findIndex((item) => item.key === this.current.value);
+    const from = here < 0 && step < 0 ? 0 : here;
+    const item = items[(from + step + items.length) % items.length];
+    if (item) await this.#show(item, true);
+  }
+
+  /** Move the focus from a card to its cell. */
+  leave(item: ReviewItem): void {
+    this.places.focus(item.cell);
+  }
+
+  /** Move the focus into the editor of the cell that a change was made in. */
+  edit(item: ReviewItem): void {
+    this.places.focus(item.cell, "editor");
+  }
+
+  #turns(): readonly TurnView[] {
+    const bound = this.conversation.binding.value?.session?.id;
+    if (!bound || bound !== this.conversation.session.value?.id) return []; // a session of another notebook
+    return this.conversation.entries.value.map((entry) => entry.view.value);
+  }
+
+  #pendingTurn(): TurnView | null {
+    const turn = this.items.value.at(-1)?.turn;
+    return this.#turns().find((one) => one.id === turn) ?? null;
+  }
+
+  #isProposed(turn: TurnView): boolean {
+    return this.items.value.some((item) => item.turn === turn.id);
+  }
+
+  #isInNotebook(change: Change): boolean {
+    const standing = this.keeper.standing(change);
+    return standing !== "undone" && standing !== "gone" && standing !== "closed";
+  }
+
+  /** A proposal is shown at once, the changes of a turn at the first one. */
+  #arrived(item: ReviewItem): void {
+    this.#shown.add(groupOf(item));
+    const waits = this.#returned !== null && document.activeElement === this.#returned;
+    if (performance.now() - this.#typed > TYPING_MS) void this.#show(item, waits);
+  }
+
+  async #show(item: ReviewItem, focuses: boolean): Promise<void> {
+    this.current.value = item.key;
+    await this.places.scrollTo(item.cell);
+    const element = await this.#elementOf(item.key);
+    element?.scrollIntoView({ block: "nearest" });
+    if (focuses) element?.querySelector<HTMLElement>(".ak-cell-review")?.focus({ preventScroll: true });
+  }
+
+  /** The element of an item; a cell that was out of sight is drawn some frames after it was scrolled to. */
+  async #elementOf(key: string): Promise<HTMLElement | undefined> {
+    for (let frame = 0; frame < 30 && !this.#drawn.get(key)?.isConnected; frame++) {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    return this.#drawn.get(key);
+  }
+
+  #draw(items: readonly ReviewItem[], turn: TurnView | null): void {
+    const wanted = new Set<string>();
+    for (const item of items) {
+      const element = this.places.at(item.key, item.cell, item.side);
+      wanted.add(item.key);
+      if (!element) continue;
+      element.dataset["do"] = item.do;
+      element.dataset["state"] = item.approval ? "proposed" : "made";
+      this.#render(item.key, element, h(CellReview, { item, reviews: this }));
+    }
+    for (const cell of this.places.written()) {
+      const key = `mark ${cell.cell}`;
+      const element = this.places.at(key, cell.cell, "margin");
+      wanted.add(key);
+      if (element) this.#render(key, element, this.#mark(cell));
+    }
+    for (const key of [...this.#drawn.keys()]) if (!wanted.has(key)) this.#erase(key);
+    this.#drawBar(items.length > 0 || turn !== null ? turn : null);
+  }
+
+  #mark(cell: WrittenCell): ComponentChild {
+    return h(AgentMark, { cell, onOpen: () => this.openTurn(cell.turn) });
+  }
+
+  #drawBar(turn: TurnView | null): void {
+    const element = turn && this.places.bar();
+    if (!element) {
+      this.#eraseBar();
+      return;
+    }
+    if (this.#bar && this.#bar !== element) render(null, this.#bar);
+    this.#bar = element;
+    render(this.#within(h(ReviewBar, { reviews: this, turn })), element);
+  }
+
+  #eraseBar(): void {
+    if (this.#bar) render(null, this.#bar);
+    this.#bar = null;
+    this.places.removeBar();
+  }
+
+  #render(key: string, element: HTMLElement, content: ComponentChild): void {
+    this.#drawn.set(key, element);
+    render(this.#within(content), element);
+  }
+
+  /** A focus inside of what disappears stays in the notebook. */
+  #erase(key: string): void {
+    const element = this.#drawn.get(key);
+    const hadFocus = element?.contains(document.activeElement) ?? false;
+    const cell = element?.closest<HTMLElement>(".jp-Cell");
+    if (element) render(null, element);
+    this.#drawn.delete(key);
+    this.places.remove(key);
+    if (!hadFocus || !cell) return;
+    cell.focus({ preventScroll: true });
+    this.#returned = document.activeElement;
+  }
+
+  #within(content: ComponentChild) {
+    const value = { conversation: this.conversation, host: this.host };
+    return h(PanelContext.Provider, { value, children: content });
+  }
+}
+
+const groupOf = (item: ReviewItem): string => (item.approval ? item.key : item.turn);

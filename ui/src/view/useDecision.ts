@@ -1,0 +1,45 @@
+/** Sends the answer to an approval, once. The panel and the notebook show the same question. */
+import { useSignal, type Signal } from "@preact/signals";
+import { usePanel } from "../conversation/panelContext";
+import { ApiError } from "../transport/transport";
+import type { Approval } from "../turn/turn";
+
+export interface Choice {
+  decision: "approve" | "deny";
+  remember: string;
+  message?: string;
+  /** The text that the user wrote in place of the proposed one. */
+  edited?: string;
+}
+
+export interface Deciding {
+  decide: (choice: Choice) => Promise<void>;
+  sending: Signal<boolean>;
+  /** Why the answer was not accepted; empty if it was. */
+  problem: Signal<string>;
+}
+
+export function useDecision(approval: Approval | null): Deciding {
+  const { conversation } = usePanel();
+  const sending = useSignal(false);
+  const problem = useSignal("");
+  const decide = async (choice: Choice) => {
+    if (sending.value || !approval) return;
+    sending.value = true;
+    problem.value = "";
+    try {
+      await conversation.decide(approval.approval, { ...choice, shown: approval.shown });
+    } catch (error) {
+      problem.value =
+        error instanceof ApiError ? `${error.message} ${error.body.hint ?? ""}` : "Your answer was not sent.";
+      sending.value = false;
+    }
+  };
+  return { decide, sending, problem };
+}
+
+/** The text of the call that the user may change; null if there is none. */
+export function editableText({ editable, arguments: given }: Approval): string | null {
+  const text = editable ? given[editable] : null;
+  return typeof text === "string" ? text : null;
+}
