@@ -64,7 +64,7 @@ def test_what_came_along_is_shown_and_brought_in_and_numbers_lead_to_their_line(
     # Code in a draft changes nothing and is not asked about; code in the kernel is asked about again after an import.
     turn = ask(use_kernel(panel), "the mean")
     expect(turn).to_contain_text("imported", timeout=SLOW_MS)
-    panel.get_by_role("button", name="Once", exact=True).click(timeout=SLOW_MS)
+    panel.get_by_role("button", name="Run once", exact=True).click(timeout=SLOW_MS)
     ended(turn)
     expect(turn.locator(".ak-number-open")).to_have_text(["7% (not computed)"], timeout=SLOW_MS)
     numbers = turn.locator("button.ak-number")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.browser.lab import SLOW_MS, Lab, use_theme
-from tests.browser.panel import ask, ended, open_panel, say
+from tests.browser.lab import SLOW_MS, Lab
+from tests.browser.panel import ended, open_panel, say
 from tests.server import AgentServer
 
 pytestmark = pytest.mark.browser

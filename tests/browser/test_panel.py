@@ -45,7 +45,7 @@ def words(turn: Locator) -> list[str]:
 def test_a_person_asks_approves_denies_and_stops(lab: Lab) -> None:
     panel = use_kernel(open_panel(lab))
     turn = ask(panel, "add them")
-    panel.get_by_role("button", name="Once", exact=True).click(timeout=SLOW_MS)
+    panel.get_by_role("button", name="Run once", exact=True).click(timeout=SLOW_MS)
     ended(turn)
     expect(turn).to_contain_text("It is 42.")
 
@@ -84,10 +84,10 @@ def test_a_reload_another_window_and_a_kernel_restart_lose_nothing(lab: Lab, ser
         ended(each)
         assert words(each) == [f"w{n}" for n in range(WORDS)], "every word once and in order, in both"
     asked = ask(use_kernel(shown_panel(other)), "add them")
-    expect(panel.get_by_role("button", name="Once", exact=True)).to_be_visible(timeout=SLOW_MS)
-    panel.get_by_role("button", name="Once", exact=True).click()
+    expect(panel.get_by_role("button", name="Run once", exact=True)).to_be_visible(timeout=SLOW_MS)
+    panel.get_by_role("button", name="Run once", exact=True).click()
     ended(asked)
-    expect(shown_panel(other).get_by_role("button", name="Once", exact=True)).to_have_count(0)
+    expect(shown_panel(other).get_by_role("button", name="Run once", exact=True)).to_have_count(0)
     other.close()
 
     with server.blocking_client({"Authorization": f"token {TOKEN}"}) as client:

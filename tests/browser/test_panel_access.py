@@ -53,7 +53,7 @@ def test_every_state_can_be_read_aloud_and_told_apart(lab: Lab) -> None:
     panel = use_kernel(open_panel(lab))
     assert in_each_theme(lab) == nothing
     turn = ask(panel, "add them")
-    once = panel.get_by_role("button", name="Once", exact=True)
+    once = panel.get_by_role("button", name="Run once", exact=True)
     once.wait_for(timeout=SLOW_MS)
     assert in_each_theme(lab) == nothing
     once.click()

@@ -48,7 +48,7 @@ def test_what_a_call_shows_is_in_the_panel_at_once_and_after_a_reload(lab: Lab) 
     turns = panel.locator(".ak-turn")
     is_drawn(turns.first)
     say(panel, "show it again")
-    once = panel.get_by_role("button", name="Once", exact=True)
+    once = panel.get_by_role("button", name="Run once", exact=True)
     expect(once.or_(panel.get_by_text("There it is.").nth(1))).to_be_visible(timeout=SLOW_MS)
     if once.is_visible():
         once.click()

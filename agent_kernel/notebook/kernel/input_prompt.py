@@ -30,6 +30,11 @@ class Person:
             return sys.stdin is not None and sys.stdin.isatty()
         return bool(parent_request(self._shell).get("content", {}).get("allow_stdin"))
 
+    @property
+    def has_front_end(self) -> bool:
+        """Whether a page may be open beside the kernel, in which the panel can be."""
+        return getattr(self._shell, "kernel", None) is not None
+
     def choose(self, question: str, words: Sequence[str], otherwise: str) -> str:
         """Ask ``question`` and return one of ``words``, of which the user can type the beginning, in any case. Returns
         ``otherwise`` when there is no input or after TRIES invalid answers."""

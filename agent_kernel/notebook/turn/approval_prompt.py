@@ -16,6 +16,7 @@ ANYTHING = "Let the agent do this?"
 WORDS = {
     "yes": "[y]es",
     "no": "[n]o",
+    "edit": "[e]dit in the panel",
     "session": "[s]ession",
     "folder": "[f]older for this session",
     "never": "never",
@@ -34,8 +35,8 @@ class ApprovalPrompt:
     remembered: bool = True
 
     def decision(self, asked: ApprovalRequired, show: Callable[[str], None]) -> tuple[str, str]:
-        """Return ("approve" or "deny", reason), asking the user if necessary. ``show`` displays the state of the
-        call while it waits."""
+        """Return ("approve" or "deny", reason), asking the user if necessary; ("edit", "") if the user edits the call
+        in the panel and answers there. ``show`` displays the state of the call while it waits."""
         if decided := self.find_decision(asked):
             return decided
         if not self.person.is_there:
@@ -55,10 +56,13 @@ class ApprovalPrompt:
         return None
 
     def _ask_user(self, asked: ApprovalRequired, tool: str) -> tuple[str, str]:
-        can = [word for word in WORDS if word in ("yes", "no", *asked.remember)]
+        edit = ("edit",) if asked.editable and self.person.has_front_end else ()
+        can = [word for word in WORDS if word in ("yes", "no", *edit, *asked.remember)]
         question = f"{IN_KERNEL if asked.kind == LIVE else ANYTHING} {' / '.join(WORDS[word] for word in can)}: "
         answer = self.person.choose(question, can, "no")
         match answer:
+            case "edit":
+                return "edit", ""
             case "session":
                 self.consent.allow(self.session, asked.kind, tool)
             case "folder":

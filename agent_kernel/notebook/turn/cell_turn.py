@@ -43,6 +43,7 @@ from agent_kernel.notebook.turn.pending_approvals import PendingApprovals
 
 STOP_S = 0.4
 """Longest wait in seconds, after an interrupt, for the server to report how the turn ended."""
+EDITED_ELSEWHERE = "waiting for you: change the code in the agent's panel and run it there"
 STORED = "Stored answer of {when}: nothing changed up to this cell, so no model was asked. %%agent --fresh asks again."
 
 
@@ -205,6 +206,9 @@ class CellTurn:
         )
         if around.waiting is None:
             decision, reason = prompt.decision(request, lambda state: self._state(request.call, state))
+            if decision == "edit":
+                self._state(request.call, EDITED_ELSEWHERE)
+                return
         elif decided := prompt.find_decision(request):
             decision, reason = decided
         else:

@@ -26,6 +26,7 @@ class Typist(Person):
     def __init__(self, monkeypatch: pytest.MonkeyPatch, answers: Sequence[str], *, there: bool = True) -> None:
         super().__init__(None)
         self.there = there
+        self.front_end = True
         self.asked: list[str] = []
         left = list(answers)
 
@@ -38,6 +39,10 @@ class Typist(Person):
     @property
     def is_there(self) -> bool:
         return self.there
+
+    @property
+    def has_front_end(self) -> bool:
+        return self.front_end
 
 
 class Asked:
@@ -61,6 +66,17 @@ def test_a_person_is_asked_each_time_while_they_answer_for_one_call(asked: Asked
     for _ in range(2):
         assert asked(LIVE, typed) == decision
         assert asked.person.asked == ["Run this in your kernel? [y]es / [n]o / [s]ession / never: "]
+
+
+def test_code_can_be_edited_in_the_panel_where_there_is_one(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    editable = replace(LIVE, editable="code")
+    assert asked(editable, "e") == "edit"
+    assert asked.person.asked == ["Run this in your kernel? [y]es / [n]o / [e]dit in the panel / [s]ession / never: "]
+    assert asked(LIVE, "e", "n") == "deny"
+    terminal = Typist(monkeypatch, ["y"])
+    terminal.front_end = False
+    assert ApprovalPrompt(terminal, asked.consent, "s").decision(editable, asked.shown.append)[0] == "approve"
+    assert "edit" not in terminal.asked[0]
 
 
 def test_yes_for_the_session_holds_for_that_tool_in_that_session(asked: Asked) -> None:

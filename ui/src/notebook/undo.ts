@@ -1,6 +1,7 @@
 /** Undoes the cell changes of a whole turn, and describes what could not be undone. */
 import type { TurnView } from "../turn/turn";
-import { changesOf, effectsOf } from "../turn/cellChanges";
+import { type Change, changesOf, effectsOf } from "../turn/cellChanges";
+import { cellName } from "../turn/cellName";
 import type { ChangeKeeper, NotebookHost, Outcome } from "./notebook";
 
 export interface Undone {
@@ -31,7 +32,7 @@ export function undoTurn(host: NotebookHost | null, turn: TurnView): Undone {
     skipped,
     words: [
       cells === 0 ? "Nothing was undone." : `Undone in ${cells === 1 ? "one cell" : `${cells} cells`}.`,
-      ...skipped.map(({ change, why }) => `Cell ${change.cell.slice(0, 8)} was not undone: ${why}.`),
+      ...skipped.map(({ change, why }) => `${nameOf(host, change)} was not undone: ${why}.`),
       ...(left.length > 0 ? [`Not undone: ${left.join("; ")}.`] : []),
     ],
   };
@@ -39,7 +40,13 @@ export function undoTurn(host: NotebookHost | null, turn: TurnView): Undone {
 
 export const CLOSED = "its notebook is not open here";
 
-function isUndoable(keeper: ChangeKeeper, change: ReturnType<typeof changesOf>[number]): boolean {
+/** "Cell 3" as the notebook counts; where the cell was, if it is gone. */
+function nameOf(host: NotebookHost | null, change: Change): string {
+  const place = host?.changes?.place(change) ?? -1;
+  return cellName(place >= 0 ? place : change.index).replace("c", "C");
+}
+
+function isUndoable(keeper: ChangeKeeper, change: Change): boolean {
   const standing = keeper.standing(change);
   return standing === "open" || standing === "accepted";
 }

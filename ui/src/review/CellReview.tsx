@@ -2,17 +2,17 @@
 import { useSignal } from "@preact/signals";
 import { useId, useRef } from "preact/hooks";
 import { usePanel } from "../conversation/panelContext";
-import { cellName } from "../notebook/cellName";
 import { hasInvisible } from "../turn/invisibleCharacters";
+import { proposalTitle } from "../view/proposalTitle";
 import { Diff } from "../view/Review";
 import { TextEdit } from "../view/TextEdit";
 import { editableText, useDecision } from "../view/useDecision";
 import type { ReviewItem } from "./items";
-import type { NotebookReviews } from "./notebookReviews";
+import type { Reviewing } from "./reviewing";
 
 interface Reviewed {
   item: ReviewItem;
-  reviews: NotebookReviews;
+  reviews: Reviewing;
 }
 
 export function CellReview({ item, reviews }: Reviewed) {
@@ -147,28 +147,10 @@ function Changed({ item }: { item: ReviewItem }) {
   );
 }
 
-const PROPOSED = { insert: "Add", edit: "Change", delete: "Delete", move: "Move" } as const;
 const MADE = { insert: "Added", edit: "Changed", delete: "Deleted", move: "Moved" } as const;
-const TYPES = new Map([
-  ["markdown", "Markdown cell"],
-  ["raw", "raw cell"],
-]);
 
 function Title({ item }: { item: ReviewItem }) {
-  const place = useTarget(item);
-  const verb = (item.approval ? PROPOSED : MADE)[item.do];
-  const kind = TYPES.get(item.type) ?? "code cell";
-  const what = { insert: `a ${kind} here`, edit: "this cell", delete: "this cell", move: `this cell ${place}` }[
-    item.do
-  ];
-  if (item.approval) return <>{`${verb} ${what}?`}</>;
-  return <>{`${verb} by the agent`}</>;
-}
-
-/** "below cell 3", in the numbers of the notebook. */
-function useTarget({ below }: ReviewItem): string {
   const { host } = usePanel();
-  if (!below) return "to the top";
-  const index = host.notebook?.places?.cells().indexOf(below) ?? -1;
-  return index < 0 ? "to another place" : `below ${cellName(index)}`;
+  if (!item.approval) return <>{`${MADE[item.do]} by the agent`}</>;
+  return <>{proposalTitle(item, host.notebook?.places?.cells() ?? [], true)}</>;
 }

@@ -7,9 +7,9 @@ import { pluralize } from "../turn/labels";
 import type { TurnView } from "../turn/turn";
 import { Icon } from "../view/Icon";
 import { observe } from "./observe";
-import type { NotebookReviews } from "./notebookReviews";
+import type { Reviewing } from "./reviewing";
 
-export function ReviewBar({ reviews, turn }: { reviews: NotebookReviews; turn: TurnView }) {
+export function ReviewBar({ reviews, turn }: { reviews: Reviewing; turn: TurnView }) {
   const { host } = usePanel();
   const said = useSignal<{ turn: string; text: string } | null>(null);
   observe(reviews.keeper.version);
@@ -27,7 +27,7 @@ export function ReviewBar({ reviews, turn }: { reviews: NotebookReviews; turn: T
   return (
     <div class="ak-review-bar" role="region" aria-label="Changes by the agent">
       <p class="ak-review-count" role="status">
-        {told || count(reviews.cellsOf(turn), items.length, here)}
+        {told || count(reviews.changedCells(turn), items.length, here)}
       </p>
       {items.length > 0 && (
         <>
@@ -70,6 +70,7 @@ export function ReviewBar({ reviews, turn }: { reviews: NotebookReviews; turn: T
 
 function count(cells: number, open: number, here: number): string {
   const changed = cells > 0 ? `${pluralize(cells, "cell")} changed` : "";
-  const left = open > 0 ? (here >= 0 ? `change ${here + 1} of ${open}` : `${open} to review`) : "";
+  const place = open > 1 && here >= 0 ? ` (${here + 1} of ${open})` : "";
+  const left = open > 0 ? `${pluralize(open, "change")} to review${place}` : "";
   return [changed, left].filter(Boolean).join(" · ") || "No changes are left";
 }

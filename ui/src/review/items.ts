@@ -54,9 +54,9 @@ function proposedItems(turn: TurnView, cells: readonly string[]): ReviewItem[] {
     if (block.kind !== "call" || block.done || block.approval?.decision !== "") return [];
     const change = proposedChange(block.approval.name, block.approval.arguments);
     if (!change) return [];
-    const { cell, type, below } = stringsOf(block.approval.arguments);
-    const at = change.do === "insert" ? insertPlace(below, cells) : { cell, side: "input" as const };
-    return [{ ...named(turn, block), ...change, ...at, type, below, approval: block.approval, change: null }];
+    const at =
+      change.do === "insert" ? insertPlace(change.below, cells) : { cell: change.cell, side: "input" as const };
+    return [{ ...named(turn, block), ...change, ...at, approval: block.approval, change: null }];
   });
 }
 
@@ -81,12 +81,4 @@ const named = (turn: TurnView, call: CallBlock) => ({ key: keyOf(turn.id, call.i
 /** Between two cells an item is shown at the end of the upper one; at the top, at the beginning of the first one. */
 function insertPlace(below: string, cells: readonly string[]): { cell: string; side: CellSide } {
   return below ? { cell: below, side: "below" } : { cell: cells[0] ?? "", side: "above" };
-}
-
-function stringsOf(given: Approval["arguments"]): { cell: string; type: string; below: string } {
-  const text = (name: string): string => {
-    const value = given[name];
-    return typeof value === "string" ? value : "";
-  };
-  return { cell: text("cell"), type: text("type"), below: text("below") };
 }

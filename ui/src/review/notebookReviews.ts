@@ -12,17 +12,17 @@ import { CellReview } from "./CellReview";
 import { observe } from "./observe";
 import { itemsOf, type ReviewItem } from "./items";
 import { ReviewBar } from "./ReviewBar";
+import type { Reviewing } from "./reviewing";
 import "./review.css";
 
 /** After a key in the notebook, it is not scrolled for this long. */
 const TYPING_MS = 3_000;
 
-export class NotebookReviews {
+export class NotebookReviews implements Reviewing {
   readonly items: ReadonlySignal<readonly ReviewItem[]>;
   /** The newest turn that changed cells; null if there is none, or if it is from before this page was opened and there
    * is nothing left to review. */
   readonly turn: ReadonlySignal<TurnView | null>;
-  /** Key of the item that the user went to last. */
   readonly current = signal("");
   readonly #dismissed = signal<ReadonlySet<string>>(new Set());
   readonly #live = new Set<string>();
@@ -86,24 +86,19 @@ export class NotebookReviews {
     this.#eraseBar();
   }
 
-  /** Items that were made and wait to be accepted. */
   get open(): readonly ReviewItem[] {
     return this.items.value.filter((item) => item.change && (item.do === "insert" || item.do === "edit"));
   }
 
-  /** Cells that the turn changed or proposes to change. */
-  cellsOf(turn: TurnView): number {
+  changedCells(turn: TurnView): number {
     const made = changesOf(turn).filter((change) => !isSuperseded(turn, change) && this.#isInNotebook(change));
-    const asked = this.items.value.filter((item) => item.turn === turn.id && item.approval);
-    return new Set([...made.map((change) => change.cell), ...asked.map((item) => item.key)]).size;
+    return new Set(made.map((change) => change.cell)).size;
   }
 
-  /** Put an item away that the document has no mark for, or the bar of a turn. */
   dismiss(key: string): void {
     this.#dismissed.value = new Set([...this.#dismissed.value, key]);
   }
 
-  /** Go to the next item, or to the one before with a negative step, and move the focus there. */
   async go(step: number): Promise<void> {
     const items = this.items.value;
     const here = items.findIndex((item) => item.key === this.current.value);
@@ -112,12 +107,10 @@ export class NotebookReviews {
     if (item) await this.#show(item, true);
   }
 
-  /** Move the focus from a card to its cell. */
   leave(item: ReviewItem): void {
     this.places.focus(item.cell);
   }
 
-  /** Move the focus into the editor of the cell that a change was made in. */
   edit(item: ReviewItem): void {
     this.places.focus(item.cell, "editor");
   }

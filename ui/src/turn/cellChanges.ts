@@ -65,11 +65,14 @@ export function changesOf(turn: TurnView): Change[] {
   return calls(turn).flatMap((call) => changeOf(call) ?? []);
 }
 
+export type ProposedChange = Pick<Change, "do" | "cell" | "type" | "before" | "after" | "below">;
+
 /** The change that an approval asks about; null for calls that change no cell. */
-export function proposedChange(name: string, given: Facts): Pick<Change, "do" | "before" | "after"> | null {
+export function proposedChange(name: string, given: Facts): ProposedChange | null {
   const deed = DEEDS.get(name);
   if (!deed || typeof given["diff"] !== "string") return null;
-  return { do: deed, before: text(given["before"]), after: text(given["after"]) };
+  const [cell, type, before] = [text(given["cell"]), text(given["type"]), text(given["before"])];
+  return { do: deed, cell, type, before, after: text(given["after"]), below: text(given["below"]) };
 }
 
 /** Whether the user approved exactly this call. */

@@ -1,6 +1,7 @@
 /** Labels of calls and turns, and formats for sizes and times. A tool that is not known here keeps its own name. */
 import type { CallBlock, TurnView } from "./turn";
 import { codeTitle } from "./codeTitle";
+import { shownReference } from "./cellName";
 import { removeInvisible } from "./invisibleCharacters";
 
 export type Kind = "read" | "run" | "edit" | "file" | "web" | "tool";
@@ -42,6 +43,9 @@ const TOOLS = lookupTable<Row>({
   web_search: ["web", "Search the web", "query"],
   fetch_page: ["web", "Read page", "url"],
 });
+
+/** Tools whose target is a reference to cells. */
+const OF_CELLS = new Set(["run_cell", "run_cells", "edit_cell", "delete_cell", "move_cell", "read_cells"]);
 
 /** Tools that only read. */
 const READING = new Set([
@@ -98,13 +102,14 @@ export const verbOf = (name: string): string => TOOLS.get(name)?.[1] ?? name;
 export function callPhrase(call: CallBlock): Phrase {
   const code = call.arguments["code"];
   if (call.name === "python" && typeof code === "string" && (!call.approval || call.approval.decision)) {
-    const { verb, target } = codeTitle(removeInvisible(code));
+    const { verb, target } = codeTitle(removeInvisible(call.approval?.edited ?? code));
     return { kind: "run", verb, target };
   }
   const known = TOOLS.get(call.name);
   if (!known) return { kind: "tool", verb: call.name, target: firstOf(Object.values(call.arguments)) };
   const [kind, verb, ...names] = known;
-  return { kind, verb, target: firstOf(names.map((name) => call.arguments[name])) };
+  const target = firstOf(names.map((name) => call.arguments[name]));
+  return { kind, verb, target: OF_CELLS.has(call.name) ? shownReference(target) : target };
 }
 
 /** "Run total = 42 in your kernel". */

@@ -19,6 +19,8 @@ export interface TextBlock {
 export interface Approval extends Omit<Bodies["approval.required"], "call"> {
   decision: string;
   reason: string;
+  /** The text that the user wrote in place of the proposed one; null if they changed nothing. */
+  edited: string | null;
 }
 
 export interface CallBlock {
@@ -144,16 +146,16 @@ export function applyEvent(turn: TurnView, event: TurnEvent): TurnView {
       return { ...next, blocks: updateCall(turn, event.data.call, (call) => appendOutput(call, event.data.text)) };
     case "approval.required": {
       const { call, ...required } = event.data;
-      const approval = { ...required, decision: "", reason: "" };
+      const approval = { ...required, decision: "", reason: "", edited: null };
       return { ...next, blocks: updateCall(turn, call, () => ({ status: "waiting", approval })) };
     }
     case "approval.resolved": {
-      const { call, decision, reason } = event.data;
+      const { call, decision, reason, edited } = event.data;
       return {
         ...next,
         blocks: updateCall(turn, call, ({ approval }) => ({
           status: "running",
-          approval: approval && { ...approval, decision, reason },
+          approval: approval && { ...approval, decision, reason, edited: edited ?? null },
         })),
       };
     }

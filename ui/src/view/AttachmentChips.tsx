@@ -1,6 +1,7 @@
 /** What is sent with the message: parts of the notebook, variables, files, images. Each can be removed. */
 import type { ComponentChildren } from "preact";
 import { IMAGES } from "../conversation/attachments";
+import { shownTitle } from "../turn/cellName";
 import type { Attachment } from "../conversation/entry";
 import { formatBytes } from "../turn/labels";
 import { useDesk } from "./panelStateContext";
@@ -18,20 +19,25 @@ export function AttachmentChips() {
     <>
       <ul class="ak-chips" aria-label="Goes along">
         {sides.map(({ side, label, cells }) => (
-          <Chip key={side} name={label} title={cells[0]?.source ?? ""} remove={() => composing.leaveOut(side)}>
-            {label}
+          <Chip
+            key={side}
+            name={shownTitle(label)}
+            title={cells[0]?.source ?? ""}
+            remove={() => composing.leaveOut(side)}
+          >
+            {shownTitle(label)}
           </Chip>
         ))}
         {noted.map((note, index) => (
           <Chip
             key={`${index} ${note.title}`}
-            name={note.title}
+            name={shownTitle(note.title)}
             title={note.text}
             remove={() => {
               conversation.notes.value = noted.filter((other) => other !== note);
             }}
           >
-            {note.title}
+            {shownTitle(note.title)}
           </Chip>
         ))}
         {attached.map((one) => (

@@ -68,7 +68,10 @@ function Keep({ call }: { call: CallBlock }) {
 }
 
 function Row({ call, open, onToggle }: { call: CallBlock; open: boolean; onToggle: () => void }) {
-  const { kind, verb, target } = callPhrase(call);
+  const { host } = usePanel();
+  const { kind, verb, target: named } = callPhrase(call);
+  const index = host.notebook?.places?.cells().indexOf(named) ?? -1; // the model may name a cell by its id
+  const target = index >= 0 ? String(index + 1) : named;
   const place = placeOf(call.where);
   const runs = !call.done && call.status === "running";
   return (
@@ -102,8 +105,9 @@ function Tail({ call }: { call: CallBlock }) {
 }
 
 function Inside({ call, line }: { call: CallBlock; line: number }) {
-  const code = call.arguments["code"] ?? call.arguments["source"];
-  const rest = Object.entries(call.arguments).filter(([name, value]) => value !== code && !REVIEWED.has(name));
+  const proposed = call.arguments["code"] ?? call.arguments["source"];
+  const rest = Object.entries(call.arguments).filter(([name, value]) => value !== proposed && !REVIEWED.has(name));
+  const code = call.approval?.editable === "code" ? (call.approval.edited ?? proposed) : proposed;
   const text = call.done ? call.result || call.output : call.output;
   return (
     <div class="ak-inside">
@@ -123,9 +127,10 @@ function Inside({ call, line }: { call: CallBlock; line: number }) {
 }
 
 /** An approval is shown only in the opened call; a denial always, because it explains why nothing happened. */
-function Decided({ approval: { decision, reason }, open }: { approval: Approval; open: boolean }) {
-  if (decision === "approve" && !open) return null;
-  const said = decision === "approve" ? "You approved it" : decision === "deny" ? "Denied" : "Not answered";
+function Decided({ approval: { decision, reason, edited }, open }: { approval: Approval; open: boolean }) {
+  if (decision === "approve" && !open && edited === null) return null;
+  const approved = edited === null ? "You approved it" : "You changed it and approved it";
+  const said = decision === "approve" ? approved : decision === "deny" ? "Denied" : "Not answered";
   const why = reason.replace(/^(approved|denied)(: )?/, "");
   return <p class="ak-decided">{why ? `${said}: ${why}` : said}.</p>;
 }

@@ -45,7 +45,7 @@ function starters({ conversation, composing }: Desk): Starter[] {
   const failed = notebook?.lastError?.value ?? null;
   const active = notebook?.activeCell.value ?? null;
   const found = [
-    failed && ask("Explain this error", `Explain the error of cell ${failed.index} and how to mend it.`),
+    failed && ask("Explain this error", "Explain the newest error and how to mend it."),
     active?.source.trim() && ask("Explain the active cell", "Explain the active cell and what it shows."),
     conversation.place.value.kernel &&
       ask("Say what the variables hold", "Say what the variables of this notebook hold."),

@@ -2,6 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Entry } from "../conversation/conversation";
+import { shownTitle } from "../turn/cellName";
 import { Gallery } from "../media/Gallery";
 import { usePanel } from "../conversation/panelContext";
 
@@ -25,7 +26,7 @@ export function Prompt({ entry }: { entry: Entry }) {
           )}
           {entry.context.map((chip) => (
             <span class="ak-chip" key={chip}>
-              <bdi>{chip}</bdi>
+              <bdi>{shownTitle(chip)}</bdi>
             </span>
           ))}
         </p>

@@ -2,6 +2,7 @@
  * accepts, and "Undo" takes the change back. */
 import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
+import { cellName } from "../turn/cellName";
 import { usePanel } from "../conversation/panelContext";
 import { Diff, standingText } from "./Review";
 import { Output } from "./Output";
@@ -23,7 +24,7 @@ function Proposed({ change, printed }: { change: Change; printed: string }) {
   const version = keeper?.version.value; // grows when the document changes
   const standing = useMemo(() => keeper?.standing(change) ?? "closed", [keeper, change, version]);
   const isOpen = standing === "undone"; // the cell has the source that failed
-  const name = `cell ${keeper?.place(change) ?? change.index}`;
+  const name = cellName(keeper?.place(change) ?? change.index);
   const undo = () => {
     const [outcome] = keeper?.undo([change]) ?? [];
     said.value = outcome && !outcome.done ? `Not undone: ${outcome.why}.` : "";

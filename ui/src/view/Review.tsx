@@ -3,6 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 import { type Change, changeOf, changesOf, isSuperseded, isApproved } from "../turn/cellChanges";
+import { cellName } from "../turn/cellName";
 import { counts, diff, hunks } from "../notebook/diff";
 import type { ChangeKeeper, Standing } from "../notebook/notebook";
 import { canUndo, undoTurn } from "../notebook/undo";
@@ -167,7 +168,7 @@ const DONE = { insert: "New", edit: "Edited", delete: "Deleted", move: "Moved" }
 
 /** Uses the current index, or the former one if the cell is gone. */
 function title(change: Change, place: number): string {
-  return `${DONE[change.do]}: cell ${place >= 0 ? place : change.index}`;
+  return `${DONE[change.do]}: ${cellName(place >= 0 ? place : change.index)}`;
 }
 
 function summary(change: Change): string {

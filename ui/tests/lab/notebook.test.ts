@@ -8,6 +8,7 @@ import { LabNotebook } from "../../src/lab/notebook";
 
 vi.mock("@jupyterlab/notebook", () => ({ NotebookActions: {} }));
 vi.mock("../../src/lab/changes", () => ({ LabChanges: vi.fn() }));
+vi.mock("@lumino/widgets", () => ({}));
 
 /** One of Lab's signals, which counts who hears it. */
 class Heard {

@@ -29,10 +29,10 @@ test("a card says exactly what will run and where", () => {
 });
 
 test.each([
-  ["Once", { decision: "approve", remember: "once" }],
-  ["Session", { decision: "approve", remember: "session" }],
+  ["Run once", { decision: "approve", remember: "once" }],
+  ["Always in this session", { decision: "approve", remember: "session" }],
   ["Deny", { decision: "deny", remember: "once" }],
-  ["Never", { decision: "deny", remember: "never" }],
+  ["Never in this session", { decision: "deny", remember: "never" }],
 ])("%s sends its decision with the hash of what was shown", async (name, choice) => {
   stage.show(asked());
   await stage.click(name);
@@ -43,7 +43,7 @@ test.each([
 
 test("only what may be remembered is offered", () => {
   stage.show(asked({ remember: ["never"], again: "text of strangers may have brought this call about" }));
-  expect(() => stage.button("Session")).toThrow();
+  expect(() => stage.button("Always in this session")).toThrow();
   expect(card().textContent).toContain("Asked again: text of strangers");
 });
 
@@ -114,7 +114,7 @@ test("an answer that the server refuses is said, and another can be given", asyn
   stage.answer = () => {
     throw new ApiError(409, { code: "conflict", message: "This was answered already." });
   };
-  await stage.click("Once");
+  await stage.click("Run once");
   await act(() => Promise.resolve());
   expect(stage.find(".ak-approval [role=alert]").textContent).toContain("This was answered already.");
   expect(stage.button("Deny").disabled).toBe(false);
@@ -122,8 +122,8 @@ test("an answer that the server refuses is said, and another can be given", asyn
 
 test("a second click sends nothing more", async () => {
   stage.show(asked());
-  stage.button("Once").click();
-  stage.button("Once").click();
+  stage.button("Run once").click();
+  stage.button("Run once").click();
   await act(() => Promise.resolve());
   expect(sent()).toHaveLength(1);
 });

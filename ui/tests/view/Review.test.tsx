@@ -34,7 +34,7 @@ test("a change is compared once, however often its notebook changes meanwhile", 
       place,
     ),
   );
-  expect(place.querySelector("summary")?.textContent).toBe("Edited: cell 2 keep it? · 1 line added");
+  expect(place.querySelector("summary")?.textContent).toBe("Edited: cell 3 keep it? · 1 line added");
   vi.mocked(differing.diff).mockClear();
   const changed = () => {
     version.value += 1;

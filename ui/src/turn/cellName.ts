@@ -6,3 +6,10 @@ export function shownReference(reference: string): string {
   if (!/^\s*\d+(\s*-\s*\d+)?(\s*,\s*\d+(\s*-\s*\d+)?)*\s*$/.test(reference)) return reference;
   return reference.replace(/\d+/g, (number) => String(Number(number) + 1));
 }
+
+/** The title of a note of the context as people read it. The note itself has the numbers of the model's tools, which
+ * count from 0, and may name the type and the id of the cell. */
+export function shownTitle(title: string): string {
+  const found = /^((?:(?:error|output) of |selected in )?cell )(\d+)(?:, \w+, id .*)?$/i.exec(title);
+  return found ? `${found[1] ?? ""}${Number(found[2]) + 1}` : title;
+}
