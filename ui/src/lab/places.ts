@@ -11,6 +11,9 @@ import { TAG } from "./edits";
 const SETTLED_MS = 50;
 /** Ids that are looked up. The metadata of a file may contain anything. */
 const ID = /^[\w.-]{1,200}$/;
+/** Lumino runs no shortcut for a key that is pressed within an element with this attribute. */
+const SUPPRESS = "data-lm-suppress-shortcuts";
+const OWN = ".ak-at-cell, .ak-review-bar-place";
 /** Events that the notebook must not see: it would move the focus, or run a shortcut. */
 const OWN_EVENTS = ["mousedown", "dblclick", "keydown"];
 
@@ -32,6 +35,7 @@ export class LabPlaces implements NotebookPlaces {
     tracker.currentChanged.connect(this.#changed);
     tracker.widgetAdded.connect(added);
     tracker.forEach((panel) => added(tracker, panel));
+    window.addEventListener("keydown", filterShortcuts, { capture: true }); // before Lumino, which listens at the document
   }
 
   cells(): readonly string[] {
@@ -49,13 +53,14 @@ export class LabPlaces implements NotebookPlaces {
   at(key: string, cell: string, side: CellSide): HTMLElement | null {
     const widget = this.#find(cell);
     if (!widget) return null;
-    if (widget.isPlaceholder()) {
-      void widget.ready.then(this.#changed);
-      return null;
-    }
+    // A cell that is out of sight may be without its parts; connecting a slot again has no effect.
+    widget.inViewportChanged.connect(this.#changed);
+    if (widget.isPlaceholder()) void widget.ready.then(this.#changed);
+    const wrapper = widget.inputArea?.node.parentElement;
+    if (wrapper?.parentElement !== widget.node) return null;
     const element = this.#elements.get(key) ?? createElement(side);
     this.#elements.set(key, element);
-    put(element, widget, side);
+    put(element, widget.node, wrapper, side);
     return element;
   }
 
@@ -71,7 +76,6 @@ export class LabPlaces implements NotebookPlaces {
     if (!this.#bar || this.#bar.isDisposed) {
       this.#bar = new Widget();
       this.#bar.addClass("ak-review-bar-place");
-      this.#bar.node.dataset["lmSuppressShortcuts"] = "true";
       BoxLayout.setStretch(this.#bar, 0);
     }
     if (this.#bar.parent !== panel) layout.addWidget(this.#bar);
@@ -114,20 +118,56 @@ export class LabPlaces implements NotebookPlaces {
   };
 }
 
+/** Saving and other shortcuts with Ctrl work within a review. Keys alone belong to its buttons, and in a field all of
+ * them but saving. */
+function isForLab({ target, key, ctrlKey, metaKey }: KeyboardEvent): boolean {
+  const isField = target instanceof HTMLTextAreaElement;
+  return (ctrlKey || metaKey) && (key.toLowerCase() === "s" || (key !== "Enter" && !isField));
+}
+
+/** Lumino listens at the document, in one of the two phases: the attribute is for the first one. */
+function filterShortcuts(event: KeyboardEvent): void {
+  const own = event.target instanceof Element ? event.target.closest(OWN) : null;
+  if (own && isForLab(event)) own.removeAttribute(SUPPRESS);
+  else own?.setAttribute(SUPPRESS, "true");
+}
+
+/** What has the focus within an element, also after the element was taken out of the page with its cell. */
+const focused = new WeakMap<HTMLElement, HTMLElement>();
+
 function createElement(side: CellSide): HTMLElement {
   const element = document.createElement("div");
   element.className = `ak-at-cell ak-at-${side}`;
-  element.dataset["lmSuppressShortcuts"] = "true";
-  for (const type of OWN_EVENTS) element.addEventListener(type, (event) => event.stopPropagation());
+  for (const type of OWN_EVENTS) {
+    element.addEventListener(type, (event) => {
+      if (!(event instanceof KeyboardEvent && isForLab(event))) event.stopPropagation();
+    });
+  }
+  element.addEventListener("focusin", ({ target }) => {
+    if (target instanceof HTMLElement) focused.set(element, target);
+  });
+  element.addEventListener("focusout", ({ relatedTarget }) => {
+    if (relatedTarget) focused.delete(element);
+    else setTimeout(() => element.isConnected && focused.delete(element)); // otherwise its cell was taken away
+  });
   return element;
 }
 
-/** Move the element to its place, unless it is there: moving it would take the focus from what is inside. */
-function put(element: HTMLElement, widget: Cell, side: CellSide): void {
-  const wrapper = widget.inputArea?.node.parentElement;
-  const parent = side === "margin" ? wrapper : widget.node;
-  if (!parent || element.parentElement === parent) return;
-  if (side === "above") parent.prepend(element);
-  else if (side === "input" && wrapper) wrapper.after(element);
+/** Move the element to its place, unless it is there: moving it would take the focus from what is inside. `wrapper` has
+ * the input of the cell. */
+function put(element: HTMLElement, cell: HTMLElement, wrapper: HTMLElement, side: CellSide): void {
+  const parent = side === "margin" ? wrapper : cell;
+  if (element.parentElement === parent && (side !== "input" || isBehind(element, wrapper))) return;
+  const within = focused.get(element);
+  if (side === "above") cell.prepend(element);
+  else if (side === "input") wrapper.after(element);
   else parent.append(element);
+  if (document.activeElement === document.body) within?.focus({ preventScroll: true });
+}
+
+/** Whether only other reviews are between the input and the element. */
+function isBehind(element: Element, wrapper: Element): boolean {
+  let before = element.previousElementSibling;
+  while (before?.classList.contains("ak-at-cell")) before = before.previousElementSibling;
+  return before === wrapper;
 }

@@ -59,7 +59,6 @@ function Proposed({ item }: { item: ReviewItem }) {
           text={proposed}
           label="The text that the cell gets"
           action="Accept"
-          disabled={sending.value}
           onAccept={approve}
           onCancel={cancel}
         />
@@ -67,18 +66,18 @@ function Proposed({ item }: { item: ReviewItem }) {
         <>
           <Changed item={item} />
           <div class="ak-choices">
-            <button type="button" class="ak-primary" disabled={sending.value} onClick={() => approve()}>
+            <button type="button" class="ak-primary" aria-disabled={sending.value} onClick={() => approve()}>
               Accept
             </button>
             <button
               type="button"
-              disabled={sending.value}
+              aria-disabled={sending.value}
               onClick={() => void decide({ decision: "deny", remember: "once" })}
             >
               Reject
             </button>
             {proposed !== null && (
-              <button type="button" ref={edit} disabled={sending.value} onClick={() => (editing.value = true)}>
+              <button type="button" ref={edit} aria-disabled={sending.value} onClick={() => (editing.value = true)}>
                 Edit
               </button>
             )}

@@ -17,6 +17,11 @@ import "./review.css";
 
 /** After a key in the notebook, it is not scrolled for this long. */
 const TYPING_MS = 3_000;
+/** A notebook that draws only the cells in sight draws a cell some time after it was scrolled to, and may take it out of
+ * the page once more, which takes the focus away. */
+const CHECK_MS = 50;
+const REACH_CHECKS = 60;
+const SETTLED_CHECKS = 6;
 
 export class NotebookReviews implements Reviewing {
   readonly items: ReadonlySignal<readonly ReviewItem[]>;
@@ -135,9 +140,11 @@ export class NotebookReviews implements Reviewing {
     return standing !== "undone" && standing !== "gone" && standing !== "closed";
   }
 
-  /** A proposal is shown at once, the changes of a turn at the first one. */
+  /** A proposal is shown at once, the changes of a turn at the first one. A notebook that was loaded again stays where
+   * it is. */
   #arrived(item: ReviewItem): void {
     this.#shown.add(groupOf(item));
+    if (!this.#live.has(item.turn)) return;
     const waits = this.#returned !== null && document.activeElement === this.#returned;
     if (performance.now() - this.#typed > TYPING_MS) void this.#show(item, waits);
   }
@@ -145,17 +152,18 @@ export class NotebookReviews implements Reviewing {
   async #show(item: ReviewItem, focuses: boolean): Promise<void> {
     this.current.value = item.key;
     await this.places.scrollTo(item.cell);
-    const element = await this.#elementOf(item.key);
-    element?.scrollIntoView({ block: "nearest" });
-    if (focuses) element?.querySelector<HTMLElement>(".ak-cell-review")?.focus({ preventScroll: true });
-  }
-
-  /** The element of an item; a cell that was out of sight is drawn some frames after it was scrolled to. */
-  async #elementOf(key: string): Promise<HTMLElement | undefined> {
-    for (let frame = 0; frame < 30 && !this.#drawn.get(key)?.isConnected; frame++) {
-      await new Promise((resolve) => setTimeout(resolve, 20));
+    let settled = 0;
+    for (let check = 0; check < REACH_CHECKS && settled < SETTLED_CHECKS; check++) {
+      const card = this.#drawn.get(item.key)?.querySelector<HTMLElement>(".ak-cell-review");
+      if (this.current.value !== item.key) return; // the user has gone elsewhere
+      if (card && card.getClientRects().length > 0) {
+        const { activeElement } = document;
+        if (settled === 0) card.scrollIntoView({ block: "nearest" });
+        if (focuses && (settled === 0 || activeElement === document.body)) card.focus({ preventScroll: true });
+        settled++;
+      }
+      await new Promise((resolve) => setTimeout(resolve, CHECK_MS));
     }
-    return this.#drawn.get(key);
   }
 
   #draw(items: readonly ReviewItem[], turn: TurnView | null): void {

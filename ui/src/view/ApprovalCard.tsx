@@ -61,7 +61,6 @@ export function ApprovalCard({ approval }: { approval: Approval }) {
           text={text}
           label={change ? "The text that the cell gets" : "The code that runs"}
           action={words.once}
-          disabled={sending.value}
           onAccept={accept}
           onCancel={() => {
             editing.value = false;
@@ -85,14 +84,14 @@ export function ApprovalCard({ approval }: { approval: Approval }) {
             >
               {words.once}
             </button>
+            <button type="button" title={`${words.deny} (R)`} disabled={sending.value} onClick={() => deny("once")}>
+              {words.deny}
+            </button>
             {text !== null && (
               <button type="button" disabled={sending.value} onClick={() => (editing.value = true)}>
                 Edit
               </button>
             )}
-            <button type="button" title={`${words.deny} (R)`} disabled={sending.value} onClick={() => deny("once")}>
-              {words.deny}
-            </button>
             <Lasting approval={approval} disabled={sending.value} onAllow={allow} onDeny={deny} />
           </div>
         </>

@@ -13,17 +13,16 @@ interface Edited {
   label: string;
   /** The words on the button that accepts the text. */
   action: string;
-  disabled: boolean;
   onAccept: (text: string) => void;
   onCancel: () => void;
 }
 
-export function TextEdit({ text, label, action, disabled, onAccept, onCancel }: Edited) {
+export function TextEdit({ text, label, action, onAccept, onCancel }: Edited) {
   const field = useRef<HTMLTextAreaElement>(null);
   const current = useSignal(text);
   useEffect(() => field.current?.focus(), []);
   const hidden = invisibleNumbers(current.value);
-  const isReady = !disabled && hidden.length === 0 && current.value.trim() !== "";
+  const isReady = hidden.length === 0 && current.value.trim() !== "";
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key === "Escape") {
       event.preventDefault();
