@@ -116,14 +116,14 @@ def test_a_person_reviews_what_the_agent_changes_and_takes_it_back(lab: Lab, ser
     expect(added.locator(".ak-diff")).to_contain_text("total = 40 + 2", timeout=SLOW)
     lab.picture("edits-insert-asked")
     expect(cells).to_have_count(4)
-    added.get_by_role("button", name="Once").click()
+    added.get_by_role("button", name="Accept", exact=True).click()
     ended(added)
     expect(cells).to_have_count(5)
     assert sources(lab)[1] == "total = 40 + 2\ntotal"
 
     renamed = ask(lab, "rename it")
     expect(renamed.locator(".ak-approval .ak-diff")).to_contain_text("df_new", timeout=SLOW)
-    renamed.get_by_role("button", name="Deny").click()
+    renamed.get_by_role("button", name="Reject").click()
     ended(renamed)
     assert sources(lab)[2] == "df"
     unread, denied = results(server, id_of(renamed))
@@ -132,7 +132,7 @@ def test_a_person_reviews_what_the_agent_changes_and_takes_it_back(lab: Lab, ser
 
     tidy = ask(lab, "tidy up")
     for _ in range(3):  # of three tools; each other edit goes by the first yes
-        tidy.get_by_role("button", name="Session").click(timeout=SLOW)
+        tidy.get_by_role("button", name="Always in this session").click(timeout=SLOW)
     ended(tidy)
     assert sources(lab)[1:4] == ["import math\ndf = math.pi", "total = 40 + 2\ntotal", "df * 2"]
     reviews = tidy.locator(".ak-review")
@@ -154,7 +154,7 @@ def test_a_person_reviews_what_the_agent_changes_and_takes_it_back(lab: Lab, ser
     lab.wait_idle()
     again = lab.page.locator(".ak-turn").last
     again.get_by_role("button", name="Undo changes").click(timeout=SLOW)
-    expect(again.locator(".ak-review-turn")).to_contain_text("Cell cell-0 was not undone: you changed it since.")
+    expect(again.locator(".ak-review-turn")).to_contain_text("Cell 1 was not undone: you changed it since.")
     expect(cells).to_have_count(5)
     assert sources(lab) == ["mine = 3", "total = 40 + 2\ntotal", "df", "print('third')", SLEEPING]
     lab.picture("edits-undone-dark")
@@ -173,7 +173,7 @@ def test_a_changed_cell_is_refused_and_a_turn_keeps_its_notebook(lab: Lab, serve
     for window in (second, lab):
         window.page.bring_to_front()
         window.type_into(0, "df = 1 # mine")
-    turn.get_by_role("button", name="Once").click()
+    turn.get_by_role("button", name="Accept", exact=True).click()
     expect(turn.locator(".ak-approval .ak-diff")).to_contain_text("df + df", timeout=SLOW)
     for window in (second, lab):
         window.page.bring_to_front()
@@ -201,7 +201,7 @@ def test_cells_run_in_the_notebook_and_stop_reaches_only_those(lab: Lab, server:
     lab.open("rain.ipynb")
     ran = ask(lab, "run them")
     expect(ran.locator(".ak-approval")).to_contain_text("df = 1", timeout=SLOW)
-    ran.get_by_role("button", name="Session").click()
+    ran.get_by_role("button", name="Always in this session").click()
     ended(ran)
     expect(lab.output(1)).to_have_text("1")
     [result] = results(server, id_of(ran))

@@ -77,7 +77,7 @@ def test_a_stop_and_cells_that_talk_to_the_agent_are_no_context_of_a_message(lab
     lab.run(3)
     lab.cell(1).locator(".cm-content").first.click()
     along = panel.get_by_role("list", name="Goes along").get_by_role("listitem")
-    expect(along).to_have_text(["error of cell 3"])
+    expect(along).to_have_text(["error of cell 4"])
     lab.picture("panel-context")
     ended(ask(panel, "why?"))
     with server.blocking_client({"Authorization": f"token {TOKEN}"}) as client:

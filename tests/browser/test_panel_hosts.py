@@ -88,7 +88,7 @@ def test_commands_of_the_notebook_reach_the_agent_and_stop_works_while_the_kerne
     log = side(page).get_by_role("log")
     expect(log).to_contain_text("Correct the cell In[1], which failed with ZeroDivisionError", timeout=30_000)
     expect(log).to_contain_text("Divide by one.", timeout=30_000)
-    expect(log.get_by_role("group", name="Correction of cell 0")).to_contain_text("print(1 / 1)", timeout=30_000)
+    expect(log.get_by_role("group", name="Correction of cell 1")).to_contain_text("print(1 / 1)", timeout=30_000)
     lab.picture("panel-fixes-an-error")
 
     lab.run(3, wait=False)
@@ -112,7 +112,7 @@ def test_commands_of_the_notebook_reach_the_agent_and_stop_works_while_the_kerne
     page.keyboard.press("Control+Shift+C")
     page.locator(".lm-CommandPalette-input").fill("Ask about the Selection")
     page.keyboard.press("Enter")
-    expect(side(page)).to_contain_text("Selected in cell 0")
+    expect(side(page)).to_contain_text("Selected in cell 1")
     (server.root / "go").touch()
 
 

@@ -41,6 +41,55 @@ test.each([
   ]);
 });
 
+const editable = { editable: "code", arguments: { code: "total = 6 * 7" } };
+const field = () => stage.find(".ak-edit textarea") as HTMLTextAreaElement;
+const write = (text: string) =>
+  act(() => {
+    field().value = text;
+    field().dispatchEvent(new InputEvent("input", { bubbles: true }));
+  });
+
+test("code is edited before it runs, and the answer has the text", async () => {
+  stage.show(asked(editable));
+  await stage.click("Edit");
+  expect(document.activeElement).toBe(field());
+  expect(field().value).toBe("total = 6 * 7");
+  await write("total = 6 * 8");
+  await stage.press(field(), "a");
+  expect(sent()).toEqual([]);
+  await stage.click("Run once");
+  expect(sent()[0]?.body).toEqual({
+    decision: "approve",
+    remember: "once",
+    edited: "total = 6 * 8",
+    shown: "hash-of-it",
+  });
+});
+
+test("text that was not changed is no edit, and Escape ends an edit", async () => {
+  stage.show(asked(editable));
+  await stage.click("Edit");
+  await write("gone");
+  await stage.press(field(), "Escape");
+  expect(stage.page.querySelector(".ak-edit")).toBeNull();
+  await stage.click("Edit");
+  await stage.press(field(), "Enter", { ctrlKey: true });
+  expect(sent()[0]?.body).toEqual({ decision: "approve", remember: "once", shown: "hash-of-it" });
+});
+
+test.each(["a = 1\u202e", "a = 1\u200b", "  "])("the edited text %j is not sent", async (text) => {
+  stage.show(asked(editable));
+  await stage.click("Edit");
+  await write(text);
+  expect(stage.button("Run once").disabled).toBe(true);
+  await stage.press(field(), "Enter", { ctrlKey: true });
+  expect(sent()).toEqual([]);
+  if (!text.trim()) return;
+  await stage.click("Remove them");
+  expect(field().value).toBe("a = 1");
+  expect(stage.button("Run once").disabled).toBe(false);
+});
+
 test("only what may be remembered is offered", () => {
   stage.show(asked({ remember: ["never"], again: "text of strangers may have brought this call about" }));
   expect(() => stage.button("Always in this session")).toThrow();
