@@ -18,8 +18,20 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("agent_kernel", "jupyter_ext", "demo")
 
 HEAVY = {"accelerate", "bitsandbytes", "gguf", "matplotlib", "numpy", "openvino", "openvino_genai", "pandas", "torch"}
-HEAVY |= {"PIL", "cryptography", "ddgs", "httpx", "mcp", "psycopg", "redis", "regex", "trafilatura", "transformers"}
-HEAVY |= {"xgrammar"}
+HEAVY |= {
+    "PIL",
+    "botocore",
+    "cryptography",
+    "ddgs",
+    "httpx",
+    "mcp",
+    "postgrest",
+    "psycopg",
+    "pymongo",
+    "redis",
+    "regex",
+}
+HEAVY |= {"trafilatura", "transformers", "xgrammar"}
 
 # folder: (the folders of ours that it may import, the libraries). A module may always import its own folder and the
 # standard library. Folders of agent_kernel are named without it; the folder "agent_kernel" is its __init__.py, whose
@@ -87,7 +99,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "",
     ),
     "sessions.export.formats": ("core sessions", ""),
-    "sessions.log": ("core", "cryptography psycopg redis"),
+    "sessions.log": ("core", "botocore cryptography httpx postgrest psycopg pymongo redis"),
     "sessions.redaction": ("core", ""),
     "sessions.retention": ("core core.seams sessions", ""),
     "sessions.search": ("core core.seams", ""),
@@ -221,6 +233,9 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/sessions/store/store_url.py": {"agent_kernel"},
     "agent_kernel/sessions/log/postgresql.py": {"psycopg"},
     "agent_kernel/sessions/log/redis.py": {"redis"},
+    "agent_kernel/sessions/log/mongodb.py": {"pymongo"},
+    "agent_kernel/sessions/log/dynamodb.py": {"botocore"},
+    "agent_kernel/sessions/log/supabase.py": {"httpx", "postgrest"},
     "agent_kernel/sessions/log/encrypted_log.py": {"cryptography"},
     "agent_kernel/sessions/store/encryption_key.py": {"keyring"},
     # Where everything is put together: what is not asked for is not loaded.

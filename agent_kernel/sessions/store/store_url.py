@@ -1,10 +1,11 @@
-"""Opens the session store that a URL names: ``sqlite:PATH``, ``files:PATH``, ``memory:``,
-``postgresql://USER@HOST/DATABASE`` or ``redis://HOST``. The last two may end with ``#key=`` and the place of an
-encryption key."""
+"""Opens the session store that a URL names: ``sqlite:PATH``, ``files:PATH``, ``memory:``, or a database that several
+servers share, ``postgresql:``, ``redis:``, ``mongodb:``, ``dynamodb:`` or ``supabase:``, whose URL may end with ``#key=``
+and the place of a key."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 
@@ -21,17 +22,28 @@ SCHEMES: Mapping[str, Callable[[str, bool, Quota], KeptStore]] = MappingProxyTyp
     {
         "sqlite": lambda place, durable, quota: SqliteStore(_path("sqlite", place), durable=durable, quota=quota),
         "files": lambda place, durable, quota: FilesStore(_path("files", place), quota=quota),
-        "postgresql": lambda place, durable, quota: _open_postgresql(place, quota),
-        "redis": lambda place, durable, quota: _open_redis("redis", place, quota),
-        "rediss": lambda place, durable, quota: _open_redis("rediss", place, quota),
         "memory": lambda place, durable, quota: MemoryStore(quota=_nothing_after("memory", place, quota)),
     }
 )
-"""The functions that create a store, by the scheme of the URL. Each is called with the rest of the URL, ``durable`` and
-the quota."""
+"""The stores of one machine by the scheme of their URL; each is called with the rest of the URL, ``durable`` and the
+quota."""
+LOGS: Mapping[str, str] = MappingProxyType(
+    {
+        "postgresql": "postgresql:PostgresLog",
+        "redis": "redis:RedisLog",
+        "rediss": "redis:RedisLog",
+        "mongodb": "mongodb:open_mongodb",
+        "mongodb+srv": "mongodb:open_mongodb",
+        "dynamodb": "dynamodb:open_dynamodb",
+        "supabase": "supabase:SupabaseLog",
+    }
+)
+"""The logs of shared databases by the scheme of their URL: a module of ``sessions.log``, and what it calls with the
+URL. A module is imported when a URL names it."""
 FORMS = (
     "sqlite:PATH (a file), files:PATH (a directory of JSON documents), postgresql://USER@HOST/DATABASE,"
-    " redis://USER:PASSWORD@HOST:PORT/NUMBER, rediss: (the same with TLS), or memory:"
+    " redis://USER:PASSWORD@HOST:PORT/NUMBER, rediss: (the same with TLS), mongodb://USER:PASSWORD@HOST/DATABASE,"
+    " mongodb+srv://HOST/DATABASE, dynamodb://REGION/TABLE, supabase://SECRET_KEY@PROJECT.supabase.co, or memory:"
 )
 
 
@@ -42,30 +54,28 @@ def open_store(url: str, *, durable: bool = False, quota: Quota = NONE) -> KeptS
     scheme, colon, place = url.partition(":")
     if not colon:
         raise InvalidRequest("The URL of a store begins with a scheme and a colon.", hint=f"Use {FORMS}.")
+    if scheme in LOGS:
+        return _open_shared(url, quota)
     if scheme not in SCHEMES:
         raise InvalidRequest(f"This version has no store for {scheme[:40]}: URLs.", hint=f"Use {FORMS}.")
     return SCHEMES[scheme](place, durable, quota)
 
 
-def _open_postgresql(place: str, quota: Quota) -> KeptStore:
-    from agent_kernel.sessions.log.postgresql import PostgresLog
-
-    return _open_shared("postgresql", place, PostgresLog, quota)
-
-
-def _open_redis(scheme: str, place: str, quota: Quota) -> KeptStore:
-    from agent_kernel.sessions.log.redis import RedisLog
-
-    return _open_shared(scheme, place, RedisLog, quota)
+def open_log(url: str) -> LogStore:
+    """Return the log in the shared database that ``url`` names; it connects at its first use. Raises InvalidRequest for
+    a URL that cannot be read, and without the library of the database."""
+    module, _, name = LOGS[url.partition(":")[0]].partition(":")
+    opened: LogStore = getattr(import_module(f"agent_kernel.sessions.log.{module}"), name)(url)
+    return opened
 
 
-def _open_shared(scheme: str, place: str, log_type: Callable[[str], LogStore], quota: Quota) -> KeptStore:
+def _open_shared(url: str, quota: Quota) -> KeptStore:
     from agent_kernel.sessions.log.encrypted_log import EncryptedLog
     from agent_kernel.sessions.store.shared_store import SharedStore
 
-    address, mark, name = place.rpartition(KEY_MARK)
-    log = log_type(f"{scheme}:{address if mark else place}")
-    return SharedStore(EncryptedLog(log, read_key(name)) if mark else log, quota=quota)
+    address, mark, key = url.rpartition(KEY_MARK)
+    log = open_log(address if mark else url)
+    return SharedStore(EncryptedLog(log, read_key(key)) if mark else log, quota=quota)
 
 
 def _path(scheme: str, place: str) -> Path:

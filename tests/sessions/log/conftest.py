@@ -1,21 +1,35 @@
-"""Shared stores behind the fixture ``store``: on a log in memory, and on a real PostgreSQL and Redis (``make
-test-stores``)."""
+"""Shared stores behind the fixture ``store``: on logs in memory, and (``make test-stores``) on a real PostgreSQL and
+Redis, on fakes of MongoDB and DynamoDB, and on a real PostgreSQL behind a fake of Supabase's API."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agent_kernel.sessions.log.batched_log import BatchedLog
 from agent_kernel.sessions.log.encrypted_log import EncryptedLog
 from agent_kernel.sessions.log.log_store import LogStore
 from agent_kernel.sessions.log.memory_log import MemoryLog
 from agent_kernel.sessions.store.shared_store import SharedStore
-from tests.sessions.log.servers import Postgres, Redis
+from agent_kernel.sessions.store.store_url import open_log
+from tests.sessions.log.memory_table import MemoryTable
+from tests.sessions.log.servers import FakeDynamo, Postgres, RealDynamo, RealMongo, Redis
 from tests.sessions.talk import Clock
 
-LOGS = ["memory", *(pytest.param(name, marks=pytest.mark.stores) for name in ("encrypted", "postgresql", "redis"))]
+LOGS = (
+    "memory",
+    "batched",
+    *(
+        pytest.param(name, marks=pytest.mark.stores)
+        for name in ("encrypted", "postgresql", "redis", "mongodb", "dynamodb", "supabase")
+    ),
+)
 KEY = bytes(range(32))
+MOTO = Path(__file__).parents[3] / "build" / "moto" / "bin" / "python"
 
 
 @pytest.fixture(scope="session")
@@ -32,20 +46,59 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
     server.stop()
 
 
+@pytest.fixture(scope="session")
+def mongo() -> Iterator[Any]:
+    """A fake, unless AGENT_KERNEL_TEST_MONGODB names a real server."""
+    from tests.sessions.log.fake_mongodb import FakeMongo
+
+    real = os.environ.get("AGENT_KERNEL_TEST_MONGODB")
+    server = RealMongo(real) if real else FakeMongo()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def dynamo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeDynamo | RealDynamo]:
+    """A fake, unless AGENT_KERNEL_TEST_DYNAMODB names a real table."""
+    real = os.environ.get("AGENT_KERNEL_TEST_DYNAMODB")
+    with pytest.MonkeyPatch.context() as patch:
+        if not real:
+            patch.setenv("AWS_ACCESS_KEY_ID", "none")
+            patch.setenv("AWS_SECRET_ACCESS_KEY", "none")
+        server = RealDynamo(real) if real else FakeDynamo(MOTO, tmp_path_factory.mktemp("moto"))
+        yield server
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def supabase(postgres: Postgres) -> Iterator[Any]:
+    """A fake API before a real PostgreSQL."""
+    from tests.sessions.log.fake_postgrest import FakeSupabase
+
+    server = FakeSupabase(postgres)
+    yield server
+    server.stop()
+
+
+SERVERS = {
+    "postgresql": "postgres",
+    "redis": "redis_server",
+    "mongodb": "mongo",
+    "dynamodb": "dynamo",
+    "supabase": "supabase",
+}
+
+
 @pytest.fixture(params=LOGS)
 def log(request: pytest.FixtureRequest, clock: Clock) -> Iterator[LogStore]:
     if request.param == "memory":
         made: LogStore = MemoryLog(clock)
+    elif request.param == "batched":
+        made = BatchedLog(MemoryTable(clock))
     elif request.param == "encrypted":
         made = EncryptedLog(MemoryLog(clock), KEY)
-    elif request.param == "redis":
-        from agent_kernel.sessions.log.redis import RedisLog
-
-        made = RedisLog(request.getfixturevalue("redis_server").fresh())
     else:
-        from agent_kernel.sessions.log.postgresql import PostgresLog
-
-        made = PostgresLog(request.getfixturevalue("postgres").fresh())
+        made = open_log(request.getfixturevalue(SERVERS[request.param]).fresh())
     yield made
     made.close()
 
@@ -53,7 +106,12 @@ def log(request: pytest.FixtureRequest, clock: Clock) -> Iterator[LogStore]:
 def connect_again(log: LogStore) -> LogStore:
     if isinstance(log, EncryptedLog):
         return EncryptedLog(connect_again(log._log), log._key)
-    return log if isinstance(log, MemoryLog) else type(log)(log._url)  # type: ignore[attr-defined, call-arg]  # of the servers
+    if isinstance(log, BatchedLog) and isinstance(log._table, MemoryTable):
+        return BatchedLog(log._table)
+    if isinstance(log, MemoryLog):
+        return log
+    opened = log._table if isinstance(log, BatchedLog) else log
+    return open_log(opened._url)  # type: ignore[attr-defined, union-attr]  # of the servers
 
 
 @pytest.fixture

