@@ -12,15 +12,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
 from agent_kernel.sessions.log.batch_table import STUB_KEPT_S, Batch, Blob, Data, Page
 from agent_kernel.sessions.log.batched_log import BatchedLog
 
-T = TypeVar("T")
 VERSION = 1
 PIECE_BYTES = 350_000
 """DynamoDB refuses items of more than 400 kB."""
@@ -35,8 +35,8 @@ Item = dict[str, Any]
 
 
 def open_dynamodb(url: str) -> BatchedLog:
-    """Return the log in the table that ``url`` names (dynamodb://REGION/TABLE). It connects at the first use and creates
-    the table where there is none. Raises InvalidRequest for a URL that cannot be read and without botocore."""
+    """Return the log in the table that ``url`` names (dynamodb://REGION/TABLE). It connects at the first use, and
+    creates the table where there is none. Raises InvalidRequest for a URL that cannot be read and without botocore."""
     return BatchedLog(DynamoTable(url))
 
 
@@ -322,10 +322,8 @@ class DynamoTable:
             found = None
         if found is None:
             head = {**key, "last": _n(0), "version": _n(VERSION)}
-            try:
+            with suppress(client.exceptions.ConditionalCheckFailedException):  # another server created it just now
                 client.put_item(TableName=self._table, Item=head, ConditionExpression="attribute_not_exists(pk)")
-            except client.exceptions.ConditionalCheckFailedException:
-                pass  # another server created it at the same moment
             found = client.get_item(TableName=self._table, Key=key, ConsistentRead=True)["Item"]
         version = int(found["version"]["N"])
         if version != VERSION:
@@ -336,15 +334,13 @@ class DynamoTable:
 
     def _create_table(self, client: Any) -> None:
         """Create the table, paid by request, or wait for another server that creates it."""
-        try:
+        with suppress(client.exceptions.ResourceInUseException):  # another server creates it
             client.create_table(
                 TableName=self._table,
                 KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
                 AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")],
                 BillingMode="PAY_PER_REQUEST",
             )
-        except client.exceptions.ResourceInUseException:
-            pass  # another server creates it
         end = time.monotonic() + CREATION_S
         while client.describe_table(TableName=self._table)["Table"]["TableStatus"] != "ACTIVE":
             if time.monotonic() > end:

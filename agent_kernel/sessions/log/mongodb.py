@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -122,10 +123,8 @@ class MongoTable:
         """Copy the newest batch to the others, before the next one takes its place in the head."""
         document = self._unflushed
         if document is not None:
-            try:
+            with suppress(self._pymongo.errors.DuplicateKeyError):  # another writer copied it
                 self._run("batches", lambda all, options: all.insert_one(document, **options), unique=True)
-            except self._pymongo.errors.DuplicateKeyError:
-                pass  # another writer copied it
             self._unflushed = None
 
     def fetch(self, numbers: Collection[int]) -> Sequence[Batch]:
@@ -276,10 +275,8 @@ class MongoTable:
             read_preference=self._pymongo.ReadPreference.PRIMARY,
         )
         made = {name: database[f"agent_kernel_{name}"] for name in ("head", "batches", "pieces", "blobs")}
-        try:
+        with suppress(self._pymongo.errors.DuplicateKeyError):  # another server created it at the same moment
             made["head"].update_one({"_id": _HEAD}, {"$setOnInsert": {"last": 0, "version": VERSION}}, upsert=True)
-        except self._pymongo.errors.DuplicateKeyError:
-            pass  # another server created it at the same moment
         version = made["head"].find_one({"_id": _HEAD})["version"]
         if version != VERSION:
             raise StoreCorrupt(

@@ -129,7 +129,7 @@ class SupabaseLog:
                 version = self._send(client, "version", {})["version"]
                 if version != VERSION:
                     raise StoreCorrupt(
-                        f"{self.name} was written by a newer agent-kernel (format {version}, this one knows {VERSION}).",
+                        f"{self.name} was written by a newer agent-kernel (format {version}; this one: {VERSION}).",
                         hint="Nothing was changed. Upgrade agent-kernel, or name another project or schema.",
                     )
             except BaseException:

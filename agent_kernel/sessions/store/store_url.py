@@ -1,6 +1,5 @@
 """Opens the session store that a URL names: ``sqlite:PATH``, ``files:PATH``, ``memory:``, or a database that several
-servers share, ``postgresql:``, ``redis:``, ``mongodb:``, ``dynamodb:`` or ``supabase:``, whose URL may end with ``#key=``
-and the place of a key."""
+servers share. The URL of a shared database may end with ``#key=`` and the place of a key."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def connect_again(log: LogStore) -> LogStore:
     if isinstance(log, MemoryLog):
         return log
     opened = log._table if isinstance(log, BatchedLog) else log
-    return open_log(opened._url)  # type: ignore[attr-defined, union-attr]  # of the servers
+    return open_log(opened._url)  # type: ignore[union-attr]  # of the servers
 
 
 @pytest.fixture

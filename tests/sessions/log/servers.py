@@ -133,8 +133,8 @@ class FakeDynamo:
 
 
 class RealDynamo:
-    """A real DynamoDB: AGENT_KERNEL_TEST_DYNAMODB=dynamodb://REGION/TABLE. Each log has a prefix of its own in the table,
-    which a person deletes afterwards."""
+    """A real DynamoDB: AGENT_KERNEL_TEST_DYNAMODB=dynamodb://REGION/TABLE. Each log has a prefix of its own in the
+    table, which a person deletes afterwards."""
 
     def __init__(self, url: str) -> None:
         self._url = url
