@@ -90,17 +90,28 @@ SERVERS = {
 
 
 @pytest.fixture(params=LOGS)
-def log(request: pytest.FixtureRequest, clock: Clock) -> Iterator[LogStore]:
-    if request.param == "memory":
-        made: LogStore = MemoryLog(clock)
-    elif request.param == "batched":
-        made = BatchedLog(MemoryTable(clock))
-    elif request.param == "encrypted":
-        made = EncryptedLog(MemoryLog(clock), KEY)
-    else:
-        made = open_log(request.getfixturevalue(SERVERS[request.param]).fresh())
-    yield made
-    made.close()
+def make_log(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Callable[[], LogStore]]:
+    """Makes an empty log."""
+    makers: dict[str, Callable[[], LogStore]] = {
+        "memory": lambda: MemoryLog(clock),
+        "batched": lambda: BatchedLog(MemoryTable(clock)),
+        "encrypted": lambda: EncryptedLog(MemoryLog(clock), KEY),
+    }
+    server = None if request.param in makers else request.getfixturevalue(SERVERS[request.param])
+    made: list[LogStore] = []
+
+    def make() -> LogStore:
+        made.append(makers[request.param]() if server is None else open_log(server.fresh()))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def log(make_log: Callable[[], LogStore]) -> LogStore:
+    return make_log()
 
 
 def connect_again(log: LogStore) -> LogStore:

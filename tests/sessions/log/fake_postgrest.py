@@ -25,7 +25,6 @@ class FakeSupabase:
     def __init__(self, postgres: Postgres) -> None:
         self.postgres = postgres
         self._local = threading.local()
-        self._connections: list[psycopg.Connection[Any]] = []
         for role, may in (("anon", ""), ("authenticated", ""), ("service_role", "BYPASSRLS")):
             postgres.run(f"CREATE ROLE {role} NOLOGIN {may}")
         self.requests = 0
@@ -43,6 +42,10 @@ class FakeSupabase:
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
+
+            def finish(self) -> None:
+                super().finish()
+                fake.leave()
 
             def log_message(self, *_: Any) -> None:
                 """Nothing is printed."""
@@ -84,12 +87,14 @@ class FakeSupabase:
         """One connection for each thread, which is one connection of a client."""
         if not hasattr(self._local, "database"):
             self._local.database = psycopg.connect(self.postgres.url, autocommit=True)
-            self._connections.append(self._local.database)
         database: psycopg.Connection[Any] = self._local.database
         return database
+
+    def leave(self) -> None:
+        """The client has closed the connection of this thread."""
+        if hasattr(self._local, "database"):
+            self._local.database.close()
 
     def stop(self) -> None:
         self._server.shutdown()
         self._server.server_close()
-        for one in self._connections:
-            one.close()

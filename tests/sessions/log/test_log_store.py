@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -66,6 +67,72 @@ def test_a_commit_whose_reply_was_lost_can_be_repeated(log: LogStore) -> None:
     assert [entry.body for entry in everything(log)] == [b"all"]
 
 
+def test_a_commit_is_repeated_on_a_new_connection_after_others_have_written(log: LogStore, again: Open) -> None:
+    given = [append("s", body=b"mine"), append("s", namespace="b")]
+    first = log.commit("1", given)
+    other = again()
+    other.commit("2", [append("s", expect=1), append("t")])
+    other.commit("3", [Append("a", "s", 2, b"all", replaces=True)])
+    log.close()
+    assert log.commit("1", given) == first
+    assert again().commit("1", given) == first
+    assert [(e.namespace, e.position, e.body) for e in everything(again())] == [
+        ("a", 3, b"x"),
+        ("a", 4, b"all"),
+        ("b", 1, b"x"),
+    ]
+
+
+def test_a_server_whose_session_was_taken_over_writes_nothing_more(log: LogStore, again: Open) -> None:
+    log.commit("lease of one", [append("s")])
+    other = again()
+    other.commit("lease of another", [append("s", expect=1)])
+    for late in ([append("s", expect=1)], [append("t"), Append("a", "s", 1, None)]):
+        with pytest.raises(LogConflict):
+            log.commit(f"{late}", late)
+    assert other.commit("goes on", [append("s", expect=2)]) == {("a", "s"): 3}
+    assert len(everything(log)) == 3
+
+
+def test_a_commit_over_several_namespaces_is_there_as_a_whole_or_not_at_all(log: LogStore, again: Open) -> None:
+    rounds, logs = 10, [again() for _ in range(3)]
+
+    def write(which: int) -> int:
+        won = 0
+        for at in range(rounds):
+            try:
+                # Each writer names the namespaces in another order.
+                names = ["ab", "ba", "ab"][which]
+                logs[which].commit(f"{which}-{at}", [append("s", namespace=n, expect=at) for n in names])
+                won += 1
+            except LogConflict:
+                while len([entry for entry in everything(logs[which]) if entry.namespace == "b"]) <= at:
+                    pass
+        return won
+
+    with ThreadPoolExecutor(3) as pool:
+        writing = [pool.submit(write, which) for which in range(3)]
+        while not all(one.done() for one in writing):
+            seen = log.read({}).entries
+            assert [e.position for e in seen if e.namespace == "a"] == [e.position for e in seen if e.namespace == "b"]
+        assert sum(one.result() for one in writing) == rounds
+
+
+def test_a_commit_may_be_larger_than_what_a_database_writes_at_once(log: LogStore, again: Open) -> None:
+    many = [append(f"s{n}", body=bytes([n]) * 40_000) for n in range(150)]
+    large = bytes(range(256)) * 40_000
+    assert log.commit("many", many) == {("a", f"s{n}"): n + 1 for n in range(150)}
+    assert log.commit("large", [append("large", body=large), append("small")]) == {
+        ("a", "large"): 151,
+        ("a", "small"): 152,
+    }
+    assert [len(entry.body) for entry in everything(again())] == [40_000] * 150 + [len(large), 1]
+    log.commit("less", [Append("a", "large", 151, b"", replaces=True), Append("a", "s7", 8, b"7", replaces=True)])
+    found = everything(again())
+    assert [entry.position for entry in found] == [*range(1, 8), *range(9, 151), 152, 153, 154]
+    assert found[-2].body == b""
+
+
 def test_an_entry_that_replaces_takes_the_place_of_all_earlier_ones_of_its_session(log: LogStore) -> None:
     log.commit("1", [append("s"), append("t")])
     log.commit("2", [append("s", expect=1)])
@@ -124,6 +191,9 @@ def test_more_entries_than_one_read_returns_are_read_in_parts(log: LogStore) -> 
 
 def test_ten_megabytes_are_kept_and_bytes_that_nothing_names_go(log: LogStore, clock: Clock) -> None:
     large = bytes(range(256)) * 40_000
+    log.put_blob("a", "empty", b"")
+    assert log.get_blob("a", "empty") == b""
+    assert log.drop_blobs(set(), -1) < 100
     log.put_blob("a", "large", large)
     log.put_blob("a", "large", large)
     assert log.get_blob("a", "large") == large
@@ -140,3 +210,12 @@ def test_it_tells_the_time_and_can_be_closed_and_used_again(log: LogStore) -> No
     first = log.read({}).now
     log.close()
     assert log.read({}).now >= first > 1_600_000_000
+
+
+def test_its_time_is_that_of_the_database_whatever_the_clock_of_the_server_says(
+    log: LogStore, again: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right, real = log.read({}).now, time.time
+    for skew in (-300.0, 300.0):
+        monkeypatch.setattr(time, "time", lambda skew=skew: real() + skew)
+        assert -2 < again().read({}).now - right < 60
