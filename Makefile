@@ -71,8 +71,8 @@ test-torch: $(VENV)/.test $(TORCH) ## The tests that need torch, which it instal
 test-peers: $(VENV)/.test $(PEERS) ## The tests against other frameworks, each installed into build/
 	$(BIN)/pytest -m peers $(ARGS)
 
-test-stores: $(VENV)/.stores ## The tests of sessions on a real PostgreSQL and Redis, which wheels install
-	$(BIN)/pytest -m stores tests/sessions/log $(ARGS)
+test-stores: $(VENV)/.stores build/moto/.test ## The tests of sessions on databases, which wheels install or fake
+	$(BIN)/pytest -n $(HEAVY_JOBS) --dist loadfile -m "stores and not slow" tests/sessions/log $(ARGS)
 
 test-guides: $(VENV)/.test ## Run the guides in notebooks/ with the real default model
 	$(BIN)/pytest -m guides $(ARGS)
@@ -144,6 +144,11 @@ build/torch/.test: $(TORCH_ENV)
 build/peers-%/.test: tests/peers/requirements-%.txt | $(VENV)/.test
 	test -x build/peers-$*/bin/python || $(BIN)/python -m venv build/peers-$*
 	build/peers-$*/bin/python -m pip install -q --disable-pip-version-check -r $<
+	@touch $@
+
+build/moto/.test: tests/sessions/log/requirements-moto.txt | $(VENV)/.test
+	test -x build/moto/bin/python || $(BIN)/python -m venv build/moto
+	build/moto/bin/python -m pip install -q --disable-pip-version-check -r $<
 	@touch $@
 
 $(VENV)/.demo: EXTRAS := demo

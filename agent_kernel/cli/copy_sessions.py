@@ -27,8 +27,9 @@ from agent_kernel.sessions.store.store_url import open_store
 
 CONFIGURED = "configured"
 URL = (
-    "sqlite:FILE, files:DIRECTORY, postgresql://USER@HOST/DATABASE, redis://HOST, or 'configured': the store of "
-    "AGENT_KERNEL_STORE, which keeps a password off the command line"
+    "sqlite:FILE, files:DIRECTORY, postgresql://USER@HOST/DATABASE, redis://HOST, mongodb://HOST/DATABASE, "
+    "dynamodb://REGION/TABLE, supabase://KEY@PROJECT.supabase.co, or 'configured': the store of AGENT_KERNEL_STORE, "
+    "which keeps a password off the command line"
 )
 
 

@@ -134,7 +134,8 @@ class Settings:
     # Storage.
     store: str = setting(
         "sqlite",
-        "Store of sessions: sqlite, files, memory, postgresql://USER@HOST/DATABASE, redis://HOST, or "
+        "Store of sessions: sqlite, files, memory, postgresql://USER@HOST/DATABASE, redis://HOST, "
+        "mongodb://HOST/DATABASE, dynamodb://REGION/TABLE, supabase://KEY@PROJECT.supabase.co, or "
         "package.module:Class.",
     )
     durable: bool = setting(

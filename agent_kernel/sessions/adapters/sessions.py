@@ -100,7 +100,8 @@ class Sessions:
     @classmethod
     def open(cls, url: str, *, namespace: str = "local", durable: bool = False) -> Sessions:
         """Return the conversations in the store that ``url`` names: ``sqlite:PATH``, ``files:PATH``, ``memory:``,
-        ``postgresql://USER@HOST/DATABASE`` or ``redis://HOST``.
+        ``postgresql://USER@HOST/DATABASE``, ``redis://HOST``, ``mongodb://HOST/DATABASE``,
+        ``dynamodb://REGION/TABLE`` or ``supabase://KEY@PROJECT.supabase.co``.
 
         Nothing is opened before the first use. ``durable`` makes every write of a SQLite file wait for the disk;
         without it, a killed process loses nothing, and a power cut loses at most the writes of the last moments. Raises

@@ -61,8 +61,8 @@ class LogStore(Protocol):
 
     def read(self, after: Mapping[str, int]) -> Tail:
         """Return the entries of all namespaces after the positions ``after`` (0 for a namespace that is not in it),
-        sorted by namespace and position. All are read at one moment. If there are too many for one read, the first ones
-        are returned and ``more`` is set."""
+        sorted by namespace and position. All are read at one moment. If there are too many for one read, a part of them
+        is returned, which leaves out no entry before another one of its namespace, and ``more`` is set."""
 
     def commit(self, id: str, appends: Sequence[Append]) -> Mapping[Stream, int]:
         """Write all entries or none, and return their positions. Raises LogConflict if one of them does not follow the

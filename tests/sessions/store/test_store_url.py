@@ -13,7 +13,7 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.store.json_files import FilesStore
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
-from agent_kernel.sessions.store.store_url import SCHEMES, open_store
+from agent_kernel.sessions.store.store_url import LOGS, SCHEMES, open_store
 
 KEY = SessionKey("local", "s")
 
@@ -43,17 +43,25 @@ async def test_a_path_is_relative_to_the_current_directory_and_may_begin_with_th
         assert (tmp_path / file).is_file()
 
 
-@pytest.mark.parametrize("scheme", ["mongodb", "mysql+asyncmy", "file"])
+@pytest.mark.parametrize("scheme", ["mysql", "mongodb+tcp", "file"])
 def test_a_store_that_this_version_does_not_have_is_named_without_its_password(scheme: str) -> None:
     with pytest.raises(InvalidRequest, match=rf"no store for {re.escape(scheme)}: URLs") as raised:
         open_store(f"{scheme}://ann:secret@host/chats")
     assert "secret" not in f"{raised.value}{raised.value.hint}{raised.value.details}"
-    assert all(f"{name}:" in raised.value.hint for name in SCHEMES)
+    assert all(f"{name}:" in raised.value.hint for name in {*SCHEMES, *LOGS})
 
 
 @pytest.mark.parametrize(
     ("scheme", "library", "extra"),
-    [("postgresql", "psycopg", "postgres"), ("redis", "redis", "redis"), ("rediss", "redis", "redis")],
+    [
+        ("postgresql", "psycopg", "postgres"),
+        ("redis", "redis", "redis"),
+        ("rediss", "redis", "redis"),
+        ("mongodb", "pymongo", "mongodb"),
+        ("mongodb+srv", "pymongo", "mongodb"),
+        ("dynamodb", "botocore", "dynamodb"),
+        ("supabase", "postgrest", "supabase"),
+    ],
 )
 def test_a_missing_library_is_named_with_the_extra_that_installs_it(
     monkeypatch: pytest.MonkeyPatch, scheme: str, library: str, extra: str
