@@ -36,7 +36,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class BatchPage:
     """``now`` is the database's time in seconds since the epoch, ``newest`` the number of the last batch there is.
     ``more``: batches behind these were left out."""
 
@@ -63,7 +63,7 @@ class BatchTable(Protocol):
 
     def now(self) -> float: ...
 
-    def tail(self, after: int) -> Page:
+    def tail(self, after: int) -> BatchPage:
         """Return the batches behind ``after`` in their order. A batch that was appended before a returned one was last
         rewritten is among them, or ``more`` is set."""
 

@@ -26,7 +26,7 @@ from agent_kernel.sessions.log.batch_table import (
     Batch,
     BatchTable,
     Data,
-    Page,
+    BatchPage,
 )
 from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail
 
@@ -130,15 +130,15 @@ class BatchedLog:
             if row.body is not None and not self._index.is_obsolete(row)
         ]
         if not page.more and any(self._index.positions.get(name, 0) < last for name, last in after.items()):
-            raise self._lost()
+            raise self._loss_error()
         seen = dict(after) | {entry.namespace: entry.position for entry in entries}
         self._read_up_to = (found[-1][0].number if found else start, seen)
         return Tail(page.now, entries, page.more)
 
-    def _read_page(self, start: int) -> tuple[Page, list[tuple[Batch, list[_Row]]]]:
+    def _read_page(self, start: int) -> tuple[BatchPage, list[tuple[Batch, list[_Row]]]]:
         page = self._table.tail(start)
         if not page.more and page.newest < self._index.newest:
-            raise self._lost()
+            raise self._loss_error()
         found = [(batch, self._rows(batch)) for batch in page.batches]
         for batch, rows in found:
             if batch.number > self._index.newest:
@@ -167,7 +167,7 @@ class BatchedLog:
             if found[0].version == batch.version:
                 raise StoreCorrupt(f"{self.name} has a batch without its bytes (number {batch.number}).")
             batch = found[0]
-        raise self._busy()
+        raise self._contention_error()
 
     # ------------------------------------------------------------------------------------------- writing
 
@@ -205,7 +205,7 @@ class BatchedLog:
             if batch.data.token and batch.data not in self._index.tokens.values():
                 self._table.delete_pieces(batch.data.token, batch.data.count)
             time.sleep(random.random() * 0.002 * min(attempt, 20))
-        raise self._busy()
+        raise self._contention_error()
 
     def _remove_leftovers(self) -> None:
         """Remove the entries that were replaced. Another writer may do the same at the same moment."""
@@ -219,7 +219,7 @@ class BatchedLog:
                 if done:
                     break
             else:
-                raise self._busy()
+                raise self._contention_error()
             self._index.leftovers -= {*numbers}
 
     def _without_obsolete(self, batches: Sequence[Batch]) -> Iterator[Batch]:
@@ -253,7 +253,7 @@ class BatchedLog:
             if held is not None and held.data == made:  # it was created, and the reply was lost
                 return
             self._table.delete_pieces(made.token, made.count)
-        raise self._busy()
+        raise self._contention_error()
 
     def get_blob(self, namespace: str, digest: str) -> bytes | None:
         key = _blob_key(namespace, digest)
@@ -302,10 +302,10 @@ class BatchedLog:
     def _load(self, data: Data) -> bytes | None:
         return self._table.get_pieces(data.token, data.count) if data.token else data.inline
 
-    def _busy(self) -> StoreError:
+    def _contention_error(self) -> StoreError:
         return StoreError(f"{self.name}: other servers wrote all the time.", hint="Nothing was written. Try again.")
 
-    def _lost(self) -> StoreCorrupt:
+    def _loss_error(self) -> StoreCorrupt:
         return StoreCorrupt(
             f"{self.name} lost acknowledged entries: it was emptied, or restored from an older copy.",
             hint="Restart the servers of agent-kernel.",

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
-from agent_kernel.sessions.log.batch_table import STUB_KEPT_S, Batch, Blob, Data, Page
+from agent_kernel.sessions.log.batch_table import STUB_KEPT_S, Batch, Blob, Data, BatchPage
 from agent_kernel.sessions.log.batched_log import BatchedLog
 
 VERSION = 1
@@ -76,7 +76,7 @@ class DynamoTable:
             self._get("log", _HEAD)
         return time.monotonic() + self._offset
 
-    def tail(self, after: int) -> Page:
+    def tail(self, after: int) -> BatchPage:
         # A query may see one of the two items of a commit before the other. The newest batch always has entries, so it
         # never expires, and a head that names another batch than the last one is a matter of milliseconds.
         for attempt in range(TORN_ATTEMPTS):
@@ -85,13 +85,13 @@ class DynamoTable:
             batches = [_to_batch(item) for item in found["Items"] if item["sk"]["S"] != _HEAD]
             last = batches[-1].number if batches else after
             if "LastEvaluatedKey" in found:
-                return Page(self.now(), last, batches, more=True)
+                return BatchPage(self.now(), last, batches, more=True)
             newest = next((int(item["last"]["N"]) for item in found["Items"] if item["sk"]["S"] == _HEAD), 0)
             if newest == last:
-                return Page(self.now(), newest, batches)
+                return BatchPage(self.now(), newest, batches)
         if newest > last:
             raise StoreCorrupt(f"{self.name} has no batch {newest}.", hint="Restore the table from a backup.")
-        return Page(self.now(), newest, batches)
+        return BatchPage(self.now(), newest, batches)
 
     def append(self, batch: Batch) -> bool:
         head = {

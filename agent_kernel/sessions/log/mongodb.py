@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
-from agent_kernel.sessions.log.batch_table import STUB_KEPT_S, Batch, Blob, Data, Page
+from agent_kernel.sessions.log.batch_table import STUB_KEPT_S, Batch, Blob, Data, BatchPage
 from agent_kernel.sessions.log.batched_log import BatchedLog
 
 T = TypeVar("T")
@@ -86,11 +86,11 @@ class MongoTable:
             self._clock = (self._retry(measure), time.monotonic())
         return time.monotonic() + self._clock[0]
 
-    def tail(self, after: int) -> Page:
+    def tail(self, after: int) -> BatchPage:
         now = self.now()
         head = self._run("head", lambda head, options: head.find_one({"_id": _HEAD}, **options))
         if head is None:
-            return Page(now, 0, [])
+            return BatchPage(now, 0, [])
         newest, found = head["last"], list[dict[str, Any]]()
         if newest > after:
             self._unflushed = None  # what is behind the head was copied before the head was replaced
@@ -102,7 +102,7 @@ class MongoTable:
         if not more and last < newest:
             self._unflushed = head["tail"]
             found.append(head["tail"])
-        return Page(now, max(newest, last), [_to_batch(document) for document in found], more)
+        return BatchPage(now, max(newest, last), [_to_batch(document) for document in found], more)
 
     def append(self, batch: Batch) -> bool:
         self._flush()

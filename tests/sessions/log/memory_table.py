@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from agent_kernel.sessions.log.batch_table import Batch, Blob, Data, Page
+from agent_kernel.sessions.log.batch_table import Batch, Blob, Data, BatchPage
 
 PAGE = 7
 PIECE_BYTES = 1 << 20
@@ -23,10 +23,10 @@ class MemoryTable:
         self.pieces: dict[str, tuple[float, list[bytes]]] = {}
         self.media: dict[str, Blob] = {}
 
-    def tail(self, after: int) -> Page:
+    def tail(self, after: int) -> BatchPage:
         with self.lock:
             found = [self.batches[number] for number in sorted(self.batches) if number > after]
-            return Page(self.now(), self.newest, found[:PAGE], len(found) > PAGE)
+            return BatchPage(self.now(), self.newest, found[:PAGE], len(found) > PAGE)
 
     def append(self, batch: Batch) -> bool:
         with self.lock:
