@@ -24,9 +24,9 @@ from agent_kernel.sessions.log.batch_table import (
     INLINE_BYTES,
     REWRITTEN_AT_ONCE,
     Batch,
+    BatchPage,
     BatchTable,
     Data,
-    BatchPage,
 )
 from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail
 

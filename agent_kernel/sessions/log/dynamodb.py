@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
-from agent_kernel.sessions.log.batch_table import STUB_KEPT_S, Batch, Blob, Data, BatchPage
+from agent_kernel.sessions.log.batch_table import STUB_KEPT_S, Batch, BatchPage, Blob, Data
 from agent_kernel.sessions.log.batched_log import BatchedLog
 
 VERSION = 1

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
-from agent_kernel.sessions.log.batch_table import STUB_KEPT_S, Batch, Blob, Data, BatchPage
+from agent_kernel.sessions.log.batch_table import STUB_KEPT_S, Batch, BatchPage, Blob, Data
 from agent_kernel.sessions.log.batched_log import BatchedLog
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from agent_kernel.sessions.log.batch_table import Batch, Blob, Data, BatchPage
+from agent_kernel.sessions.log.batch_table import Batch, BatchPage, Blob, Data
 
 PAGE = 7
 PIECE_BYTES = 1 << 20

@@ -84,6 +84,7 @@ def test_a_writer_that_dies_before_it_removed_what_it_replaced_leaves_it_to_the_
 def test_a_writer_that_goes_on_removes_what_it_replaced_although_its_reply_was_lost(table: Faulty) -> None:
     log = BatchedLog(table)
     log.commit("1", [append("s", body=b"forget")])
+    assert len(everything(log)) == 1
     table.after.add("append")
     with pytest.raises(StoreError):
         log.commit("2", [Append("a", "s", 1, b"all", replaces=True)])

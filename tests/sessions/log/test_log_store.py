@@ -52,12 +52,16 @@ def test_a_writer_that_does_not_know_the_last_entry_writes_nothing(log: LogStore
     assert len(everything(log)) == 1
 
 
-def test_an_append_without_a_body_only_checks(log: LogStore) -> None:
+def test_an_append_without_a_body_only_checks(log: LogStore, again: Open) -> None:
     log.commit("1", [append("s")])
     assert log.commit("2", [append("t"), Append("a", "s", 1, None)]) == {("a", "t"): 2}
     with pytest.raises(LogConflict):
         log.commit("3", [append("t", expect=2), Append("a", "s", 0, None)])
     assert len(everything(log)) == 2
+    again().commit("4", [append("s", expect=1)])
+    with pytest.raises(LogConflict):
+        log.commit("5", [Append("a", "s", 1, None)])
+    assert log.commit("6", [Append("a", "s", 3, None)]) == {}
 
 
 def test_a_commit_whose_reply_was_lost_can_be_repeated(log: LogStore) -> None:
