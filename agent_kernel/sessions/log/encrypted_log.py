@@ -47,10 +47,15 @@ class EncryptedLog:
         self._log = log
         self._key = key
         self._heads: dict[Stream, int] = {}
+        self._read_up_to: dict[str, int] = {}
 
     def read(self, after: Mapping[str, int]) -> Tail:
         if not after:
             self._heads.clear()
+        skipped = {namespace for namespace, last in after.items() if last > self._read_up_to.get(namespace, 0)}
+        if skipped:
+            # What the caller does not read cannot be compared with what follows it.
+            self._heads = {stream: last for stream, last in self._heads.items() if stream[0] not in skipped}
         tail = self._log.read(after)
         return replace(tail, entries=[self._decrypt_entry(entry, after) for entry in tail.entries])
 
@@ -97,6 +102,7 @@ class EncryptedLog:
         if known is not None and known < entry.position and not entry.replaces and known != before:
             raise self._failure()
         self._heads[stream] = max(known or 0, entry.position)
+        self._read_up_to[entry.namespace] = max(entry.position, self._read_up_to.get(entry.namespace, 0))
         return replace(entry, body=body)
 
     # ------------------------------------------------------------------------------------------- bytes

@@ -124,6 +124,21 @@ def test_what_somebody_changed_in_the_database_is_an_error(attack: Callable[[Row
         EncryptedLog(log, SECRET).read({})
 
 
+def test_a_reader_may_leave_entries_out_and_still_notices_what_is_missing_behind_them() -> None:
+    log = MemoryLog()
+    reader = EncryptedLog(log, SECRET)
+    for at in range(5):
+        EncryptedLog(log, SECRET).commit(f"{at}", [Append("a", "s", at, f"{at}".encode())])
+        if at == 0:
+            assert len(reader.read({}).entries) == 1
+    assert [entry.body for entry in reader.read({"a": 3}).entries] == [b"3", b"4"]
+    for at in (5, 6):
+        EncryptedLog(log, SECRET).commit(f"{at}", [Append("a", "s", at, f"{at}".encode())])
+    del log._entries["a"][6]
+    with pytest.raises(StoreError, match="somebody changed the database"):
+        reader.read({"a": 5})
+
+
 def test_media_of_other_places_are_an_error() -> None:
     log = MemoryLog()
     encrypted = EncryptedLog(log, SECRET)

@@ -89,8 +89,9 @@ class History:
 
     def repeat(self, log: LogStore) -> None:
         """A writer whose reply was lost repeats one of the last commits, at this or another server."""
-        if self.model.commits:
-            id = self.draw.choice([*self.model.commits][-10:])
+        written = [id for id, (_, positions) in self.model.commits.items() if positions]
+        if written:
+            id = self.draw.choice(written[-10:])
             self.write(log, id, self.model.commits[id][0])
 
     def read(self, log: LogStore) -> None:
