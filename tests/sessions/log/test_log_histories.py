@@ -1,6 +1,7 @@
 """Random histories of two servers on one log agree with a plain model, step by step.
 
-AGENT_KERNEL_TEST_HISTORIES is the number of histories for each log; history n is drawn from the seed n."""
+AGENT_KERNEL_TEST_HISTORIES is the number of histories for each log in a database, and the least number for one in
+memory; history n is drawn from the seed n."""
 
 from __future__ import annotations
 
@@ -8,14 +9,15 @@ import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from agent_kernel.sessions.log.log_store import Append, Entry, LogConflict, LogStore, Stream
-from tests.sessions.log.conftest import connect_again
+from tests.sessions.log.conftest import SERVERS, connect_again
 from tests.sessions.log.test_log_store import everything
 
-HISTORIES = int(os.environ.get("AGENT_KERNEL_TEST_HISTORIES", "3"))
+HISTORIES, IN_MEMORY = int(os.environ.get("AGENT_KERNEL_TEST_HISTORIES", "3")), 60
 STEPS = 40
 NAMESPACES, SESSIONS = ("a", "ü/🙂", "b:1"), ("", "s", "1:s", "%s'")
 
@@ -129,8 +131,9 @@ class History:
 
 
 @pytest.mark.timeout(3600)
-def test_random_histories_agree_with_a_plain_model(make_log: Callable[[], LogStore]) -> None:
-    for seed in range(HISTORIES):
+def test_random_histories_agree_with_a_plain_model(make_log: Callable[[], LogStore], request: Any) -> None:
+    is_in_memory = request.node.callspec.params["make_log"] not in SERVERS
+    for seed in range(max(HISTORIES, IN_MEMORY) if is_in_memory else HISTORIES):
         history = History(seed, make_log())
         try:
             history.run()
