@@ -111,7 +111,10 @@ class SupabaseLog:
                     raise self._to_store_error(str(error) or type(error).__name__) from None
             except self._postgrest.APIError as error:
                 self.close()
-                raise self._to_store_error(f"{error.message}", error.code) from None
+                # A gateway that refuses the key may answer without the form of an error that the library knows.
+                refused = str(error.code) in ("401", "403")
+                cause = "the project refused the secret key" if refused else f"{error.message}"
+                raise self._to_store_error(cause, error.code) from None
         raise AssertionError("every attempt returns or raises")
 
     def _send(self, client: Any, operation: str, given: Mapping[str, Any]) -> Any:

@@ -68,7 +68,7 @@ class FakeSupabase:
         if headers["apikey"] not in ROLES or headers["Authorization"] != f"Bearer {headers['apikey']}":
             return 401, {"message": "Invalid API key"}
         if path != "/rest/v1/rpc/agent_kernel_log":
-            return 404, {"code": "PGRST202", "message": "Could not find the function in the schema cache"}
+            return 404, _to_error("PGRST202", "Could not find the function in the schema cache")
         schema = headers.get("Content-Profile", "public")
         database = self._connect()
         try:
@@ -79,7 +79,7 @@ class FakeSupabase:
                     "SELECT agent_kernel_log(%s, %s::jsonb)", (given["operation"], json.dumps(given["given"]))
                 ).fetchone()
         except psycopg.Error as error:
-            return 400, {"code": error.sqlstate, "message": str(error).splitlines()[0]}
+            return 400, _to_error(error.sqlstate, str(error).splitlines()[0])
         assert row is not None
         return 200, row[0]
 
@@ -98,3 +98,7 @@ class FakeSupabase:
     def stop(self) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+def _to_error(code: str | None, message: str) -> dict[str, Any]:
+    return {"code": code, "message": message, "details": None, "hint": None}

@@ -114,7 +114,7 @@ class FakeDynamo:
         self.port = _free_port()
         self._log = (directory / "moto.log").open("wb")
         self._process = subprocess.Popen(
-            [str(python), "-c", MOTO, str(self.port)], stdout=self._log, stderr=subprocess.STDOUT
+            [str(python), "-I", "-c", MOTO, str(self.port)], stdout=self._log, stderr=subprocess.STDOUT
         )
         self._numbers = itertools.count()
         deadline = time.monotonic() + 60
