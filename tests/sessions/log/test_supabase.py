@@ -136,6 +136,6 @@ def test_no_error_contains_the_secret_key(url: str) -> None:
 
 def test_a_wrong_key_is_an_error_that_does_not_contain_it(supabase: Any) -> None:
     url = supabase.fresh().replace(SECRET, "sb_secret_guessed")
-    with pytest.raises(StoreError, match="Invalid API key|refused the secret key") as raised:
+    with pytest.raises(StoreError, match=r"Invalid API key|refused the secret key") as raised:
         open_log(url).read({})
     assert "sb_secret_guessed" not in f"{raised.value} {raised.value.hint}"
