@@ -83,8 +83,9 @@ def supabase(postgres: Postgres) -> Iterator[Any]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The whole contract of sessions over the slow fakes takes minutes, and what is special to them is in the contract
     of logs: `make test-stores ARGS="-m stores"` runs it all."""
+    many = {"test_contract.py", "test_shared.py"}
     for item in items:
-        if item.path.parent == Path(__file__).parent and item.path.name == "test_contract.py":
+        if item.path.parent == Path(__file__).parent and item.path.name in many:
             server = getattr(item, "callspec", None) and item.callspec.params.get("make_log")  # type: ignore[attr-defined]
             if server in ("dynamodb", "supabase"):
                 item.add_marker("slow")
