@@ -4,6 +4,7 @@ Redis, on fakes of MongoDB and DynamoDB, and on a real PostgreSQL behind a fake 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,10 +34,13 @@ MOTO = Path(__file__).parents[3] / "build" / "moto" / "bin" / "python"
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    server = Postgres(tmp_path_factory.mktemp("postgres"))
-    yield server
-    server.stop()
+def postgres() -> Iterator[Postgres]:
+    # Not in the directory of pytest: for root, PostgreSQL runs as another user, and every pytest that starts on this
+    # machine takes away the rights of others to the directory that all have in common.
+    with tempfile.TemporaryDirectory(prefix="agent-kernel-postgres-") as directory:
+        server = Postgres(Path(directory) / "data")
+        yield server
+        server.stop()
 
 
 @pytest.fixture(scope="session")
