@@ -68,6 +68,7 @@ class MongoTable:
         self._client: Any = None
         self._session: Any = None
         self._seen: tuple[Any, Any] = (None, None)
+        """The times of the cluster and of its last operation that the previous session saw; none without a cluster."""
         self._collections: dict[str, Any] = {}
         self._unflushed: dict[str, Any] | None = None
         self._clock: tuple[float, float] = (0.0, float("-inf"))
@@ -288,7 +289,7 @@ class MongoTable:
         made["pieces"].create_index("stored")
         # A read in a session sees what its earlier calls saw, also on a node that has just become the primary.
         self._session = client.start_session(causal_consistency=True)
-        if self._seen[1] is not None:
+        if None not in self._seen:
             self._session.advance_cluster_time(self._seen[0])
             self._session.advance_operation_time(self._seen[1])
         self._collections = made
