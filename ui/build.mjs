@@ -81,6 +81,7 @@ const inCell = await bundle("src/widget/widget.ts", { format: "esm" });
 // Only now, when everything could be built.
 await replace(lab, {
   [`schemas/${name}/panel.json`]: await readFile(join(here, "schema", "panel.json"), "utf8"),
+  [`schemas/${name}/settings.json`]: await readFile(join(here, "schema", "settings.json"), "utf8"),
   "package.json": `${JSON.stringify(about, null, 2)}\n`,
   "install.json": `${JSON.stringify(install, null, 2)}\n`,
   [`static/${panelFile}`]: panel.js,

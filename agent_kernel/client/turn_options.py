@@ -23,7 +23,7 @@ SAMPLING = (
 )
 COPIED = (
     *("model", "permission", "max_tool_rounds", "tool_choice", "parallel_calls", "history", "history_limit"),
-    *("where", "web", "replaces", "remembered", "effort"),
+    *("where", "web", "replaces", "remembered", "effort", "instructions"),
 )
 """Options that the request body has under the same name and with the same value."""
 LISTS = ("skills", "denied")
@@ -67,6 +67,7 @@ class TurnOptions(TypedDict, total=False):
     denied: Sequence[str]
     remembered: bool
     effort: Literal["quick", "auto", "thorough"]
+    instructions: str
     max_tool_rounds: int
     tool_choice: str
     parallel_calls: bool

@@ -49,8 +49,9 @@ class TurnRequest:
     model sees (None: the limit of the session). ``after`` is the id of the turn, on any branch, that this one follows;
     if it is empty, this turn follows the end of the current branch. With ``after``, all of ``messages`` is new.
 
-    ``instructions`` are those that apply to every turn of the server or the folder, written by the person who set it
-    up. They are added to the server's own instructions, not to those at the beginning of ``messages``.
+    ``instructions`` are those that the user gives for this turn. The server adds those of its configuration, of the
+    folder and of the conversation. They are added to the server's own instructions, not to those at the beginning of
+    ``messages``.
 
     Tools: ``tools`` are names or groups of tools (None: all that the server has); a request can only narrow the set.
     ``tool_choice`` applies to the first round only. If it is ``required`` and the client declares functions, the model

@@ -1,26 +1,39 @@
-"""Instructions that a person writes for every turn: the setting ``instructions``, and AGENTS.md in a trusted folder."""
+"""Instructions that a person writes for every turn: the setting ``instructions``, AGENTS.md in a trusted folder, those
+that the request carries, and those of the conversation."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from agent_kernel.core.trusted_folders import TrustStore
 
 FILE = "AGENTS.md"
 MAX_CHARS = 4_000
-"""Characters of each of the two texts that the model reads: about 1,000 tokens, so that they leave room for the turn in
-the context of a small model."""
+"""Characters of each of the texts that the model reads: about 1,000 tokens, so that they leave room for the turn in the
+context of a small model."""
+OF_SESSION = "agent_kernel.instructions"
+"""Key in the metadata of a session: what its turns should follow. An import drops the metadata of a session, so that a
+conversation that came with a notebook brings no instructions."""
 CUT = "\n[The rest of these instructions is left out.]"
 
 
-def read_instructions(setting: str, folder: Path | None, trust: TrustStore) -> str:
-    """Return the instructions for a turn of a notebook in ``folder``; empty if there are none.
+def read_instructions(setting: str, folder: Path | None, trust: TrustStore, *more: str) -> str:
+    """Return the instructions for a turn of a notebook in ``folder``, with ``more`` behind them; empty if there are
+    none.
 
     The file is the one in the folder, else in the nearest folder above it, as far as the folders are trusted. A file
     that cannot be read counts as missing. Blocking: reads the disk."""
     file = _find_file(folder, trust)
-    texts = (setting.strip(), _read(file) if file else "")
+    texts = (setting.strip(), _read(file) if file else "", *(text.strip() for text in more))
     return "\n\n".join(map(_cut, filter(None, texts)))
+
+
+def instructions_of_session(metadata: Mapping[str, Any]) -> str:
+    """Return the instructions of a conversation; empty if there are none."""
+    text = metadata.get(OF_SESSION, "")
+    return text if isinstance(text, str) else ""
 
 
 def _find_file(folder: Path | None, trust: TrustStore) -> Path | None:

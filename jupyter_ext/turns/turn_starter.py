@@ -17,7 +17,7 @@ from agent_kernel.core.errors import AgentKernelError, Conflict
 from agent_kernel.core.events import TurnVersion
 from agent_kernel.core.session import Session, SessionKey, Turn, check_id, new_id
 from agent_kernel.core.turn_request import TurnRequest
-from agent_kernel.turn.custom_instructions import read_instructions
+from agent_kernel.turn.custom_instructions import instructions_of_session, read_instructions
 from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.auth.callers import Caller
 from jupyter_ext.notebooks.attached_notebook import AttachedNotebook, AttachedNotebooks
@@ -206,8 +206,10 @@ class TurnStarter:
         if asked.replaces:
             request = await repeat_request(self.runtime.store, key, request, asked.replaces)
         folder = self.access.notebooks.directory(opened.notebook) if opened.notebook else None
+        session = await self.runtime.store.info(key)
+        more = (request.instructions, instructions_of_session(session.metadata if session else {}))
         instructions = await asyncio.to_thread(
-            read_instructions, self.runtime.settings.instructions, folder, self.runtime.trust
+            read_instructions, self.runtime.settings.instructions, folder, self.runtime.trust, *more
         )
         request = dataclasses.replace(request, instructions=instructions)
         await self.inputs.attach(caller, key, asked.request.inputs)

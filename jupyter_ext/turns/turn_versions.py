@@ -40,7 +40,7 @@ PARTS = {
     "prompt": "the prompt changed",
     "notes": "the variables that the model sees changed",
     "model": "the model changed",
-    "instructions": "the instructions of the server or the folder changed",
+    "instructions": "the instructions of the server, the folder, the conversation or the request changed",
 }
 OPTIONS = "its options changed"
 BEFORE = "the earlier part of the conversation changed"

@@ -35,6 +35,7 @@ def test_the_file_counts_only_in_a_trusted_folder_and_stands_behind_the_setting(
     assert read_instructions("Answer in German.", project, trust) == "Answer in German.\n\nUse polars."
     assert read_instructions("", project, trust) == "Use polars."
     assert read_instructions("", None, trust) == ""
+    assert read_instructions("A", project, trust, " B ", "") == "A\n\nUse polars.\n\nB"
 
 
 def test_the_nearest_file_of_a_trusted_folder_counts(tmp_path: Path, trust: TrustStore) -> None:

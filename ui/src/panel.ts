@@ -3,6 +3,8 @@ import { effect, untracked } from "@preact/signals";
 import { h, render } from "preact";
 import { Conversation } from "./conversation/conversation";
 import type { PanelHost } from "./conversation/panelContext";
+import { BrowserPreferences } from "./conversation/browserPreferences";
+import { setTranslation } from "./translation/translation";
 import { NotebookReviews } from "./review/notebookReviews";
 import { openTurn } from "./view/openTurn";
 import { Panel } from "./view/Panel";
@@ -18,7 +20,8 @@ export interface Mounted {
 }
 
 export function mount(element: HTMLElement, host: PanelHost): Mounted {
-  const conversation = new Conversation(host.transport, host.notebook);
+  if (host.translation) setTranslation(host.translation);
+  const conversation = new Conversation(host.transport, host.notebook, host.preferences ?? new BrowserPreferences());
   let shown: string | null = null;
   const end = effect(() => {
     const bound = host.notebook?.bound.value ?? null;

@@ -94,6 +94,8 @@ class PolicyHandler(AgentHandler):
         return {
             "policy": {name: to_json(ruling) for name, ruling in runtime.policy.table()},
             "approval_timeout_s": runtime.settings.approval_timeout_s,
+            "effort": runtime.settings.effort,
+            "instructions": bool(runtime.settings.instructions.strip()),
         }
 
     @guard("read")

@@ -17,6 +17,7 @@ from agent_kernel.core.settings import Effort, Permission
 from agent_kernel.permissions import Answer
 from agent_kernel.permissions.approval_answer import MAX_EDITED
 from agent_kernel.turn.agent import Note, TurnRequest
+from agent_kernel.turn.custom_instructions import MAX_CHARS
 from jupyter_ext.api.dialects.openai_content import MAX_MESSAGES
 from jupyter_ext.api.dialects.openai_functions import JsonSchema, WebSearchOptions
 from jupyter_ext.api.dialects.request_extensions import Bias, Penalty, ReasoningEffort
@@ -159,8 +160,8 @@ class TurnBody(ToolsBody):
     sandbox.
 
     ``messages`` is the client's conversation, system messages first if there are any; the prompt follows it, or is its
-    last message. ``history``, ``history_limit``, ``page``, ``ran`` and ``effort`` have the same meaning as in
-    TurnRequest.
+    last message. ``history``, ``history_limit``, ``page``, ``ran``, ``effort`` and ``instructions`` have the same
+    meaning as in TurnRequest.
     """
 
     prompt: str = ""
@@ -170,6 +171,7 @@ class TurnBody(ToolsBody):
     media: Annotated[list[MediumBody], Field(max_length=MAX_PICTURES)] = []
     session: SessionId | None = None
     effort: Effort | Literal[""] = ""
+    instructions: Annotated[str, Field(max_length=MAX_CHARS)] = ""
     context: list[NoteBody] = []
     cell: str = ""
     rerun: Literal["append", "ask", "show"] = "append"
@@ -241,6 +243,7 @@ class TurnBody(ToolsBody):
             cell=self.cell,
             permission=self.permission,
             effort=self.effort,
+            instructions=self.instructions,
             answers=frozenset(self.answers),
             remembered=self.remembered,
             denied=frozenset(self.denied),

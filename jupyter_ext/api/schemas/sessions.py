@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 from agent_kernel.core.approval import Grant
 from agent_kernel.core.events import TurnState
 from agent_kernel.core.session import Branch, Snippet
+from agent_kernel.core.settings import Effort
 from agent_kernel.sessions.export.import_export import ImportPreview
 from agent_kernel.sessions.undo import UndoResult
 
@@ -224,10 +225,13 @@ class Ruling(TypedDict):
 
 
 class Policy(TypedDict):
-    """``policy`` has a ruling for each kind of call and each named tool."""
+    """``policy`` has a ruling for each kind of call and each named tool. ``effort`` applies to turns that state none.
+    ``instructions`` says whether the server adds instructions to every turn."""
 
     policy: dict[str, Ruling]
     approval_timeout_s: float
+    effort: Effort
+    instructions: bool
 
 
 class Permissions(Policy):

@@ -9,16 +9,16 @@ import type { Facts } from "../wire/schema";
 import { Attachments } from "./attachments";
 import type { Conversation } from "./conversation";
 import { replaceOptions, type Attachment, type Draft, type Entry } from "./entry";
-import { browserStorage, tabStorage } from "./browserStorage";
+import { tabStorage } from "./browserStorage";
+import type { Where } from "./preferences";
 
 export type Permission = "auto" | "ask" | "deny";
-export type Where = "live" | "draft" | "sandbox";
+export type { Where } from "./preferences";
 
 const MAX_SOURCE = 8_000;
 const MAX_OUTPUT = 4_000;
 const MAX_CELLS = 12;
 const GONE = "turn_not_found";
-const ENTER = "enter makes a new line";
 
 /** Parts of the notebook that are sent with a message unless the user removes them. */
 export type Side = "cell" | "cells" | "error";
@@ -38,7 +38,7 @@ export class ComposerState {
   readonly sides: ReadonlySignal<readonly SideChip[]>;
   readonly permission = signal<Permission>("auto");
   readonly where: Signal<Where>;
-  readonly enterSends = signal(!browserStorage.read(ENTER));
+  readonly enterSends: ReadonlySignal<boolean>;
   readonly sending = signal(false);
   /** Where the draft is stored; the key is empty before the first notebook is known. */
   #at = { notebook: "", kernel: "", session: "", key: "" };
@@ -51,10 +51,14 @@ export class ComposerState {
     transport: Transport,
     readonly conversation: Conversation,
   ) {
-    this.where = signal<Where>(conversation.notebook?.apart ? "sandbox" : "draft");
+    const { values } = conversation.preferences;
+    this.where = signal<Where>("draft");
+    this.enterSends = computed(() => values.value.sendKey === "enter");
     this.attachments = new Attachments(transport);
     this.sides = computed(() => this.#sides().filter(({ side }) => !this.off.value.has(side)));
+    const place = computed(() => values.value.place);
     this.#ends = [
+      effect(() => void (this.where.value = conversation.notebook?.apart ? "sandbox" : place.value)),
       effect(() => this.#follow()),
       effect(() => this.#keep(this.text.value)),
       effect(() => this.#edit(conversation.editing.value)),
@@ -67,8 +71,7 @@ export class ComposerState {
   }
 
   swapEnter(): void {
-    this.enterSends.value = !this.enterSends.value;
-    browserStorage.write(ENTER, this.enterSends.value ? "" : "1");
+    this.conversation.preferences.setSendKey(this.enterSends.value ? "ctrl-enter" : "enter");
   }
 
   leaveOut(side: Side): void {
@@ -196,7 +199,10 @@ export class ComposerState {
 
   #how(): Facts {
     const kernel = this.conversation.place.value.kernel;
-    return { permission: this.permission.value, where: kernel ? this.where.value : "sandbox" };
+    return {
+      permission: this.permission.value,
+      where: kernel ? this.conversation.rules.nearest(this.where.value) : "sandbox",
+    };
   }
 
   #sides(): SideChip[] {

@@ -1,17 +1,21 @@
 /** The session that the panel shows, and the actions on it. It holds signals and does not render. */
-import { batch, computed, effect, signal, untracked, type ReadonlySignal, type Signal } from "@preact/signals";
+import { batch, computed, signal, type ReadonlySignal, type Signal } from "@preact/signals";
 import type { NotebookHost } from "../notebook/notebook";
 import { ApiError, type Close, type Transport } from "../transport/transport";
 import { applyEvent, emptyTurn, isRunning, needsAnswer, type TurnView } from "../turn/turn";
 import type { StoredTurn, StoredTurns } from "../wire/bodyTypes";
 import type { Binding, Session, Started, Stored } from "../wire/schema";
 import type { News } from "../wire/socket";
-import { promptOf, turnBody, replaceOptions, type Draft, type Entry } from "./entry";
+import { placeQuery, promptOf, turnBody, replaceOptions, type Draft, type Entry } from "./entry";
 import { RunningTurns } from "./runningTurns";
 import { Outgoing } from "./outgoingMessages";
 import { tabStorage } from "./browserStorage";
 import { pageStart, lostMessages, mergePage, removeReplaced } from "./entryList";
 import { Corrections } from "./corrections";
+import { BrowserPreferences } from "./browserPreferences";
+import type { PreferenceStore } from "./preferences";
+import { onReconnect } from "./reconnection";
+import { ServerRules } from "./serverRules";
 import { catchApiError, catchApiErrorWhile } from "./catchApiError";
 
 export { replaceOptions as replacing, type Draft, type Entry };
@@ -39,6 +43,7 @@ export class Conversation {
   readonly notes = signal<NonNullable<Draft["context"]>>([]);
   readonly corrections: Corrections;
   readonly outgoing: Outgoing;
+  readonly rules: ServerRules;
   /** The current notebook; both empty without one. */
   readonly place = signal({ kernel: "", path: "" });
   readonly #transport: Transport;
@@ -54,27 +59,23 @@ export class Conversation {
   constructor(
     transport: Transport,
     readonly notebook: NotebookHost | null,
+    readonly preferences: PreferenceStore = new BrowserPreferences(),
   ) {
     this.#transport = transport;
     this.#growing = new RunningTurns(transport);
+    this.rules = new ServerRules(transport);
     this.corrections = new Corrections(notebook, this.message);
     this.outgoing = new Outgoing(transport, this.entries, this.failure);
     this.loading = computed(() => this.#opening.value !== null);
     this.running = computed(() => this.entries.value.filter((entry) => isRunning(entry.view.value)));
     this.waiting = computed(() => this.entries.value.filter((entry) => needsAnswer(entry.view.value)));
-    let lost = false;
-    this.#endConnection = effect(() => {
-      const online = transport.connection.value === "online";
-      if (online && lost) untracked(() => void this.refresh());
-      lost = !online && (lost || this.#visit > 0);
-    });
+    const visited = () => this.#visit > 0;
+    this.#endConnection = onReconnect(transport.connection, visited, () => void this.refresh());
   }
 
   /** Query that names the notebook in requests: `kernel=...` or `path=...`; empty without one. */
   get query(): string {
-    const { kernel, path } = this.place.value;
-    if (kernel) return `kernel=${encodeURIComponent(kernel)}`;
-    return path ? `path=${encodeURIComponent(path)}` : "";
+    return placeQuery(this.place.value);
   }
 
   /** Show the session of a notebook, by its kernel or its path; with both empty, of a conversation without one. */
@@ -166,7 +167,7 @@ export class Conversation {
     let taken = false;
     await catchApiErrorWhile(still, this.failure, async () => {
       const session = this.session.value ?? (await this.#withoutKernel());
-      const body = turnBody(draft, session?.id, bound?.kernel);
+      const body = turnBody(draft, session?.id, bound?.kernel, this.rules.apply(this.preferences.values.value));
       const started = await this.#transport.request<Started | Stored>("POST", "turns", body);
       taken = true;
       this.outgoing.add(started.turn);
@@ -280,8 +281,7 @@ export class Conversation {
   #leave(): void {
     this.#visit += 1;
     this.#opening.value = null;
-    for (const end of this.#ends) end();
-    this.#ends = [];
+    for (const end of this.#ends.splice(0)) end();
     batch(() => {
       this.#forget();
       this.binding.value = null;

@@ -4,6 +4,7 @@ import type { TurnView } from "../turn/turn";
 import type { StoredTurn } from "../wire/bodyTypes";
 import type { Facts, InputFile } from "../wire/schema";
 import type { Medium } from "../wire/events";
+import type { Preferences } from "./preferences";
 
 export interface VariableAttachment {
   kind: "variable";
@@ -68,14 +69,27 @@ export const replaceOptions = (entry: Entry): Facts => ({
   ...(entry.cell ? { cell: entry.cell } : {}),
 });
 
+/** The query that names a notebook in requests. */
+export function placeQuery({ kernel, path }: { kernel: string; path: string }): string {
+  if (kernel) return `kernel=${encodeURIComponent(kernel)}`;
+  return path ? `path=${encodeURIComponent(path)}` : "";
+}
+
 /** The body of `POST turns`. A turn without a kernel can only use a sandbox. */
-export const turnBody = (draft: Draft, session: string | undefined, kernel: string | undefined): Facts => ({
+export const turnBody = (
+  draft: Draft,
+  session: string | undefined,
+  kernel: string | undefined,
+  { place, effort, instructions }: Preferences,
+): Facts => ({
   prompt: draft.prompt,
   context: draft.context ?? [],
   media: draft.media ?? [],
   inputs: (draft.inputs ?? []).map(({ id }) => id),
   answers: ["*"], // the user can answer every approval in this panel
-  ...(kernel ? { kernel, where: "draft" } : {}),
+  ...(kernel ? { kernel, where: place } : {}),
+  ...(effort === "server" ? {} : { effort }),
+  ...(instructions.trim() ? { instructions } : {}),
   ...(session ? { session } : {}),
   ...draft.options,
 });

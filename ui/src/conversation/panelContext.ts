@@ -4,13 +4,19 @@ import { createContext } from "preact";
 import { useContext } from "preact/hooks";
 import type { NotebookHost } from "../notebook/notebook";
 import type { Transport } from "../transport/transport";
+import type { Translation } from "../translation/translation";
 import type { Conversation } from "./conversation";
+import type { PreferenceStore } from "./preferences";
 
 /** Where the panel is mounted: JupyterLab, or a widget in a cell. */
 export interface PanelHost {
   transport: Transport;
   /** Null where no notebook is in reach. */
   notebook: NotebookHost | null;
+  /** Absent where the browser keeps the preferences. */
+  preferences?: PreferenceStore;
+  /** Absent for English. */
+  translation?: Translation;
   /** Bring the panel to the front. Absent where it is always there. */
   show?: () => void;
 }

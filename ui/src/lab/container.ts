@@ -23,6 +23,7 @@ const NEEDED = [
   "@jupyterlab/services",
   "@jupyterlab/settingregistry",
   "@jupyterlab/statusbar",
+  "@jupyterlab/translation",
   "@jupyterlab/ui-components",
   "@lumino/signaling",
   "@lumino/widgets",

@@ -3,17 +3,39 @@ import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } fro
 import { ICommandPalette } from "@jupyterlab/apputils";
 import { ILauncher } from "@jupyterlab/launcher";
 import { INotebookTracker } from "@jupyterlab/notebook";
+import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import { IStatusBar } from "@jupyterlab/statusbar";
+import { ITranslator } from "@jupyterlab/translation";
+import { DOMAIN, setTranslation, trans, type Translation } from "../translation/translation";
 import { Commands, SHOW } from "./commands";
+import { SETTINGS, translateSchema } from "./preferences";
 import { Sidebar } from "./sidebar";
 import { Status } from "./status";
+
+const translationOf = (translator: ITranslator | null): Translation | undefined =>
+  translator ? { texts: translator.load(DOMAIN), language: translator.languageCode } : undefined;
+
+/** Translates the entry "Agent" of the Settings Editor. It is loaded by then, because it has to be transformed. */
+const settings: JupyterFrontEndPlugin<void> = {
+  id: SETTINGS,
+  description: "The settings of the chat panel of agent-kernel.",
+  autoStart: true,
+  requires: [ISettingRegistry],
+  optional: [ITranslator],
+  activate(_: JupyterFrontEnd, registry: ISettingRegistry, translator: ITranslator | null) {
+    const texts = translationOf(translator)?.texts ?? trans;
+    registry.transform(SETTINGS, {
+      fetch: (plugin) => ({ ...plugin, schema: translateSchema(plugin.schema, texts) }),
+    });
+  },
+};
 
 const panel: JupyterFrontEndPlugin<void> = {
   id: "agent-kernel:panel",
   description: "The chat panel of agent-kernel.",
   autoStart: true,
   requires: [INotebookTracker],
-  optional: [ILayoutRestorer, ICommandPalette, IStatusBar, ILauncher],
+  optional: [ILayoutRestorer, ICommandPalette, IStatusBar, ILauncher, ISettingRegistry, ITranslator],
   activate(
     app: JupyterFrontEnd,
     tracker: INotebookTracker,
@@ -21,8 +43,12 @@ const panel: JupyterFrontEndPlugin<void> = {
     palette: ICommandPalette | null,
     bar: IStatusBar | null,
     launcher: ILauncher | null,
+    registry: ISettingRegistry | null,
+    translator: ITranslator | null,
   ) {
-    const side = new Sidebar(app, tracker);
+    const translation = translationOf(translator);
+    if (translation) setTranslation(translation);
+    const side = new Sidebar(app, tracker, registry, translation);
     app.shell.add(side, "right", { rank: 200 });
     restorer?.add(side, side.id);
     new Commands(app, tracker, side).register(palette, launcher);
@@ -37,4 +63,4 @@ const panel: JupyterFrontEndPlugin<void> = {
   },
 };
 
-export const plugins: JupyterFrontEndPlugin<unknown>[] = [panel];
+export const plugins: JupyterFrontEndPlugin<unknown>[] = [settings, panel];

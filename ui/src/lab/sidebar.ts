@@ -2,20 +2,25 @@
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { Cell } from "@jupyterlab/cells";
 import type { INotebookTracker, Notebook } from "@jupyterlab/notebook";
+import type { ISettingRegistry } from "@jupyterlab/settingregistry";
 import { Widget } from "@lumino/widgets";
+import type { signal as makeSignal } from "@preact/signals";
 import { browserStorage } from "../conversation/browserStorage";
 import type { Draft } from "../conversation/conversation";
 import type { Mounted } from "../panel";
+import type { Translation } from "../translation/translation";
 import { showMissingServer, hasAgentServer } from "./missingServer";
 import { MissedOutputs } from "./missedOutputs";
 import { Claims } from "./clientCalls";
 import { agentIcon } from "./icon";
 import { FixButtons } from "./fixButtons";
 import { LabNotebook } from "./notebook";
+import { LabPreferences, SETTINGS } from "./preferences";
 import { fixDraft } from "./prompts";
 import { SCRIPT_FOLDER } from "./scriptUrl";
 import type { Status } from "./status";
 import { widen } from "./width";
+import { trans } from "../translation/translation";
 
 const WIDENED = "widened";
 
@@ -31,12 +36,14 @@ export class Sidebar extends Widget {
   constructor(
     private readonly app: JupyterFrontEnd,
     private readonly tracker: INotebookTracker,
+    private readonly registry: ISettingRegistry | null = null,
+    private readonly translation?: Translation,
   ) {
     super();
     this.id = "agent-kernel-panel";
-    this.title.caption = "Agent";
+    this.title.caption = trans.__("Agent");
     this.title.icon = agentIcon;
-    this.title.dataset = { "aria-label": "Agent" };
+    this.title.dataset = { "aria-label": trans.__("Agent") };
     this.addClass("agent-kernel-side");
   }
 
@@ -143,7 +150,15 @@ export class Sidebar extends Widget {
     const transport = new ServerTransport({ baseUrl, wsUrl, ...(appendToken ? { token } : {}) });
     const notebook = new LabNotebook(this.app, this.tracker, signal);
     this.#notebook = notebook;
-    const host = { transport, notebook, show: () => this.app.shell.activateById(this.id) };
+    const preferences = await this.#preferences(signal);
+    const { translation } = this;
+    const host = {
+      transport,
+      notebook,
+      show: () => this.app.shell.activateById(this.id),
+      ...(preferences ? { preferences } : {}),
+      ...(translation ? { translation } : {}),
+    };
     const mounted = mount(this.node, host);
     const reviews = reviewInNotebook(this.node, host, mounted.conversation);
     const arrived = new MissedOutputs(this.tracker, transport);
@@ -156,12 +171,24 @@ export class Sidebar extends Widget {
       () => arrived.dispose(),
       () => claims.dispose(),
       () => buttons.dispose(),
+      () => preferences?.dispose(),
       () => mounted.unmount(),
       () => transport.close(),
     ];
     if (this.isDisposed) for (const end of ends) end();
     else this.#ends = ends;
     return mounted;
+  }
+
+  /** Null where the application has no settings, or a server has an older schema than this page. */
+  async #preferences(signal: typeof makeSignal): Promise<LabPreferences | null> {
+    try {
+      const settings = await this.registry?.load(SETTINGS);
+      return settings ? new LabPreferences(settings, this.app.commands, signal) : null;
+    } catch (error) {
+      console.warn("agent-kernel: the settings of the panel cannot be loaded; their defaults apply.", error);
+      return null;
+    }
   }
 
   #focus(): void {

@@ -73,7 +73,7 @@ export function Composer() {
     if (event.isComposing) return;
     if (inList(event)) {
       event.preventDefault();
-    } else if (event.key === "Enter" && event.shiftKey !== composing.enterSends.value) {
+    } else if (isSendKey(event, composing.enterSends.value)) {
       event.preventDefault();
       typing.value = null;
       void submit(desk);
@@ -174,6 +174,10 @@ export function Composer() {
     </form>
   );
 }
+
+/** Ctrl+Enter always sends. Enter sends, or makes a new line; Shift+Enter is the other one of the two. */
+const isSendKey = ({ key, shiftKey, ctrlKey, metaKey }: KeyboardEvent, enterSends: boolean): boolean =>
+  key === "Enter" && (ctrlKey || metaKey || shiftKey !== enterSends);
 
 /** Enter runs a command that is typed in full. */
 const isWhole = (option: Option, text: string): boolean => option.text.trim() === text.trim();

@@ -1,14 +1,31 @@
-/** Permissions, grants and trusted folders, read from the server, whose configuration decides. The panel's only own
- * setting is what Enter does. */
+/** The user's settings and what the server has fixed: permissions, grants and trusted folders are read from the server,
+ * whose configuration decides. */
 import { useSignal } from "@preact/signals";
 import { useCallback, useEffect } from "preact/hooks";
-import type { Permissions, Trust } from "../wire/schema";
+import { usePanel } from "../conversation/panelContext";
+import { MAX_INSTRUCTIONS } from "../conversation/preferences";
+import type { Rules } from "../conversation/serverRules";
+import { instructionsOf, storeInstructions } from "../conversation/sessionInstructions";
+import { trans } from "../translation/translation";
+import type { Permissions, Session, Trust } from "../wire/schema";
 import { useDesk } from "./panelStateContext";
 
-const WORDS: Record<string, string> = { auto: "runs", ask: "asks you", deny: "never runs" };
+function verdict(permission: string): string {
+  switch (permission) {
+    case "auto":
+      return trans.__("runs");
+    case "ask":
+      return trans.__("asks you");
+    case "deny":
+      return trans.__("never runs");
+    default:
+      return permission;
+  }
+}
 
 export function Settings() {
   const desk = useDesk();
+  const { conversation } = desk;
   const allowed = useSignal<Permissions | null>(null);
   const trust = useSignal<Trust | null>(null);
   const load = useCallback(
@@ -20,45 +37,135 @@ export function Settings() {
     [desk, allowed, trust],
   );
   useEffect(() => void load(), [load]);
-  const grants = allowed.value?.grants ?? [];
+  const { preferences, session } = conversation;
   return (
     <>
       <label class="ak-check">
         <input type="checkbox" checked={desk.composing.enterSends.value} onChange={() => desk.composing.swapEnter()} />
-        Enter sends, Shift+Enter makes a new line
+        {trans.__("Enter sends, Shift+Enter makes a new line")}
       </label>
-      <h3>Allowed in this conversation</h3>
-      {grants.length === 0 && <p class="ak-hint">Nothing is granted beyond the rules below.</p>}
+      {preferences.open && (
+        <button type="button" onClick={() => preferences.open?.()}>
+          {trans.__("All settings of the agent")}
+        </button>
+      )}
+      <Fixed rules={allowed.value} />
+      {session.value && <Instructions key={session.value.id} session={session.value} />}
+      <Grants allowed={allowed.value} load={load} />
+      <h3>{trans.__("Rules of this server")}</h3>
+      <dl class="ak-facts">
+        {Object.entries(allowed.value?.policy ?? {}).map(([kind, { permission, because }]) => (
+          <div key={kind}>
+            <dt>{kind}</dt>
+            <dd title={because}>{verdict(permission)}</dd>
+          </div>
+        ))}
+      </dl>
+      <TrustedFolders trust={trust.value} />
+    </>
+  );
+}
+
+/** What the server decides although the user has set something else. */
+function Fixed({ rules }: { rules: Rules | null }) {
+  const { conversation } = useDesk();
+  const { place, instructions } = conversation.preferences.values.value;
+  const denied = conversation.rules.denial(place);
+  if (!rules) return null;
+  return (
+    <>
+      {denied && (
+        <p class="ak-hint">
+          {trans.__("Your setting where code runs is not allowed here: %1. Another place is used.", denied)}
+        </p>
+      )}
+      {rules.instructions && (
+        <p class="ak-hint">
+          {instructions
+            ? trans.__("This server adds instructions of its own to every turn. They come before yours.")
+            : trans.__("This server adds instructions of its own to every turn.")}
+        </p>
+      )}
+    </>
+  );
+}
+
+function Instructions({ session }: { session: Session }) {
+  const desk = useDesk();
+  const { host } = usePanel();
+  const stored = instructionsOf(session);
+  const text = useSignal(stored);
+  const save = () => desk.trying(() => storeInstructions(host.transport, desk.conversation, session, text.value));
+  return (
+    <form
+      class="ak-instructions"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void save();
+      }}
+    >
+      <h3>{trans.__("Instructions for this conversation")}</h3>
+      <textarea
+        aria-label={trans.__("Instructions for this conversation")}
+        placeholder={trans.__("What the model should know or follow here")}
+        maxLength={MAX_INSTRUCTIONS}
+        rows={3}
+        value={text.value}
+        onInput={(event) => {
+          text.value = event.currentTarget.value;
+        }}
+      />
+      <button type="submit" disabled={text.value.trim() === stored}>
+        {trans.__("Save the instructions")}
+      </button>
+      <p class="ak-hint">
+        {trans.__("Its cells and messages use them. They stay on this server and are not written into the notebook.")}
+      </p>
+    </form>
+  );
+}
+
+function Grants({ allowed, load }: { allowed: Permissions | null; load: () => Promise<void> }) {
+  const desk = useDesk();
+  // Without a session, the server sends its rules only.
+  const grants = (allowed as Partial<Permissions> | null)?.grants ?? [];
+  return (
+    <>
+      <h3>{trans.__("Allowed in this conversation")}</h3>
+      {grants.length === 0 && <p class="ak-hint">{trans.__("Nothing is granted beyond the rules below.")}</p>}
       <ul>
         {grants.map(({ kind, tool, decision }) => (
           <li key={`${kind} ${tool}`}>
-            {tool} ({kind}): {decision === "approve" ? "runs without a question" : "never runs"}
+            {decision === "approve"
+              ? trans.__("%1 (%2): runs without a question", tool, kind)
+              : trans.__("%1 (%2): never runs", tool, kind)}
           </li>
         ))}
       </ul>
       {grants.length > 0 && (
         <button type="button" onClick={() => void desk.trying(() => desk.sessions.revoke(desk.session)).then(load)}>
-          Revoke all
+          {trans.__("Revoke all")}
         </button>
       )}
-      <h3>Rules of this server</h3>
-      <dl class="ak-facts">
-        {Object.entries(allowed.value?.policy ?? {}).map(([kind, { permission, because }]) => (
-          <div key={kind}>
-            <dt>{kind}</dt>
-            <dd title={because}>{WORDS[permission] ?? permission}</dd>
-          </div>
-        ))}
-      </dl>
-      <h3>Trusted folders</h3>
-      {trust.value?.folder && (
+    </>
+  );
+}
+
+function TrustedFolders({ trust }: { trust: Trust | null }) {
+  return (
+    <>
+      <h3>{trans.__("Trusted folders")}</h3>
+      {trust?.folder && (
         <p>
-          The folder of this notebook is {trust.value.trusted ? "trusted" : "not trusted"}: skills and servers beside
-          the notebook are {trust.value.trusted ? "used" : "not used"}.
+          {trust.trusted
+            ? trans.__("The folder of this notebook is trusted: skills and servers beside the notebook are used.")
+            : trans.__(
+                "The folder of this notebook is not trusted: skills and servers beside the notebook are not used.",
+              )}
         </p>
       )}
       <ul>
-        {(trust.value?.folders ?? []).map(({ path }) => (
+        {(trust?.folders ?? []).map(({ path }) => (
           <li key={path}>{path}</li>
         ))}
       </ul>

@@ -20,6 +20,7 @@ export function TurnFooter({ entry, turn }: { entry: Entry; turn: TurnView }) {
 }
 
 function Facts({ turn }: { turn: TurnView }) {
+  const { showFacts } = usePanel().conversation.preferences.values.value;
   if (turn.state === "open") {
     return (
       <p class="ak-facts">
@@ -31,7 +32,9 @@ function Facts({ turn }: { turn: TurnView }) {
   const changed = changeSummary(turn);
   return (
     <p class="ak-facts" title={[turn.model, turn.local ? "local" : `sent to ${turn.host}`].filter(Boolean).join(", ")}>
-      {[turn.state === "committed" ? "" : stateOf(turn), ...cost(turn), ...changed].filter(Boolean).join(" · ")}
+      {[turn.state === "committed" ? "" : stateOf(turn), ...(showFacts ? cost(turn) : []), ...changed]
+        .filter(Boolean)
+        .join(" · ")}
     </p>
   );
 }

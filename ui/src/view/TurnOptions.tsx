@@ -1,28 +1,36 @@
 /** How the next message runs: the permission mode, and where code runs. */
-import type { Permission, Where } from "../conversation/composerState";
+import { useEffect } from "preact/hooks";
+import type { Permission } from "../conversation/composerState";
+import type { Where } from "../conversation/preferences";
+import { trans } from "../translation/translation";
 import { useDesk } from "./panelStateContext";
 
 /** A label and a description for each value. */
 type Words<Value extends string> = Record<Value, [string, string]>;
 
-const ASKS: Words<Permission> = {
-  auto: ["Rules", "What may run: according to the rules of the server"],
-  ask: ["Ask", "What may run: nothing without your approval"],
-  deny: ["Deny", "What may run: nothing"],
-};
-const PLACES: Words<Where> = {
-  draft: ["Draft", "Where code runs: in a draft of your kernel, which sees your variables and does not change them"],
-  live: ["Kernel", "Where code runs: in your kernel, after asking"],
-  sandbox: ["Sandbox", "Where code runs: in the sandbox, which has none of your variables"],
-};
+const permissions = (): Words<Permission> => ({
+  auto: [trans.__("Rules"), trans.__("What may run: according to the rules of the server")],
+  ask: [trans.__("Ask"), trans.__("What may run: nothing without your approval")],
+  deny: [trans.__("Deny"), trans.__("What may run: nothing")],
+});
+const places = (): Words<Where> => ({
+  draft: [
+    trans.__("Draft"),
+    trans.__("Where code runs: in a draft of your kernel, which sees your variables and does not change them"),
+  ],
+  live: [trans.__("Kernel"), trans.__("Where code runs: in your kernel, after asking")],
+  sandbox: [trans.__("Sandbox"), trans.__("Where code runs: in the sandbox, which has none of your variables")],
+});
 
 export function TurnOptions() {
   const { composing, conversation } = useDesk();
+  const { rules } = conversation;
+  useEffect(() => void rules.load(), [rules]);
   return (
     <>
       <Choice
-        label="What may run"
-        options={ASKS}
+        label={trans.__("What may run")}
+        options={permissions()}
         value={composing.permission.value}
         choose={(value) => {
           composing.permission.value = value;
@@ -30,9 +38,10 @@ export function TurnOptions() {
       />
       {conversation.place.value.kernel && !conversation.notebook?.apart && (
         <Choice
-          label="Where code runs"
-          options={PLACES}
-          value={composing.where.value}
+          label={trans.__("Where code runs")}
+          options={places()}
+          value={rules.nearest(composing.where.value)}
+          denial={(place) => rules.denial(place)}
           choose={(value) => {
             composing.where.value = value;
           }}
@@ -46,10 +55,12 @@ interface Choosing<Value extends string> {
   label: string;
   options: Words<Value>;
   value: Value;
+  /** Who does not allow a value; empty if it is allowed. */
+  denial?: (value: Value) => string;
   choose: (value: Value) => void;
 }
 
-function Choice<Value extends string>({ label, options, value, choose }: Choosing<Value>) {
+function Choice<Value extends string>({ label, options, value, denial, choose }: Choosing<Value>) {
   return (
     <select
       class="ak-mode"
@@ -58,11 +69,15 @@ function Choice<Value extends string>({ label, options, value, choose }: Choosin
       value={value}
       onChange={(event) => choose(event.currentTarget.value as Value)}
     >
-      {Object.entries<[string, string]>(options).map(([name, [word, words]]) => (
-        <option key={name} value={name} title={words}>
-          {word}
-        </option>
-      ))}
+      {Object.entries<[string, string]>(options).map(([name, [word, words]]) => {
+        const because = denial?.(name as Value) ?? "";
+        const why = because && trans.__("Not allowed here: %1", because);
+        return (
+          <option key={name} value={name} title={why || words} disabled={why !== ""}>
+            {word}
+          </option>
+        );
+      })}
     </select>
   );
 }

@@ -6,7 +6,12 @@ import type { Transport } from "../transport/transport";
 import type { Binding } from "../wire/schema";
 import { WidgetNotebook } from "./notebook";
 import { hasKernel, serverOfPage } from "./page";
+import { translationFor } from "../translation/translation";
+import german from "../../../jupyter_ext/locale/de_DE/LC_MESSAGES/agent_kernel.json";
 import "./widget.css";
+
+/** By language. The module cannot fetch more, since the page may belong to a front end without our server. */
+const CATALOGS = { de: german };
 
 interface Model extends CommModel {
   get(name: "kernel" | "way"): string;
@@ -27,7 +32,8 @@ export default {
       await notebookOf(transport, kernel),
       transport instanceof CommTransport,
     );
-    const mounted = mount(box, { transport, notebook });
+    const translation = translationFor(document.documentElement.lang, CATALOGS);
+    const mounted = mount(box, { transport, notebook, translation });
     return () => {
       mounted.unmount();
       transport.close();

@@ -435,6 +435,8 @@ export interface Outputs {
 export interface Permissions {
   policy: Record<string, Ruling>;
   approval_timeout_s: number;
+  effort: "quick" | "auto" | "thorough";
+  instructions: boolean;
   session: string;
   grants: Grant[];
 }

@@ -1,0 +1,13 @@
+/** The preferences where no application keeps settings: the browser stores the key that sends. */
+import { computed, signal } from "@preact/signals";
+import { DEFAULTS, storedSendKey, type Preferences, type PreferenceStore } from "./preferences";
+
+export class BrowserPreferences implements PreferenceStore {
+  readonly #sendKey = signal(storedSendKey.read());
+  readonly values = computed((): Preferences => ({ ...DEFAULTS, sendKey: this.#sendKey.value }));
+
+  setSendKey(key: Preferences["sendKey"]): void {
+    this.#sendKey.value = key;
+    storedSendKey.write(key);
+  }
+}

@@ -1,0 +1,42 @@
+/** What the server has fixed, which wins over the user's preferences: where code may run, and its own instructions. */
+import { signal } from "@preact/signals";
+import { ApiError, type Transport } from "../transport/transport";
+import type { Permissions } from "../wire/schema";
+import type { Preferences, Where } from "./preferences";
+
+export type Rules = Pick<Permissions, "policy" | "effort" | "instructions">;
+
+/** From the place where code can do the most to the one where it can do the least. */
+const PLACES: readonly Where[] = ["live", "draft", "sandbox"];
+
+export class ServerRules {
+  /** Null until they are loaded; the server applies them in any case. */
+  readonly current = signal<Rules | null>(null);
+
+  constructor(private readonly transport: Transport) {}
+
+  async load(): Promise<void> {
+    try {
+      this.current.value = await this.transport.request<Rules>("GET", "agent/permissions");
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error; // the panel shows elsewhere that the server does not answer
+    }
+  }
+
+  /** Who does not allow code in this place; empty if it is allowed. */
+  denial(place: Where): string {
+    const ruling = this.current.value?.policy[`python.${place}`];
+    return ruling?.permission === "deny" ? ruling.because : "";
+  }
+
+  /** What the user prefers, as far as the server allows it. */
+  apply(preferences: Preferences): Preferences {
+    return { ...preferences, place: this.nearest(preferences.place) };
+  }
+
+  /** The place, or else the first one below it that is allowed. */
+  nearest(place: Where): Where {
+    const below = PLACES.slice(PLACES.indexOf(place));
+    return below.find((one) => !this.denial(one)) ?? place;
+  }
+}

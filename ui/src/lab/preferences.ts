@@ -1,0 +1,56 @@
+/** The user's preferences in JupyterLab's settings, where they are edited as "Agent". */
+import type { CommandRegistry } from "@lumino/commands";
+import type { ISettingRegistry } from "@jupyterlab/settingregistry";
+import type { signal as makeSignal, Signal } from "@preact/signals";
+import { storedSendKey, toPreferences, type Preferences, type PreferenceStore } from "../conversation/preferences";
+import { trans, type Texts } from "../translation/translation";
+
+export const SETTINGS = "agent-kernel:settings";
+const TEXTS = new Set(["title", "description", "jupyter.lab.setting-icon-label"]);
+
+export class LabPreferences implements PreferenceStore {
+  readonly values: Signal<Preferences>;
+  readonly #changed = () => (this.values.value = toPreferences(this.settings.composite));
+
+  /** `signal` is that of the panel's module, because the panel observes the values. */
+  constructor(
+    private readonly settings: ISettingRegistry.ISettings,
+    private readonly commands: CommandRegistry,
+    signal: typeof makeSignal,
+  ) {
+    this.values = signal(toPreferences(settings.composite));
+    settings.changed.connect(this.#changed);
+    this.#takeOver();
+  }
+
+  setSendKey(key: Preferences["sendKey"]): void {
+    void this.settings.set("sendKey", key);
+  }
+
+  open(): void {
+    void this.commands.execute("settingeditor:open", { query: trans.__("Agent") });
+  }
+
+  dispose(): void {
+    this.settings.changed.disconnect(this.#changed);
+  }
+
+  /** Earlier versions stored the key that sends in the browser. */
+  #takeOver(): void {
+    const stored = storedSendKey.read();
+    if (stored === "enter") return;
+    storedSendKey.write("enter");
+    if (this.settings.user["sendKey"] === undefined) this.setSendKey(stored);
+  }
+}
+
+/** Translate a schema that only the browser translates: the server's translation does not know our catalog. */
+export function translateSchema<Schema>(schema: Schema, texts: Texts): Schema {
+  if (Array.isArray(schema)) return schema.map((one: unknown) => translateSchema(one, texts)) as Schema;
+  if (typeof schema !== "object" || schema === null) return schema;
+  const translated = Object.entries(schema).map(([name, value]: [string, unknown]) => [
+    name,
+    typeof value === "string" && TEXTS.has(name) ? texts.__(value) : translateSchema(value, texts),
+  ]);
+  return Object.fromEntries(translated) as Schema;
+}
