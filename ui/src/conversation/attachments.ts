@@ -3,6 +3,7 @@ import { signal } from "@preact/signals";
 import { ApiError, type Transport } from "../transport/transport";
 import type { Medium } from "../wire/events";
 import type { Attachment, Entry, FileAttachment, ImageAttachment } from "./entry";
+import { trans } from "../translation/translation";
 
 export const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 export const MAX_IMAGES = 16;
@@ -107,7 +108,12 @@ export class Attachments {
     const images = this.all.value.filter((one) => one.kind === "image");
     const bytes = images.reduce((sum, image) => sum + image.size, 0);
     if (images.length >= MAX_IMAGES || bytes + file.size > MAX_IMAGES_BYTES) {
-      this.problem.value = `${file.name || "The image"} was not attached: a message can have at most ${MAX_IMAGES} images, ${MAX_IMAGES_BYTES >> 20} MiB together.`;
+      this.problem.value = trans.__(
+        "%1 was not attached: a message can have at most %2 images, %3 MiB together.",
+        file.name || trans.__("The image"),
+        MAX_IMAGES,
+        MAX_IMAGES_BYTES >> 20,
+      );
       return;
     }
     const data = await base64(file);
@@ -118,7 +124,7 @@ export class Attachments {
 
   async #file(file: File, session: string): Promise<void> {
     if (!this.transport.upload) {
-      this.problem.value = "This page cannot send files.";
+      this.problem.value = trans.__("This page cannot send files.");
       return;
     }
     const key = `file ${++this.#made}`;
@@ -154,7 +160,7 @@ function base64(file: Blob): Promise<string> {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve((reader.result as string).replace(/^[^,]*,/, ""));
-    reader.onerror = () => reject(reader.error ?? new Error("The image cannot be read."));
+    reader.onerror = () => reject(reader.error ?? new Error(trans.__("The image cannot be read.")));
     reader.readAsDataURL(file);
   });
 }

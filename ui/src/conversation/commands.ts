@@ -2,13 +2,14 @@
 import { parseCommand } from "./completion";
 import type { Desk } from "./panelState";
 import { FORMATS, type Format } from "./sessions";
+import { trans } from "../translation/translation";
 
 export interface Command {
   /** The name that the user types behind `/`. */
   name: string;
   /** The text in the menu. */
-  label: string;
-  help: string;
+  label: () => string;
+  help: () => string;
   /** The group in the menu; empty for a command that can only be typed. */
   group: "session" | "history" | "document" | "panel" | "";
   enabled: (desk: Desk) => boolean;
@@ -24,32 +25,32 @@ const atRest = (desk: Desk) => withTurns(desk) && desk.conversation.running.valu
 export const COMMANDS: readonly Command[] = [
   {
     name: "new",
-    label: "New conversation",
-    help: "Start again; this conversation stays in the list.",
+    label: () => trans.__("New conversation"),
+    help: () => trans.__("Start again; this conversation stays in the list."),
     group: "session",
     enabled: inSession,
     run: (desk) => desk.sessions.begin(),
   },
   {
     name: "private",
-    label: "New private conversation",
-    help: "Start one that is never written to disk.",
+    label: () => trans.__("New private conversation"),
+    help: () => trans.__("Start one that is never written to disk."),
     group: "session",
     enabled: always,
     run: (desk) => desk.sessions.begin({ private: true }),
   },
   {
     name: "sessions",
-    label: "All conversations...",
-    help: "Find, open, rename, copy or delete one.",
+    label: () => trans.__("All conversations..."),
+    help: () => trans.__("Find, open, rename, copy or delete one."),
     group: "session",
     enabled: always,
     run: (desk) => desk.open("sessions"),
   },
   {
     name: "rename",
-    label: "Rename...",
-    help: "/rename TITLE",
+    label: () => trans.__("Rename..."),
+    help: () => trans.__("/rename TITLE"),
     group: "session",
     enabled: inSession,
     run: async (desk, rest) => {
@@ -60,78 +61,83 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: "undo",
-    label: "Undo the last turn",
-    help: "Removes it from the conversation; effects of its code stay.",
+    label: () => trans.__("Undo the last turn"),
+    help: () => trans.__("Removes it from the conversation; effects of its code stay."),
     group: "history",
     enabled: atRest,
     run: async (desk) => {
       const undone = await desk.sessions.undo(desk.session);
       if (!undone) {
-        desk.say("There is no turn to undo.");
+        desk.say(trans.__("There is no turn to undo."));
         return;
       }
       const ran = [...new Set(undone.ran)].join(", ");
-      desk.say(`The last turn was undone.${ran ? ` Effects of these calls stay: ${ran}.` : ""}`);
+      const stay = ran && trans.__("Effects of these calls stay: %1.", ran);
+      desk.say([trans.__("The last turn was undone."), stay].filter(Boolean).join(" "));
       if (!desk.composing.text.value) desk.composing.text.value = undone.prompt;
     },
   },
   {
     name: "branch",
-    label: "New branch",
-    help: "/branch NAME: continues on a new branch.",
+    label: () => trans.__("New branch"),
+    help: () => trans.__("/branch NAME: continues on a new branch."),
     group: "history",
     enabled: atRest,
     run: async (desk, rest) => {
       await desk.sessions.branch(desk.session, rest);
-      desk.say(`This is now the branch ${desk.conversation.session.value?.branch ?? rest}.`);
+      desk.say(trans.__("This is now the branch %1.", desk.conversation.session.value?.branch ?? rest));
     },
   },
   {
     name: "branches",
-    label: "Branches...",
-    help: "Show another one, or delete one.",
+    label: () => trans.__("Branches..."),
+    help: () => trans.__("Show another one, or delete one."),
     group: "history",
     enabled: inSession,
     run: (desk) => desk.open("branches"),
   },
   {
     name: "compact",
-    label: "Shorten it for the model",
-    help: "The model summarises the oldest messages; you still see all of them.",
+    label: () => trans.__("Shorten it for the model"),
+    help: () => trans.__("The model summarises the oldest messages; you still see all of them."),
     group: "history",
     enabled: atRest,
     run: async (desk) => {
-      desk.say("The model is writing a summary of the oldest messages.");
+      desk.say(trans.__("The model is writing a summary of the oldest messages."));
       const made = await desk.sessions.compact(desk.session);
-      desk.say(made ? "A summary now replaces the oldest messages." : "No messages are old enough to summarise.");
+      desk.say(
+        made
+          ? trans.__("A summary now replaces the oldest messages.")
+          : trans.__("No messages are old enough to summarise."),
+      );
     },
   },
   {
     name: "clear",
-    label: "Clear...",
-    help: "Deletes all turns of this conversation.",
+    label: () => trans.__("Clear..."),
+    help: () => trans.__("Deletes all turns of this conversation."),
     group: "history",
     enabled: atRest,
     run: (desk) => {
       const { session } = desk;
       const turns = desk.conversation.session.value?.turns ?? 0;
       desk.asking.value = {
-        text: `Delete all turns (${turns}) of this conversation? This cannot be undone.`,
-        yes: "Delete them",
+        text: trans.__("Delete all turns (%1) of this conversation? This cannot be undone.", turns),
+        yes: trans.__("Delete them"),
         run: () => desk.sessions.clear(session),
       };
     },
   },
   {
     name: "export",
-    label: "Export as Markdown",
-    help: `/export ${Object.keys(FORMATS).join(" | ")}`,
+    label: () => trans.__("Export as Markdown"),
+    help: () => `/export ${Object.keys(FORMATS).join(" | ")}`,
     group: "document",
     enabled: withTurns,
     run: async (desk, rest) => {
       const format = rest || "markdown";
       if (!Object.hasOwn(FORMATS, format)) {
-        desk.say(`There is no format ${format}. Use one of: ${Object.keys(FORMATS).join(", ")}.`);
+        desk.say(trans.__("There is no format %1. Use one of: %2.", format, Object.keys(FORMATS).join(", ")));
         return;
       }
       await desk.download(format as Format);
@@ -139,71 +145,71 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: "export-all",
-    label: "Export everything",
-    help: "A document that can be imported again.",
+    label: () => trans.__("Export everything"),
+    help: () => trans.__("A document that can be imported again."),
     group: "document",
     enabled: withTurns,
     run: (desk) => desk.download("agent-kernel"),
   },
   {
     name: "import",
-    label: "Import...",
-    help: "A conversation from a document.",
+    label: () => trans.__("Import..."),
+    help: () => trans.__("A conversation from a document."),
     group: "document",
     enabled: (desk) => desk.sessions.takesDocuments,
     run: (desk) => desk.open("import"),
   },
   {
     name: "fix",
-    label: "Fix the last error",
-    help: "Tries corrections in a draft and proposes one that ran.",
+    label: () => trans.__("Fix the last error"),
+    help: () => trans.__("Tries corrections in a draft and proposes one that ran."),
     group: "",
     enabled: (desk) => (desk.conversation.notebook?.lastError?.value ?? null) !== null,
     run: async (desk, rest) => {
       if (await desk.conversation.corrections.ask(desk.conversation.notebook?.lastError?.value?.id ?? "", rest)) return;
       desk.composing.takeAlong("error");
-      await desk.composing.send(rest || "Fix this error.");
+      await desk.composing.send(rest || trans.__("Fix this error."));
     },
   },
   {
     name: "explain",
-    label: "Explain the active cell",
-    help: "Sends the cell and its output.",
+    label: () => trans.__("Explain the active cell"),
+    help: () => trans.__("Sends the cell and its output."),
     group: "",
     enabled: (desk) => (desk.conversation.notebook?.activeCell.value ?? null) !== null,
     run: async (desk, rest) => {
       desk.composing.takeAlong("cell");
-      await desk.composing.send(rest || "Explain this cell and what it shows.");
+      await desk.composing.send(rest || trans.__("Explain this cell and what it shows."));
     },
   },
   {
     name: "stop",
-    label: "Stop",
-    help: "Stops the running turn.",
+    label: () => trans.__("Stop"),
+    help: () => trans.__("Stops the running turn."),
     group: "",
     enabled: (desk) => desk.conversation.running.value.length > 0,
     run: (desk) => desk.conversation.stop(),
   },
   {
     name: "model",
-    label: "Model...",
-    help: "Choose another one, or download one.",
+    label: () => trans.__("Model..."),
+    help: () => trans.__("Choose another one, or download one."),
     group: "panel",
     enabled: always,
     run: (desk) => desk.open("model"),
   },
   {
     name: "settings",
-    label: "What may run...",
-    help: "Permissions, trusted folders, keyboard shortcuts of this panel.",
+    label: () => trans.__("What may run..."),
+    help: () => trans.__("Permissions, trusted folders, keyboard shortcuts of this panel."),
     group: "panel",
     enabled: always,
     run: (desk) => desk.open("settings"),
   },
   {
     name: "help",
-    label: "Help and keys",
-    help: "All commands and keys.",
+    label: () => trans.__("Help and keys"),
+    help: () => trans.__("All commands and keys."),
     group: "panel",
     enabled: always,
     run: (desk) => desk.open("help"),
@@ -223,10 +229,10 @@ export async function submit(desk: Desk): Promise<void> {
   const typed = parseCommand(text.value);
   const command = typed && COMMANDS.find(({ name }) => name === typed.name);
   if (typed && !command && !typed.rest) {
-    desk.say(`There is no command /${typed.name}. /help lists all commands.`);
+    desk.say(trans.__("There is no command /%1. /help lists all commands.", typed.name));
   } else if (typed && command) {
     if (!command.enabled(desk)) {
-      desk.say(`/${command.name} cannot be used now.`);
+      desk.say(trans.__("/%1 cannot be used now.", command.name));
       return;
     }
     text.value = "";

@@ -5,6 +5,7 @@ import { isAgentCell } from "../notebook/agentCells";
 import type { CellView } from "../notebook/notebook";
 import { shorten } from "../notebook/shorten";
 import type { Close, Transport } from "../transport/transport";
+import { trans } from "../translation/translation";
 import type { Facts } from "../wire/schema";
 import { Attachments } from "./attachments";
 import type { Conversation } from "./conversation";
@@ -139,8 +140,9 @@ export class ComposerState {
     this.attachments.all.value = [...attached, ...this.attachments.all.value];
     if (!edited) return;
     failure.value = null;
-    said.value =
-      "The message that you edited is no longer in this conversation. You can send your text as a new message.";
+    said.value = trans.__(
+      "The message that you edited is no longer in this conversation. You can send your text as a new message.",
+    );
   }
 
   /** Show a sent message and its attachments in place of the draft; null shows the draft again. */
@@ -167,7 +169,7 @@ export class ComposerState {
       if (editing.value) this.#keepDraft(joined(typed, this.#draft));
       else this.text.value = joined(typed, this.text.value);
       for (const entry of [...messages].reverse()) void this.attachments.takeAgain(entry, editing.value !== null);
-      if (messages.length > 0) said.value = "Messages that were not sent are back in the message field.";
+      if (messages.length > 0) said.value = trans.__("Messages that were not sent are back in the message field.");
     });
   }
 

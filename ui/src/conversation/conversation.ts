@@ -17,6 +17,7 @@ import type { PreferenceStore } from "./preferences";
 import { onReconnect } from "./reconnection";
 import { ServerRules } from "./serverRules";
 import { catchApiError, catchApiErrorWhile } from "./catchApiError";
+import { trans } from "../translation/translation";
 
 export { replaceOptions as replacing, type Draft, type Entry };
 
@@ -43,7 +44,6 @@ export class Conversation {
   readonly notes = signal<NonNullable<Draft["context"]>>([]);
   readonly corrections: Corrections;
   readonly outgoing: Outgoing;
-  readonly rules: ServerRules;
   /** The current notebook; both empty without one. */
   readonly place = signal({ kernel: "", path: "" });
   readonly #transport: Transport;
@@ -60,10 +60,10 @@ export class Conversation {
     transport: Transport,
     readonly notebook: NotebookHost | null,
     readonly preferences: PreferenceStore = new BrowserPreferences(),
+    readonly rules = new ServerRules(transport),
   ) {
     this.#transport = transport;
     this.#growing = new RunningTurns(transport);
-    this.rules = new ServerRules(transport);
     this.corrections = new Corrections(notebook, this.message);
     this.outgoing = new Outgoing(transport, this.entries, this.failure);
     this.loading = computed(() => this.#opening.value !== null);
@@ -329,7 +329,7 @@ export class Conversation {
   #changed(session: string, what: string): void {
     if (what === "deleted") {
       this.#forget();
-      this.message.value = "This conversation was deleted. The next message starts a new one.";
+      this.message.value = trans.__("This conversation was deleted. The next message starts a new one.");
       void this.rebind();
     } else if (what === "title" || what === "described") {
       void this.#look(session);

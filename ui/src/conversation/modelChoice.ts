@@ -1,10 +1,11 @@
 /** The model of the session: which one it is, which others there are, and the progress of a download. */
 import { computed, signal, type ReadonlySignal } from "@preact/signals";
 import { ApiError, type Transport } from "../transport/transport";
-import type { Binding, CurrentEngine, Model, Models } from "../wire/schema";
+import type { Binding, CurrentEngine, Model, Models, Recommendation, SuitableModel } from "../wire/schema";
 import type { PullLine } from "../wire/bodyTypes";
 import type { Conversation } from "./conversation";
 import { catchApiError } from "./catchApiError";
+import { trans } from "../translation/translation";
 
 export interface Pulling {
   name: string;
@@ -13,6 +14,14 @@ export interface Pulling {
   fraction: number | null;
   message: string;
   failure: string;
+  /** When the download began, in seconds since the epoch. */
+  since: number;
+}
+
+/** A model that suits the machine better than the one in use. */
+export interface BetterModel {
+  model: Model;
+  suits: SuitableModel;
 }
 
 export class Engine {
@@ -23,6 +32,11 @@ export class Engine {
   readonly current: ReadonlySignal<CurrentEngine | null>;
   /** The model that the next turn needs and that is not on this machine. */
   readonly missing: ReadonlySignal<Model | null>;
+  /** What the machine of the server is suited for; null until it is loaded. */
+  readonly recommendation = signal<Recommendation | null>(null);
+  /** What is known of the memory and the speed of the model in use; null for a model elsewhere. */
+  readonly suits: ReadonlySignal<SuitableModel | null>;
+  readonly better: ReadonlySignal<BetterModel | null>;
   /** The notebook or session that the list of models was requested for. The list is not valid for any other. */
   #of: Binding | string | null = null;
   #asked = 0;
@@ -37,11 +51,35 @@ export class Engine {
       if (models && this.#of === this.#about()) return models.current;
       return binding?.model ?? null;
     });
+    this.suits = computed(() => {
+      const current = this.current.value;
+      const models = this.recommendation.value?.models ?? [];
+      return (current?.local && models.find(({ name }) => name === current.model)) || null;
+    });
+    this.better = computed(() => this.#better());
     this.missing = computed(() => {
       const current = this.current.value;
       if (!current?.local) return null;
       return this.models.value?.models.find(({ name, state }) => name === current.model && state === "missing") ?? null;
     });
+  }
+
+  /** Load what suits the machine, once for each page. */
+  async recommend(): Promise<void> {
+    if (this.recommendation.value) return;
+    await catchApiError(this.failure, async () => {
+      this.recommendation.value = await this.transport.request<Recommendation>("GET", "recommendation");
+    });
+  }
+
+  #better(): BetterModel | null {
+    const current = this.current.value;
+    const wanted = this.recommendation.value?.recommended;
+    const suits = this.recommendation.value?.models.find(({ name }) => name === wanted);
+    const model = this.models.value?.models.find(({ name }) => name === wanted);
+    if (!current?.local || !this.suits.value || !suits || !model || current.model === wanted) return null;
+    // The recommended model is of the same line of models as the smaller ones, so that the larger one answers more.
+    return suits.memory_bytes > this.suits.value.memory_bytes ? { model, suits } : null;
   }
 
   async load(): Promise<void> {
@@ -75,9 +113,11 @@ export class Engine {
 
   /** Download a model. Call this only after the user has agreed. */
   async pull(name: string): Promise<void> {
+    const since = Date.now() / 1_000;
     const told = (line: PullLine) => {
       this.pulling.value = {
         name,
+        since,
         stage: line.stage,
         fraction: line.total ? (line.done ?? 0) / line.total : null,
         message: line.message ?? "",
@@ -103,6 +143,6 @@ const body = (error: unknown) =>
     ? error.body
     : {
         code: "offline",
-        message: "The connection was lost.",
-        hint: "Try again: the download resumes where it stopped.",
+        message: trans.__("The connection was lost."),
+        hint: trans.__("Try again: the download resumes where it stopped."),
       };

@@ -8,6 +8,7 @@ import type { Conversation } from "./conversation";
 import { Engine } from "./modelChoice";
 import { FORMATS, Sessions, type Format } from "./sessions";
 import { catchApiError } from "./catchApiError";
+import { trans } from "../translation/translation";
 
 export type Sheet = "" | "sessions" | "model" | "settings" | "help" | "branches" | "rename" | "import";
 
@@ -101,15 +102,23 @@ export class Desk {
     const { session } = this;
     await this.trying(async () => {
       const { pieces } = await this.away.rebuild(session, true);
-      this.asking.value = { text: rebuilding(pieces), yes: "Run it again", run: () => this.#rebuild(session) };
+      this.asking.value = {
+        text: rebuilding(pieces),
+        yes: trans.__("Run it again"),
+        run: () => this.#rebuild(session),
+      };
     });
   }
 
   async #rebuild(session: string): Promise<void> {
     this.away.dismiss();
-    this.say("The code is running again in the sandbox.");
+    this.say(trans.__("The code is running again in the sandbox."));
     const { ran, error } = await this.away.rebuild(session, false);
-    this.say(error ? `${ran} pieces ran, then one failed: ${error}` : "The variables of the sandbox are restored.");
+    this.say(
+      error
+        ? trans.__("%1 pieces ran, then one failed: %2", ran, error)
+        : trans.__("The variables of the sandbox are restored."),
+    );
   }
 
   /** Load the variables of the notebook's kernel; they are current if the kernel is idle. */
@@ -162,8 +171,19 @@ export class Desk {
 /** The text of the confirmation before code runs again. */
 function rebuilding(pieces: readonly Piece[]): string {
   const seconds = Math.ceil(pieces.reduce((sum, piece) => sum + piece.seconds, 0));
-  const pieceWords = pieces.length === 1 ? "One piece of code runs" : `${pieces.length} pieces of code run`;
   const effects = pieces.filter((piece) => piece.effects.length > 0).length;
-  const beside = effects > 0 ? ` ${effects} of them did more than compute, such as writing files.` : "";
-  return `${pieceWords} again in the sandbox; that took about ${seconds} s.${beside}`;
+  const runs = trans._n(
+    "One piece of code runs again in the sandbox; that took about %2 s.",
+    "%1 pieces of code run again in the sandbox; that took about %2 s.",
+    pieces.length,
+    seconds,
+  );
+  const beside =
+    effects > 0 &&
+    trans._n(
+      "%1 of them did more than compute, such as writing files.",
+      "%1 of them did more than compute, such as writing files.",
+      effects,
+    );
+  return [runs, beside].filter(Boolean).join(" ");
 }

@@ -5,6 +5,7 @@ import { ApiError, type Transport } from "../transport/transport";
 import type { Brief, Branch, Hit, Listed, Permissions, Session, Trust, UndoResult, Usage } from "../wire/schema";
 import type { Conversation } from "./conversation";
 import { catchApiError } from "./catchApiError";
+import { trans } from "../translation/translation";
 
 const LISTED = 100;
 /** Delay before a session is deleted, within which the user can undo it. */
@@ -12,9 +13,9 @@ export const REGRET_MS = 6_000;
 
 /** Formats of `sessions/{id}/export` that the panel offers, with the suffix of the file. */
 export const FORMATS = {
-  markdown: { label: "Markdown", suffix: ".md" },
-  notebook: { label: "a notebook", suffix: ".ipynb" },
-  "agent-kernel": { label: "everything, for a later import", suffix: ".agent.json" },
+  markdown: { suffix: ".md" },
+  notebook: { suffix: ".ipynb" },
+  "agent-kernel": { suffix: ".agent.json" },
 } as const;
 export type Format = keyof typeof FORMATS;
 
@@ -176,7 +177,8 @@ export class Sessions {
 
   #uploading(): <Answer>(path: string, body: Blob) => Promise<Answer> {
     const { transport } = this;
-    if (!transport.upload) throw new ApiError(0, { code: "unsupported", message: "This page cannot send files." });
+    if (!transport.upload)
+      throw new ApiError(0, { code: "unsupported", message: trans.__("This page cannot send files.") });
     return async <Answer>(path: string, body: Blob) =>
       await (transport.upload?.<Answer>(path, body, () => undefined) ?? Promise.reject(new Error("no upload")));
   }

@@ -12,6 +12,7 @@ import { agentIcon, agentIconUrl } from "./icon";
 import { explainDraft, cellOfLastError, selectionNote } from "./prompts";
 import { hasError, outputsOf } from "./outputs";
 import type { Sidebar } from "./sidebar";
+import { trans } from "../translation/translation";
 
 export const SHOW = "agent-kernel:show";
 const TOGGLE = "agent-kernel:toggle";
@@ -27,8 +28,6 @@ const SHOW_KEYS = "Accel Shift L";
 const CELL = ".jp-Notebook .jp-Cell";
 const BEHIND_OWN_ITEMS = 100;
 const AFTER_KERNELS = 1000;
-/** The palette searches labels only, and people who look for the agent type "ai", "chat" or "assistant". */
-const SHOW_LABEL = "Agent: Show the AI Chat Assistant";
 
 /** The cell that the menu was opened on; otherwise the active cell. */
 interface Chosen {
@@ -45,44 +44,49 @@ export class Commands {
 
   register(palette: ICommandPalette | null, launcher: ILauncher | null): void {
     const { commands } = this.app;
-    commands.addCommand(SHOW, { label: SHOW_LABEL, execute: () => this.side.reveal() });
+    // The palette searches labels only, and people who look for the agent type "ai", "chat" or "assistant".
+    commands.addCommand(SHOW, {
+      label: trans.__("Agent: Show the AI Chat Assistant"),
+      execute: () => this.side.reveal(),
+    });
     commands.addCommand(TOGGLE, {
-      label: "Agent",
+      label: trans.__("Agent"),
       isToggled: () => this.side.isVisible,
       execute: () => (this.side.isVisible ? this.side.collapse() : this.side.reveal()),
     });
     commands.addCommand(NEW, {
-      label: (args) => (args.isPalette ? "Agent: New Notebook with the Agent" : "Agent notebook"),
-      caption: "Create a notebook, with the agent beside it",
+      label: (args) => (args.isPalette ? trans.__("Agent: New Notebook with the Agent") : trans.__("Agent notebook")),
+      caption: trans.__("Create a notebook, with the agent beside it"),
       icon: agentIcon,
       execute: (args) => this.#create(args),
     });
-    commands.addCommand(BACK, { label: "Agent: Back to the Notebook", execute: () => this.#back() });
-    commands.addCommand(STOP, { label: "Agent: Stop", execute: () => this.side.stop() });
+    commands.addCommand(BACK, { label: trans.__("Agent: Back to the Notebook"), execute: () => this.#back() });
+    commands.addCommand(STOP, { label: trans.__("Agent: Stop"), execute: () => this.side.stop() });
     commands.addCommand(EXPLAIN, {
-      label: "Agent: Explain",
+      label: trans.__("Agent: Explain"),
       isEnabled: () => this.#notebook !== null,
       execute: (args) => this.#ask(this.#chosen(args), explainDraft),
     });
     commands.addCommand(FIX, {
-      label: "Agent: Fix",
+      label: trans.__("Agent: Fix"),
       isVisible: (args) => hasError(outputs(this.#chosen(args))),
       execute: (args) => this.#fix(this.#chosen(args)),
     });
     commands.addCommand(FIX_LAST, {
-      label: "Agent: Fix the Last Error",
+      label: trans.__("Agent: Fix the Last Error"),
       isEnabled: () => this.#lastError() !== null,
       execute: () => this.#fix(this.#lastError()),
     });
     commands.addCommand(ASK, {
-      label: "Agent: Ask about the Selection",
+      label: trans.__("Agent: Ask about the Selection"),
       isEnabled: () => this.#notebook !== null,
       execute: () => this.#about(),
     });
     this.#keys();
     this.#menus();
-    for (const command of [SHOW, BACK, STOP, EXPLAIN, FIX_LAST, ASK]) palette?.addItem({ command, category: "Agent" });
-    palette?.addItem({ command: NEW, category: "Agent", args: { isPalette: true } });
+    for (const command of [SHOW, BACK, STOP, EXPLAIN, FIX_LAST, ASK])
+      palette?.addItem({ command, category: trans.__("Agent") });
+    palette?.addItem({ command: NEW, category: trans.__("Agent"), args: { isPalette: true } });
     launcher?.add({ command: NEW, category: "Notebook", rank: AFTER_KERNELS, kernelIconUrl: agentIconUrl });
   }
 

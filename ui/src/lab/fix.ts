@@ -5,8 +5,10 @@ import type { NotebookPanel } from "@jupyterlab/notebook";
 import type { Fix } from "../notebook/notebook";
 import { randomId } from "../transport/randomId";
 import { TURN_MIME } from "./missedOutputs";
+import { trans } from "../translation/translation";
 
-const NONE = "No corrected cell ran without an error, so none is proposed. The turn shows what was tried.";
+const none = () =>
+  trans.__("No corrected cell ran without an error, so none is proposed. The turn shows what was tried.");
 
 /** Null if the kernel has no such command, or does not know the failure any more. */
 export async function fixInKernel(panel: NotebookPanel, cell: CodeCell, words: string): Promise<Fix | null> {
@@ -29,10 +31,10 @@ export async function fixInKernel(panel: NotebookPanel, cell: CodeCell, words: s
   };
   const { content } = await future.done;
   if (content.status !== "ok") {
-    return turn ? { change: null, message: "evalue" in content ? content.evalue : NONE } : null;
+    return turn ? { change: null, message: "evalue" in content ? content.evalue : none() } : null;
   }
   const after = proposed((content as { payload?: unknown }).payload);
-  if (after === null) return { change: null, message: NONE };
+  if (after === null) return { change: null, message: none() };
   const index = panel.content.widgets.indexOf(cell);
   const place = { cell: cell.model.id, index, notebook: panel.context.localPath, below: "", from: "" };
   return {

@@ -2,10 +2,10 @@
 import type { INotebookTracker, Notebook, NotebookPanel } from "@jupyterlab/notebook";
 import type { Cell, CodeCell } from "@jupyterlab/cells";
 import { isAgentCell } from "../notebook/agentCells";
+import { trans } from "../translation/translation";
 import { hasError, isCode, outputsOf } from "./outputs";
 
-const LABEL = "Fix with agent";
-const WORKING = "The agent looks for a correction...";
+const label = () => trans.__("Fix with agent");
 const SETTLED_MS = 150;
 
 export class FixButtons {
@@ -59,15 +59,15 @@ export class FixButtons {
     place.className = "ak-fix";
     place.dataset["lmSuppressShortcuts"] = "true"; // Lab would take Enter on the button as "edit the cell"
     button.type = "button";
-    button.textContent = LABEL;
+    button.textContent = label();
     button.dataset["lmSuppressShortcuts"] = "true";
     button.addEventListener("click", () => {
       if (button.getAttribute("aria-disabled") === "true") return;
       button.setAttribute("aria-disabled", "true");
-      button.textContent = WORKING;
+      button.textContent = trans.__("The agent looks for a correction...");
       void this.fix(notebook, cell).finally(() => {
         button.removeAttribute("aria-disabled");
-        button.textContent = LABEL;
+        button.textContent = label();
       });
     });
     place.append(button);

@@ -10,6 +10,7 @@ import { fixInKernel } from "./fix";
 import { isAgentCell } from "../notebook/agentCells";
 import { LabPlaces } from "./places";
 import { isCode, lastFailed, outputsOf, words } from "./outputs";
+import { trans } from "../translation/translation";
 
 /** Delay after the last keystroke before the cell is read again. */
 const SETTLED_MS = 150;
@@ -48,11 +49,11 @@ export class LabNotebook implements NotebookHost {
 
   insert(source: string, where: "above" | "below" | "replace"): Promise<string> {
     const content = this.#panel?.content;
-    if (!content?.model) return Promise.reject(new Error("There is no notebook open."));
+    if (!content?.model) return Promise.reject(new Error(trans.__("There is no notebook open.")));
     if (where === "above") NotebookActions.insertAbove(content);
     if (where === "below") NotebookActions.insertBelow(content);
     const cell = content.activeCell;
-    if (!cell) return Promise.reject(new Error("The notebook has no active cell."));
+    if (!cell) return Promise.reject(new Error(trans.__("The notebook has no active cell.")));
     cell.model.sharedModel.setSource(source);
     return Promise.resolve(cell.model.id);
   }

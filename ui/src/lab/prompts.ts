@@ -3,6 +3,7 @@ import type { Cell } from "@jupyterlab/cells";
 import type { Notebook } from "@jupyterlab/notebook";
 import type { Draft } from "../conversation/conversation";
 import { shorten } from "../notebook/shorten";
+import { trans } from "../translation/translation";
 import { hasError, lastFailed, MAX_WORDS, outputsOf, words } from "./outputs";
 
 /** A draft that asks to explain the cell. Null if the cell is empty and has no output. */
@@ -10,13 +11,16 @@ export function explainDraft(notebook: Notebook, cell: Cell): Draft | null {
   const about = notes(notebook, cell);
   if (!about) return null;
   const error = hasError(outputsOf(cell));
-  return { prompt: error ? "Explain this error." : "Explain this cell and what it shows.", ...about };
+  return {
+    prompt: error ? trans.__("Explain this error.") : trans.__("Explain this cell and what it shows."),
+    ...about,
+  };
 }
 
 /** A draft about the error of the cell. Null if the cell shows none. */
 export function fixDraft(notebook: Notebook, cell: Cell): Draft | null {
   const about = hasError(outputsOf(cell)) ? notes(notebook, cell) : null;
-  return about && { prompt: "Fix the error of this cell.", ...about };
+  return about && { prompt: trans.__("Fix the error of this cell."), ...about };
 }
 
 /** The cell with the newest error. */

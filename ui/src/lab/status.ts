@@ -6,6 +6,7 @@ import { Widget } from "@lumino/widgets";
 import type { ReadonlySignal } from "@preact/signals";
 import type { Conversation } from "../conversation/conversation";
 import { hasOpenApproval } from "../turn/turn";
+import { trans } from "../translation/translation";
 
 /** Actions for a click. */
 export interface Ways {
@@ -53,9 +54,9 @@ export class Status extends Widget {
     const asks = waiting.length > 0 || cell !== "";
     const inPanel = waiting.some(({ view }) => hasOpenApproval(view.value));
     this.#active = running > 0 || asks;
-    const works = running > 1 ? `Agent: ${running} turns` : "Agent: working";
-    this.#button.textContent = asks ? "Agent: needs your answer" : works;
-    this.#button.title = asks ? "Go to the question" : "Show the agent's panel";
+    const works = running > 1 ? trans._n("Agent: %1 turn", "Agent: %1 turns", running) : trans.__("Agent: working");
+    this.#button.textContent = asks ? trans.__("Agent: needs your answer") : works;
+    this.#button.title = asks ? trans.__("Go to the question") : trans.__("Show the agent's panel");
     this.#button.classList.toggle("ak-status-asks", asks);
     const cellOfTurn = cell || (waiting[0]?.cell ?? "");
     if (asks && !inPanel && cellOfTurn) this.#go = () => this.ways.cell(cellOfTurn);

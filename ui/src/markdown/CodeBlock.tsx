@@ -4,6 +4,7 @@ import { PanelContext } from "../conversation/panelContext";
 import { copy } from "./clipboard";
 import { Code } from "./Code";
 import { IconButton } from "./IconButton";
+import { trans } from "../translation/translation";
 
 const RUN_HERE = new Set(["", "python", "py", "python3", "ipython"]);
 const SAID_MS = 2_500;
@@ -17,15 +18,15 @@ interface Block {
 export function CodeBlock({ code, language, open = false }: Block) {
   const [said, say] = useSaid();
   return (
-    <div class="ak-code-block" role="group" aria-label={language ? `Code, ${language}` : "Code"}>
+    <div class="ak-code-block" role="group" aria-label={language ? trans.__("Code, %1", language) : trans.__("Code")}>
       <div class="ak-code-bar">
-        <span class="ak-code-language">{language || "text"}</span>
+        <span class="ak-code-language">{language || trans.__("text")}</span>
         <span class="ak-code-said" role="status">
           {said}
         </span>
         {!open && <Tools code={code} language={language} say={say} />}
       </div>
-      <pre tabIndex={0} aria-label="Source">
+      <pre tabIndex={0} aria-label={trans.__("Source")}>
         <Code code={code} language={language} open={open} />
       </pre>
     </div>
@@ -39,16 +40,16 @@ function Tools({ code, language, say }: { code: string; language: string; say: (
   const attempt = (work: Promise<unknown>, done: string) => {
     work.then(
       () => say(done),
-      (error: unknown) => say(error instanceof Error ? error.message : "That did not work."),
+      (error: unknown) => say(error instanceof Error ? error.message : trans.__("That did not work.")),
     );
   };
   const send = async () => {
     if (!around || sending.current) return;
     sending.current = true;
     try {
-      say((await around.conversation.send(inSandbox(code))) ? "Sent" : "The message was not sent.");
+      say((await around.conversation.send(inSandbox(code))) ? trans.__("Sent") : trans.__("The message was not sent."));
     } catch (error) {
-      say(error instanceof Error ? error.message : "The message was not sent.");
+      say(error instanceof Error ? error.message : trans.__("The message was not sent."));
     } finally {
       sending.current = false;
     }
@@ -58,16 +59,28 @@ function Tools({ code, language, say }: { code: string; language: string; say: (
   };
   return (
     <span class="ak-code-tools">
-      <IconButton icon="copy" label="Copy" onClick={() => attempt(copy(code), "Copied")} />
+      <IconButton icon="copy" label={trans.__("Copy")} onClick={() => attempt(copy(code), trans.__("Copied"))} />
       {notebook?.bound.value && (
         <>
-          <IconButton icon="above" label="Insert above the active cell" onClick={() => insert("above", "Inserted")} />
-          <IconButton icon="below" label="Insert below the active cell" onClick={() => insert("below", "Inserted")} />
-          <IconButton icon="replace" label="Replace the active cell" onClick={() => insert("replace", "Replaced")} />
+          <IconButton
+            icon="above"
+            label={trans.__("Insert above the active cell")}
+            onClick={() => insert("above", trans.__("Inserted"))}
+          />
+          <IconButton
+            icon="below"
+            label={trans.__("Insert below the active cell")}
+            onClick={() => insert("below", trans.__("Inserted"))}
+          />
+          <IconButton
+            icon="replace"
+            label={trans.__("Replace the active cell")}
+            onClick={() => insert("replace", trans.__("Replaced"))}
+          />
         </>
       )}
       {around && RUN_HERE.has(language) && (
-        <IconButton icon="run" label="Ask to run it in the sandbox" onClick={() => void send()} />
+        <IconButton icon="run" label={trans.__("Ask to run it in the sandbox")} onClick={() => void send()} />
       )}
     </span>
   );
@@ -77,7 +90,7 @@ function Tools({ code, language, say }: { code: string; language: string; say: (
 export function inSandbox(code: string) {
   const ticks = "`".repeat(Math.max(3, ...[...code.matchAll(/`+/g)].map(([run]) => run.length + 1)));
   return {
-    prompt: `Run this code in the sandbox, exactly as it is, and say what came out.\n\n${ticks}python\n${code}\n${ticks}`,
+    prompt: `${trans.__("Run this code in the sandbox, exactly as it is, and say what came out.")}\n\n${ticks}python\n${code}\n${ticks}`,
     options: { where: "sandbox", tool_choice: "python" },
   };
 }

@@ -7,6 +7,7 @@ import { elements, type Words } from "./elements";
 import "./markdown.css";
 import { parse, type References } from "./parser";
 import { useSteady } from "./useSteady";
+import { formatNumber, trans } from "../translation/translation";
 
 const FIRST = 200_000;
 /** Longer paragraphs are shown as plain text: they hold no Markdown worth parsing. */
@@ -31,7 +32,7 @@ export function Markdown({ text, done }: { text: string; done: boolean }) {
       ))}
       {!whole && (
         <button type="button" class="ak-more" onClick={() => setLimit(limit + FIRST)}>
-          Show more ({Math.ceil((shown.length - limit) / 1_000).toLocaleString()} thousand characters left)
+          {trans.__("Show more (%1 thousand characters left)", formatNumber(Math.ceil((shown.length - limit) / 1_000)))}
         </button>
       )}
     </div>

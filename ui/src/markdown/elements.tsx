@@ -7,6 +7,7 @@ import { CodeBlock } from "./CodeBlock";
 import { Formula, FormulaSource } from "./Formula";
 import { languageOf } from "./languages";
 import type { Token } from "./parser";
+import { trans } from "../translation/translation";
 
 /** Renders running text in another way, such as numbers with their source. */
 export type Words = (text: string) => ComponentChildren;
@@ -55,7 +56,7 @@ function branch({ token, children }: Level): ComponentChild {
       return <ol start={Number(attribute(token, "start") || 1)}>{children}</ol>;
     case "table":
       return (
-        <div class="ak-scroll" role="region" aria-label="Table" tabIndex={0}>
+        <div class="ak-scroll" role="region" aria-label={trans.__("Table")} tabIndex={0}>
           <table>{children}</table>
         </div>
       );
@@ -124,7 +125,7 @@ function Link({ address, children }: { address: string; children: ComponentChild
 
 function Picture({ address, alt }: { address: string; alt: string }) {
   if (isPicture(address)) return <img class="ak-picture" src={address} alt={alt} loading="lazy" />;
-  return <>{`[${alt || "picture"}: ${address.slice(0, 200)}]`}</>;
+  return <>{`[${alt || trans.__("picture")}: ${address.slice(0, 200)}]`}</>;
 }
 
 function aligned(token: Token): string | undefined {

@@ -3,6 +3,7 @@ import { useContext, useState } from "preact/hooks";
 import { ToolbarIcon } from "../markdown/ToolbarIcon";
 import { PanelContext } from "../conversation/panelContext";
 import { JsonTree } from "./JsonTree";
+import { trans } from "../translation/translation";
 
 const MAX_INSERTED = 200_000;
 
@@ -11,18 +12,18 @@ export function Chart({ mime, text, value, alt }: { mime: string; text: string; 
   const [said, say] = useState("");
   const open = () => {
     notebook?.insert(cellOf(mime, text), "below").then(
-      () => say("Run the new cell to see it."),
-      (error: unknown) => say(error instanceof Error ? error.message : "That did not work."),
+      () => say(trans.__("Run the new cell to see it.")),
+      (error: unknown) => say(error instanceof Error ? error.message : trans.__("That did not work.")),
     );
   };
   return (
     <div class="ak-chart">
       <p>
-        {mime.includes("plotly") ? "A Plotly chart" : "A Vega chart"}: {alt}
+        {mime.includes("plotly") ? trans.__("A Plotly chart") : trans.__("A Vega chart")}: {alt}
       </p>
       {notebook?.bound.value && text.length <= MAX_INSERTED && (
         <button type="button" class="ak-more" onClick={open}>
-          <ToolbarIcon name="notebook" /> Open in the notebook
+          <ToolbarIcon name="notebook" /> {trans.__("Open in the notebook")}
         </button>
       )}
       <span role="status">{said}</span>

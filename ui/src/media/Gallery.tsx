@@ -7,6 +7,7 @@ import { filmOfPictures, type Film } from "./film";
 import { lookOf } from "./mediaTypes";
 import { Media } from "./Media";
 import { Player } from "./Player";
+import { trans } from "../translation/translation";
 
 const FILM_FROM = 3;
 
@@ -19,16 +20,16 @@ export function Gallery({ media, session, alt = "" }: { media: readonly Medium[]
     <div class="ak-gallery">
       {many && (
         <button type="button" class="ak-more" aria-pressed={asFilm} onClick={() => setAsFilm(!asFilm)}>
-          {asFilm ? "Show them as pictures" : `Play the ${pictures.length} pictures as a film`}
+          {asFilm ? trans.__("Show them as pictures") : trans.__("Play the %1 pictures as a film", pictures.length)}
         </button>
       )}
-      {asFilm && <Frames pictures={pictures} session={session} alt={alt || "Pictures of one call"} />}
+      {asFilm && <Frames pictures={pictures} session={session} alt={alt || trans.__("Pictures of one call")} />}
       {single.map((medium, number) => (
         <Media
           key={`${medium.hash ?? "inline"}-${number}`}
           medium={medium}
           session={session}
-          alt={alt && media.length > 1 ? `${alt} (${number + 1} of ${media.length})` : alt}
+          alt={alt && media.length > 1 ? trans.__("%1 (%2 of %3)", alt, number + 1, media.length) : alt}
         />
       ))}
     </div>

@@ -1,5 +1,6 @@
 /** JSON as a tree; a level is rendered when it is opened. */
 import { useSignal } from "@preact/signals";
+import { trans } from "../translation/translation";
 
 const MAX_ENTRIES = 100;
 const MAX_TEXT = 300;
@@ -25,7 +26,7 @@ export function JsonTree({ value, name = "" }: { value: unknown; name?: string }
       </summary>
       {open.value &&
         entries.slice(0, MAX_ENTRIES).map(([key, inner]) => <JsonTree key={key} name={key} value={inner} />)}
-      {open.value && entries.length > MAX_ENTRIES && <p>{entries.length - MAX_ENTRIES} more</p>}
+      {open.value && entries.length > MAX_ENTRIES && <p>{trans.__("%1 more", entries.length - MAX_ENTRIES)}</p>}
     </details>
   );
 }

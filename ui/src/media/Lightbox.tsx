@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { IconButton } from "../markdown/IconButton";
+import { trans } from "../translation/translation";
 
 export function Lightbox({
   label,
@@ -25,7 +26,7 @@ export function Lightbox({
     >
       <div class="ak-media-bar">
         <span>{label}</span>
-        <IconButton icon="close" label="Close" onClick={() => dialog.current?.close()} />
+        <IconButton icon="close" label={trans.__("Close")} onClick={() => dialog.current?.close()} />
       </div>
       {children}
     </dialog>

@@ -13,6 +13,7 @@ import { Picture } from "./Picture";
 import { saveFile } from "./saveFile";
 import { clean, Svg } from "./Svg";
 import { HtmlTable, isRows, Table } from "./Table";
+import { trans } from "../translation/translation";
 
 const MAX_TEXT = 100_000;
 const MAX_READ = 8 << 20;
@@ -43,7 +44,7 @@ export function Media({ medium, session, alt = "" }: Shown) {
           <div class="ak-media-bar ak-media-save">
             <IconButton
               icon="save"
-              label="Save as a file"
+              label={trans.__("Save as a file")}
               onClick={() => void download(loaded.blob, { ...medium, mime })}
             />
           </div>

@@ -6,6 +6,7 @@ import { filmOf, type Film } from "./film";
 import { isAnimated } from "./mediaTypes";
 import { useAddress } from "./useBytes";
 import { Player, Still } from "./Player";
+import { trans } from "../translation/translation";
 
 export function Picture({ blob, mime, alt }: { blob: Blob; mime: string; alt: string }) {
   const typed = useTyped(blob, mime);
@@ -13,7 +14,7 @@ export function Picture({ blob, mime, alt }: { blob: Blob; mime: string; alt: st
   const film = useFilm(typed, mime);
   const [large, setLarge] = useState(false);
   const [broken, setBroken] = useState(false);
-  if (broken) return <p class="ak-media-note">This picture cannot be shown: {alt}</p>;
+  if (broken) return <p class="ak-media-note">{trans.__("This picture cannot be shown: %1", alt)}</p>;
   if (!address || film === "unread") return null;
   if (film === "no frames") return <Still address={address} alt={alt} />;
   if (film) return <Player film={film} alt={alt} />;
@@ -22,8 +23,8 @@ export function Picture({ blob, mime, alt }: { blob: Blob; mime: string; alt: st
       <button
         type="button"
         class="ak-picture-button"
-        title="Enlarge"
-        aria-label={`Enlarge: ${alt}`}
+        title={trans.__("Enlarge")}
+        aria-label={trans.__("Enlarge: %1", alt)}
         onClick={() => setLarge(true)}
       >
         <img src={address} alt={alt} onError={() => setBroken(true)} />

@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { IconButton } from "../markdown/IconButton";
 import type { Film } from "./film";
 import { useNear } from "./useBytes";
+import { trans } from "../translation/translation";
 
 export function Player({ film, alt }: { film: Film; alt: string }) {
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -34,12 +35,16 @@ export function Player({ film, alt }: { film: Film; alt: string }) {
     setNumber((number + by + film.count) % film.count);
   };
   return (
-    <div class="ak-player" role="group" aria-label={`Film: ${alt}`}>
+    <div class="ak-player" role="group" aria-label={trans.__("Film: %1", alt)}>
       <canvas ref={canvas} role="img" aria-label={alt} width={320} height={240} />
       <div class="ak-media-bar">
-        <IconButton icon="previous" label="Previous frame" onClick={() => step(-1)} />
-        <IconButton icon={plays ? "pause" : "play"} label={plays ? "Pause" : "Play"} onClick={() => setPlays(!plays)} />
-        <IconButton icon="next" label="Next frame" onClick={() => step(1)} />
+        <IconButton icon="previous" label={trans.__("Previous frame")} onClick={() => step(-1)} />
+        <IconButton
+          icon={plays ? "pause" : "play"}
+          label={plays ? trans.__("Pause") : trans.__("Play")}
+          onClick={() => setPlays(!plays)}
+        />
+        <IconButton icon="next" label={trans.__("Next frame")} onClick={() => step(1)} />
         <span>
           {number + 1} / {film.count}
         </span>
@@ -61,11 +66,15 @@ export function Still({ address, alt }: { address: string; alt: string }) {
   };
   useEffect(freeze, [plays]);
   return (
-    <div class="ak-player" role="group" aria-label={`Film: ${alt}`}>
+    <div class="ak-player" role="group" aria-label={trans.__("Film: %1", alt)}>
       <img ref={picture} src={address} alt={alt} hidden={!plays} onLoad={freeze} />
       <canvas ref={canvas} role="img" aria-label={alt} hidden={plays} />
       <div class="ak-media-bar">
-        <IconButton icon={plays ? "pause" : "play"} label={plays ? "Pause" : "Play"} onClick={() => setPlays(!plays)} />
+        <IconButton
+          icon={plays ? "pause" : "play"}
+          label={plays ? trans.__("Pause") : trans.__("Play")}
+          onClick={() => setPlays(!plays)}
+        />
       </div>
     </div>
   );

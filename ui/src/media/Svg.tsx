@@ -2,10 +2,11 @@
 import { useMemo } from "preact/hooks";
 import { sanitise } from "../markdown/sanitise";
 import { Picture } from "./Picture";
+import { trans } from "../translation/translation";
 
 export function Svg({ text, alt }: { text: string; alt: string }) {
   const drawing = useMemo(() => drawn(text), [text]);
-  if (!drawing) return <p class="ak-media-note">This drawing cannot be shown: {alt}</p>;
+  if (!drawing) return <p class="ak-media-note">{trans.__("This drawing cannot be shown: %1", alt)}</p>;
   return <Picture blob={drawing} mime="image/svg+xml" alt={alt} />;
 }
 

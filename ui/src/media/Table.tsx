@@ -1,6 +1,7 @@
 /** Tables: rows of values, or sanitised HTML, in a scrollable box. */
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { sanitise } from "../markdown/sanitise";
+import { trans } from "../translation/translation";
 
 const MAX_HTML = 1_000_000;
 const MAX_ROWS = 200;
@@ -30,7 +31,9 @@ export function Table({ rows: { columns, index, rows, shape }, label }: { rows: 
     <div class="ak-scroll ak-table" role="region" aria-label={label} tabIndex={0}>
       <table>
         <caption>
-          {shown.length < height ? `${shown.length} of ${height} rows` : `${height} rows`}, {width} columns
+          {shown.length < height
+            ? trans.__("%1 of %2 rows, %3 columns", shown.length, height, width)
+            : trans.__("%1 rows, %2 columns", height, width)}
         </caption>
         <thead>
           <tr>
@@ -62,7 +65,7 @@ export function Table({ rows: { columns, index, rows, shape }, label }: { rows: 
 export function HtmlTable({ html, label }: { html: string; label: string }) {
   const place = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => place.current?.replaceChildren(sanitise(html, "table")), [html]);
-  if (html.length > MAX_HTML) return <p class="ak-media-note">This table is too large to show here.</p>;
+  if (html.length > MAX_HTML) return <p class="ak-media-note">{trans.__("This table is too large to show here.")}</p>;
   return <div class="ak-scroll ak-table" role="region" aria-label={label} tabIndex={0} ref={place} />;
 }
 
@@ -72,6 +75,6 @@ function inWords(value: unknown): string {
   try {
     return JSON.stringify(value);
   } catch {
-    return "(nested too deeply to show)"; // unlike parsing, writing is recursive and may overflow the stack
+    return trans.__("(nested too deeply to show)"); // unlike parsing, writing is recursive and may overflow the stack
   }
 }

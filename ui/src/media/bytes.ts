@@ -2,6 +2,7 @@
 import { BUNDLE, drawable } from "./bundle";
 import type { Transport } from "../transport/transport";
 import type { Medium } from "../wire/events";
+import { trans } from "../translation/translation";
 
 const MAX_UNUSED = 64 << 20;
 
@@ -52,7 +53,7 @@ async function load(transport: Transport, session: string, medium: Medium): Prom
 
 async function fetchBytes(transport: Transport, session: string, { data, hash }: Medium): Promise<Blob> {
   if (data) return new Blob([decodeBase64(data)]);
-  if (!hash || !/^[0-9a-f]{64}$/.test(hash)) throw new Error("This medium was not stored.");
+  if (!hash || !/^[0-9a-f]{64}$/.test(hash)) throw new Error(trans.__("This medium was not stored."));
   return await transport.bytes(`sessions/${encodeURIComponent(session)}/blobs/${hash}`);
 }
 

@@ -4,6 +4,7 @@ import type { RefObject } from "preact";
 import { PanelContext } from "../conversation/panelContext";
 import type { Medium } from "../wire/events";
 import { acquireMedium } from "./bytes";
+import { trans } from "../translation/translation";
 
 const NEAR = "400px";
 
@@ -22,7 +23,10 @@ export function useBytes(medium: Medium, session: string, near: boolean): Loaded
       (blob) => current && setLoaded({ state: "there", blob }),
       (error: unknown) =>
         current &&
-        setLoaded({ state: "failed", reason: error instanceof Error ? error.message : "It could not be loaded." }),
+        setLoaded({
+          state: "failed",
+          reason: error instanceof Error ? error.message : trans.__("It could not be loaded."),
+        }),
     );
     return () => {
       current = false;

@@ -73,3 +73,13 @@ export function formatNumber(value: number, options?: Intl.NumberFormatOptions):
     return value.toLocaleString("en", options); // JupyterLab allows language tags that the browser does not know
   }
 }
+
+/** A time or a date as the user's language writes it. */
+export function formatTime(when: Date, options: Intl.DateTimeFormatOptions): string {
+  const language = current === ENGLISH ? undefined : current.language; // in English as the browser writes it
+  try {
+    return when.toLocaleString(language, options);
+  } catch {
+    return when.toLocaleString(undefined, options);
+  }
+}

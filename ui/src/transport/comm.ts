@@ -7,6 +7,7 @@ import type { News } from "../wire/socket";
 import { Followers } from "./followers";
 import { randomId } from "./randomId";
 import { ApiError, type Close, type Connection, type Transport } from "./transport";
+import { trans } from "../translation/translation";
 
 const RENEW_EVERY_MS = 60_000;
 const FOLLOW_AGAIN_MS = 1_000;
@@ -83,7 +84,7 @@ export class CommTransport implements Transport {
     this.model.off("msg:custom", this.#hear);
     this.#followers.close();
     this.#say({ do: "leave" });
-    const gone: ErrorBody = { code: "offline", message: "The panel was closed." };
+    const gone: ErrorBody = { code: "offline", message: trans.__("The panel was closed.") };
     for (const { refused } of this.#waiting.values()) refused(gone);
     this.#waiting.clear();
   }

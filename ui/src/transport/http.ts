@@ -1,12 +1,16 @@
 /** What `fetch` does not provide: uploads with progress, and server-sent events in the body of a POST. */
 import type { ErrorBody } from "../wire/events";
 import { ApiError } from "./transport";
+import { trans } from "../translation/translation";
 
-export const OFFLINE: ErrorBody = { code: "offline", message: "The Jupyter server does not answer." };
+export const offlineError = (): ErrorBody => ({
+  code: "offline",
+  message: trans.__("The Jupyter server does not answer."),
+});
 
 /** Errors of Jupyter itself or of a proxy have another shape, or none. */
 export function readError(text: string, status: number): ErrorBody {
-  const http = { code: "http", message: `The server answered ${status}.` };
+  const http = { code: "http", message: trans.__("The server answered %1.", status) };
   try {
     const error = (JSON.parse(text) as { error?: Partial<ErrorBody> } | null)?.error;
     const told = typeof error?.code === "string" && typeof error.message === "string";
@@ -29,8 +33,8 @@ export function uploadBody<Answer>(
     request.open("POST", url);
     headers.forEach((value, name) => request.setRequestHeader(name, value));
     request.upload.onprogress = ({ loaded, total, lengthComputable }) => told(lengthComputable ? loaded / total : 0);
-    request.onerror = () => reject(new ApiError(0, OFFLINE));
-    request.onabort = () => reject(new ApiError(0, { code: "stopped", message: "Stopped." }));
+    request.onerror = () => reject(new ApiError(0, offlineError()));
+    request.onabort = () => reject(new ApiError(0, { code: "stopped", message: trans.__("Stopped.") }));
     request.onload = () => {
       const { status, responseText } = request;
       if (status >= 200 && status < 300) resolve(JSON.parse(responseText) as Answer);

@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import type { TurnEvent } from "../wire/events";
 import { CLOSED, type ClientMessage, type News, type ServerMessage, type Serving } from "../wire/socket";
-import { readError, readEventStream, OFFLINE, uploadBody } from "./http";
+import { readError, readEventStream, offlineError, uploadBody } from "./http";
 import { Followers } from "./followers";
 import { ApiError, type Close, type Connection, type Transport } from "./transport";
 
@@ -128,7 +128,7 @@ export class ServerTransport implements Transport {
     try {
       answer = await fetch(this.#api + path, init);
     } catch {
-      throw new ApiError(0, OFFLINE);
+      throw new ApiError(0, offlineError());
     }
     if (!answer.ok) {
       throw new ApiError(answer.status, readError(await answer.text(), answer.status));

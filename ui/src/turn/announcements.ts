@@ -2,6 +2,7 @@
 import { plainText } from "./terminalOutput";
 import type { Block, TurnView } from "./turn";
 import { callLabel, stateOf, statusOf } from "./labels";
+import { trans } from "../translation/translation";
 
 const SPOKEN = 1_000;
 
@@ -27,8 +28,8 @@ function ofBlock(was: Block | undefined, block: Block): Announcement[] {
     const asks = (one: Block | undefined) => one?.kind === "call" && one.status === "waiting" && !one.done;
     if (asks(block) && !asks(was)) {
       const here = block.approval !== null && !block.approval.decision;
-      const where = here ? "Alt+Enter goes there." : "Its cell asks.";
-      return [{ text: `Your answer is needed: ${callLabel(block)}? ${where}`, urgent: true, asks: true }];
+      const where = here ? trans.__("Alt+Enter goes there.") : trans.__("Its cell asks.");
+      return [{ text: trans.__("Your answer is needed: %1? %2", callLabel(block), where), urgent: true, asks: true }];
     }
     return block.done && !was?.done ? [{ text: `${callLabel(block)}: ${statusOf(block)}`, urgent: false }] : [];
   }

@@ -1,5 +1,6 @@
 /** Titles of Python programs, for the row of a call: "Group df by month" instead of a line of code. A title is derived
  * from the code alone. Programs that the rules do not know are named by the line that says most. */
+import { trans } from "../translation/translation";
 
 export interface CodeTitle {
   verb: string;
@@ -24,33 +25,33 @@ const SUBJECT = `(${NAME}(?:\\.${NAME})*?(?:\\[[^\\[\\]]*\\])?)`;
 const EFFECT =
   /(?:^|[^\w.])(?:os\.(?!path\b|getcwd\b|listdir\b|environ\b|sep\b)\w+|shutil\.\w+|subprocess\.\w+|sys\.exit|exec|eval|__import__|requests\.\w+|httpx\.\w+|urllib[\w.]*|socket\.\w+|get_ipython)\s*\(|^\s*[!%]|\.(?:unlink|rmdir|rename|write_text|write_bytes)\(/m;
 const CHARTS = new Map([
-  ["line", "a line chart"],
-  ["plot", "a line chart"],
-  ["lineplot", "a line chart"],
-  ["bar", "a bar chart"],
-  ["barh", "a bar chart"],
-  ["barplot", "a bar chart"],
-  ["countplot", "a bar chart"],
-  ["hist", "a histogram"],
-  ["histplot", "a histogram"],
-  ["histogram", "a histogram"],
-  ["box", "a box plot"],
-  ["boxplot", "a box plot"],
-  ["scatter", "a scatter plot"],
-  ["scatterplot", "a scatter plot"],
-  ["regplot", "a scatter plot"],
-  ["pie", "a pie chart"],
-  ["heatmap", "a heat map"],
-  ["imshow", "an image"],
-  ["area", "an area chart"],
-  ["kde", "a density plot"],
-  ["density", "a density plot"],
-  ["kdeplot", "a density plot"],
-  ["violinplot", "a violin plot"],
-  ["violin", "a violin plot"],
-  ["pairplot", "a pair plot"],
-  ["step", "a step chart"],
-  ["errorbar", "a chart with error bars"],
+  ["line", () => trans.__("a line chart")],
+  ["plot", () => trans.__("a line chart")],
+  ["lineplot", () => trans.__("a line chart")],
+  ["bar", () => trans.__("a bar chart")],
+  ["barh", () => trans.__("a bar chart")],
+  ["barplot", () => trans.__("a bar chart")],
+  ["countplot", () => trans.__("a bar chart")],
+  ["hist", () => trans.__("a histogram")],
+  ["histplot", () => trans.__("a histogram")],
+  ["histogram", () => trans.__("a histogram")],
+  ["box", () => trans.__("a box plot")],
+  ["boxplot", () => trans.__("a box plot")],
+  ["scatter", () => trans.__("a scatter plot")],
+  ["scatterplot", () => trans.__("a scatter plot")],
+  ["regplot", () => trans.__("a scatter plot")],
+  ["pie", () => trans.__("a pie chart")],
+  ["heatmap", () => trans.__("a heat map")],
+  ["imshow", () => trans.__("an image")],
+  ["area", () => trans.__("an area chart")],
+  ["kde", () => trans.__("a density plot")],
+  ["density", () => trans.__("a density plot")],
+  ["kdeplot", () => trans.__("a density plot")],
+  ["violinplot", () => trans.__("a violin plot")],
+  ["violin", () => trans.__("a violin plot")],
+  ["pairplot", () => trans.__("a pair plot")],
+  ["step", () => trans.__("a step chart")],
+  ["errorbar", () => trans.__("a chart with error bars")],
 ]);
 
 /** The first rule that knows the program names it: what it leaves behind comes before how it got there. */
@@ -58,24 +59,84 @@ const RULES: readonly Rule[] = [
   written,
   drawn,
   trained,
-  called(`${SUBJECT}\\.predict\\(`, "Predict", (_, subject) => `with ${subject}`),
-  called("pd\\.crosstab\\(", "Cross-tabulate", () => "columns"),
-  called(`${SUBJECT}\\.pivot(?:_table)?\\(`, "Pivot", (_, subject) => subject),
+  called(
+    `${SUBJECT}\\.predict\\(`,
+    () => trans.__("Predict"),
+    (_, subject) => trans.__("with %1", subject),
+  ),
+  called(
+    "pd\\.crosstab\\(",
+    () => trans.__("Cross-tabulate"),
+    () => trans.__("columns"),
+  ),
+  called(
+    `${SUBJECT}\\.pivot(?:_table)?\\(`,
+    () => trans.__("Pivot"),
+    (_, subject) => subject,
+  ),
   grouped,
-  called(`${SUBJECT}\\.value_counts\\(`, "Count values", (_, subject) => `of ${subject}`),
+  called(
+    `${SUBJECT}\\.value_counts\\(`,
+    () => trans.__("Count values"),
+    (_, subject) => trans.__("of %1", subject),
+  ),
   joined,
-  called(`${SUBJECT}\\.nlargest\\(`, "Find the largest", (_, subject) => `of ${subject}`),
-  called(`${SUBJECT}\\.nsmallest\\(`, "Find the smallest", (_, subject) => `of ${subject}`),
-  called(`${SUBJECT}\\.describe\\(`, "Describe", (_, subject) => subject),
-  called(`${SUBJECT}\\.corr\\(`, "Correlate", (_, subject) => subject),
-  called(`${SUBJECT}\\.resample\\(`, "Resample", (_, subject) => subject),
-  called(`${SUBJECT}\\.sort_values\\(`, "Sort", (args, subject) => by(subject, args)),
-  called(`${SUBJECT}\\.drop_duplicates\\(`, "Drop duplicates", (_, subject) => `of ${subject}`),
-  called(`${SUBJECT}\\.fillna\\(`, "Fill missing values", (_, subject) => `of ${subject}`),
-  called(`${SUBJECT}\\.dropna\\(`, "Drop missing values", (_, subject) => `of ${subject}`),
+  called(
+    `${SUBJECT}\\.nlargest\\(`,
+    () => trans.__("Find the largest"),
+    (_, subject) => trans.__("of %1", subject),
+  ),
+  called(
+    `${SUBJECT}\\.nsmallest\\(`,
+    () => trans.__("Find the smallest"),
+    (_, subject) => trans.__("of %1", subject),
+  ),
+  called(
+    `${SUBJECT}\\.describe\\(`,
+    () => trans.__("Describe"),
+    (_, subject) => subject,
+  ),
+  called(
+    `${SUBJECT}\\.corr\\(`,
+    () => trans.__("Correlate"),
+    (_, subject) => subject,
+  ),
+  called(
+    `${SUBJECT}\\.resample\\(`,
+    () => trans.__("Resample"),
+    (_, subject) => subject,
+  ),
+  called(
+    `${SUBJECT}\\.sort_values\\(`,
+    () => trans.__("Sort"),
+    (args, subject) => by(subject, args),
+  ),
+  called(
+    `${SUBJECT}\\.drop_duplicates\\(`,
+    () => trans.__("Drop duplicates"),
+    (_, subject) => trans.__("of %1", subject),
+  ),
+  called(
+    `${SUBJECT}\\.fillna\\(`,
+    () => trans.__("Fill missing values"),
+    (_, subject) => trans.__("of %1", subject),
+  ),
+  called(
+    `${SUBJECT}\\.dropna\\(`,
+    () => trans.__("Drop missing values"),
+    (_, subject) => trans.__("of %1", subject),
+  ),
   read,
-  called(`${SUBJECT}\\.(?:head|tail|sample)\\(`, "Show rows", (_, subject) => `of ${subject}`),
-  called(`${SUBJECT}\\.info\\(`, "Look at", (_, subject) => subject),
+  called(
+    `${SUBJECT}\\.(?:head|tail|sample)\\(`,
+    () => trans.__("Show rows"),
+    (_, subject) => trans.__("of %1", subject),
+  ),
+  called(
+    `${SUBJECT}\\.info\\(`,
+    () => trans.__("Look at"),
+    (_, subject) => subject,
+  ),
   defined,
   imported,
 ];
@@ -87,7 +148,7 @@ export function codeTitle(source: string): CodeTitle {
   const effect = EFFECT.exec(program.masked);
   const title = effect ? null : firstTitle(program);
   const target = title?.target ?? (effect ? lineAt(code, effect.index + effect[0].search(/\S/)) : tellingLine(program));
-  return { verb: title?.verb ?? "Run", target: target.replace(/\s+/g, " ").trim().slice(0, MAX_TARGET) };
+  return { verb: title?.verb ?? trans.__("Run"), target: target.replace(/\s+/g, " ").trim().slice(0, MAX_TARGET) };
 }
 
 function firstTitle(program: Program): CodeTitle | null {
@@ -125,13 +186,13 @@ function argumentsAt({ code, masked }: Program, start: number): string {
 }
 
 /** A rule for one call. `target` gets the arguments and the subject, both as written. */
-function called(pattern: string, verb: string, target: (args: string, subject: string) => string): Rule {
+function called(pattern: string, verb: () => string, target: (args: string, subject: string) => string): Rule {
   const expression = new RegExp(`(?<![\\w.])${pattern}`);
   return (program) => {
     const found = expression.exec(program.masked);
     if (!found) return null;
     const subject = found[1] ? program.code.slice(found.index, found.index + found[1].length) : "";
-    return { verb, target: target(argumentsAt(program, found.index + found[0].length), subject) };
+    return { verb: verb(), target: target(argumentsAt(program, found.index + found[0].length), subject) };
   };
 }
 
@@ -141,27 +202,39 @@ const strings = (text: string): string[] => [...text.matchAll(/(["'])(.*?)\1/g)]
 function by(subject: string, args: string): string {
   const first = /^\s*(?:by\s*=\s*)?(\[[^\]]*\]|"[^"]*"|'[^']*')/.exec(args)?.[1];
   const columns = first ? strings(first) : [];
-  return columns.length > 0 ? `${subject} by ${columns.join(", ")}` : subject;
+  return columns.length > 0 ? trans.__("%1 by %2", subject, columns.join(", ")) : subject;
 }
 
 function grouped(program: Program): CodeTitle | null {
-  return called(`${SUBJECT}\\.groupby\\(`, "Group", (args, subject) => {
-    const part = /\[\s*["']([^"']+)["']\s*\]\.dt\.(\w+)/.exec(args);
-    return part ? `${subject} by ${part[2] ?? ""} of ${part[1] ?? ""}` : by(subject, args);
-  })(program);
+  return called(
+    `${SUBJECT}\\.groupby\\(`,
+    () => trans.__("Group"),
+    (args, subject) => {
+      const part = /\[\s*["']([^"']+)["']\s*\]\.dt\.(\w+)/.exec(args);
+      return part ? trans.__("%1 by %2 of %3", subject, part[2] ?? "", part[1] ?? "") : by(subject, args);
+    },
+  )(program);
 }
 
 function joined(program: Program): CodeTitle | null {
-  const merge = called("pd\\.(?:merge|concat)\\(", "Combine", (args) => {
-    const names = [...args.slice(0, 200).matchAll(/^[\s[]*([A-Za-z_]\w*)\s*,\s*([A-Za-z_]\w*)/g)][0];
-    return names ? `${names[1] ?? ""} and ${names[2] ?? ""}` : "tables";
-  })(program);
+  const merge = called(
+    "pd\\.(?:merge|concat)\\(",
+    () => trans.__("Combine"),
+    (args) => {
+      const names = [...args.slice(0, 200).matchAll(/^[\s[]*([A-Za-z_]\w*)\s*,\s*([A-Za-z_]\w*)/g)][0];
+      return names ? trans.__("%1 and %2", names[1] ?? "", names[2] ?? "") : trans.__("tables");
+    },
+  )(program);
   return (
     merge ??
-    called(`${SUBJECT}\\.merge\\(`, "Combine", (args, subject) => {
-      const other = /^\s*([A-Za-z_]\w*)/.exec(args)?.[1];
-      return other ? `${subject} and ${other}` : subject;
-    })(program)
+    called(
+      `${SUBJECT}\\.merge\\(`,
+      () => trans.__("Combine"),
+      (args, subject) => {
+        const other = /^\s*([A-Za-z_]\w*)/.exec(args)?.[1];
+        return other ? trans.__("%1 and %2", subject, other) : subject;
+      },
+    )(program)
   );
 }
 
@@ -171,42 +244,45 @@ function drawn(program: Program): CodeTitle | null {
   const library = /(?<![\w.])(?:plt|ax\w*(?:\[[^\]]*\])?|sns|px)\.(\w+)\(/g;
   let kind = "";
   let subject = "";
-  for (const found of program.masked.matchAll(library)) kind ||= CHARTS.get(found[1] ?? "") ?? "";
+  for (const found of program.masked.matchAll(library)) kind ||= CHARTS.get(found[1] ?? "")?.() ?? "";
   const found = own.exec(program.masked);
   if (!kind && found) {
     const args = argumentsAt(program, found.index + found[0].length);
     const named = found[3] ?? /kind\s*=\s*["'](\w+)["']/.exec(args)?.[1] ?? found[2] ?? "";
-    kind = CHARTS.get(named) ?? "a chart";
+    kind = CHARTS.get(named)?.() ?? trans.__("a chart");
     const name = program.code.slice(found.index, found.index + (found[1]?.length ?? 0));
     if (/^\w+(\[["'][^"']*["']\])?$/.test(name)) subject = name;
   }
   if (!kind) return null;
   const title = /(?:\.title|\.set_title|title\s*=)\s*\(?\s*(["'])([^"'\n]{3,80})\1/.exec(program.code)?.[2];
-  const rest = title ? `: ${title}` : subject && ` of ${subject}`;
-  return { verb: "Draw", target: `${kind}${rest}` };
+  const rest = title ? `: ${title}` : subject && ` ${trans.__("of %1", subject)}`;
+  return { verb: trans.__("Draw"), target: `${kind}${rest}` };
 }
 
 function trained(program: Program): CodeTitle | null {
   const found = new RegExp(`(?<![\\w.])(${NAME})(\\([^()]*\\))?\\.fit(?:_transform)?\\(`).exec(program.masked);
-  if (!found) return /np\.polyfit\(/.test(program.masked) ? { verb: "Fit", target: "a polynomial" } : null;
+  if (!found)
+    return /np\.polyfit\(/.test(program.masked) ? { verb: trans.__("Fit"), target: trans.__("a polynomial") } : null;
   const name = found[1] ?? "";
   const made = new RegExp(`(?<![\\w.])${name}\\s*=\\s*(?:\\w+\\.)*([A-Z]\\w*)\\(`).exec(program.masked)?.[1];
-  return { verb: "Fit", target: made ?? name };
+  return { verb: trans.__("Fit"), target: made ?? name };
 }
 
 function written(program: Program): CodeTitle | null {
-  const table = called(`${SUBJECT}\\.to_(?:csv|excel|json|parquet|feather|pickle)\\(`, "Write", (args, subject) =>
-    fileOf(args) ? fileOf(args) : subject,
+  const table = called(
+    `${SUBJECT}\\.to_(?:csv|excel|json|parquet|feather|pickle)\\(`,
+    () => trans.__("Write"),
+    (args, subject) => (fileOf(args) ? fileOf(args) : subject),
   );
   const picture = called(
     "(?:plt|fig\\w*)\\.savefig\\(",
-    "Save the figure",
-    (args) => fileOf(args) && `as ${fileOf(args)}`,
+    () => trans.__("Save the figure"),
+    (args) => fileOf(args) && trans.__("as %1", fileOf(args)),
   );
   const handle = /(?<![\w.])open\(/.exec(program.masked);
   const args = handle ? argumentsAt(program, handle.index + handle[0].length) : "";
   if (/["'][wax]b?\+?t?["']/.test(args.split(",").slice(1).join(","))) {
-    return { verb: "Write", target: fileOf(args) || "a file" };
+    return { verb: trans.__("Write"), target: fileOf(args) || trans.__("a file") };
   }
   return inFile(table(program)) ?? picture(program);
 }
@@ -223,22 +299,33 @@ function read(program: Program): CodeTitle | null {
   ) {
     return null;
   }
-  const table = called("pd\\.read_\\w+\\(", "Read", (args) => fileOf(args) || argumentOf(args))(program);
-  return table ?? called("(?:open|Path)\\(", "Read", (args) => fileOf(args) || argumentOf(args))(program);
+  const table = called(
+    "pd\\.read_\\w+\\(",
+    () => trans.__("Read"),
+    (args) => fileOf(args) || argumentOf(args),
+  )(program);
+  return (
+    table ??
+    called(
+      "(?:open|Path)\\(",
+      () => trans.__("Read"),
+      (args) => fileOf(args) || argumentOf(args),
+    )(program)
+  );
 }
 
 function defined(program: Program): CodeTitle | null {
   const found = [...program.masked.matchAll(/^(?:async\s+)?(def|class)\s+(\w+)/gm)];
   const rest = program.masked.replace(/^(?:(?:async\s+)?def|class|@|[ \t]|import|from|[)\]}]).*$/gm, "").trim();
   if (found.length === 0 || rest) return null;
-  return { verb: "Define", target: found.map((one) => one[2] ?? "").join(", ") };
+  return { verb: trans.__("Define"), target: found.map((one) => one[2] ?? "").join(", ") };
 }
 
 function imported(program: Program): CodeTitle | null {
   const lines = program.masked.split("\n").filter((line) => line.trim());
   const names = lines.map((line) => /^(?:import|from)\s+([\w.]+)/.exec(line)?.[1]);
   if (names.length === 0 || names.some((name) => name === undefined)) return null;
-  return { verb: "Import", target: [...new Set(names)].join(", ") };
+  return { verb: trans.__("Import"), target: [...new Set(names)].join(", ") };
 }
 
 /** The name of the file that the first text of the arguments names, without its folders; empty if there is none. */
@@ -247,7 +334,7 @@ function fileOf(args: string): string {
   return path.split(/[\\/]/).pop() ?? "";
 }
 
-const argumentOf = (args: string): string => /^\s*([A-Za-z_][\w.]*)/.exec(args)?.[1] ?? "a file";
+const argumentOf = (args: string): string => /^\s*([A-Za-z_][\w.]*)/.exec(args)?.[1] ?? trans.__("a file");
 
 /** The first line that is no import, comment, definition or assignment; else the first that is no import or comment. */
 function tellingLine({ code, masked }: Program): string {

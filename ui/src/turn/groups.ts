@@ -1,6 +1,7 @@
 /** Groups the blocks of a turn into lines: several read-only calls in a row share one. */
 import type { Block, CallBlock } from "./turn";
-import { pluralize, isReading } from "./labels";
+import { isReading } from "./labels";
+import { formatNumber, trans } from "../translation/translation";
 
 export interface Reading {
   kind: "reading";
@@ -34,14 +35,14 @@ export function summary({ calls }: Reading): string {
   const cells = named("read_cells").reduce((sum, call) => sum + cellsOf(call), 0);
   const files = named("read_file", "read_skill").length;
   const parts = [
-    cells > 0 && `read ${pluralize(cells, "cell")}`,
-    files > 0 && `read ${pluralize(files, "file")}`,
-    named("notebook_cells").length > 0 && "listed the cells",
-    named("list_files").length > 0 && "listed the files",
-    named("variables").length > 0 && "looked at variables",
-    named("last_error").length > 0 && "read the last error",
-    named("running").length > 0 && "looked at what runs",
-    named("recall").length > 0 && "looked into earlier conversations",
+    cells > 0 && trans._n("read %2 cell", "read %2 cells", cells, formatNumber(cells)),
+    files > 0 && trans._n("read %1 file", "read %1 files", files),
+    named("notebook_cells").length > 0 && trans.__("listed the cells"),
+    named("list_files").length > 0 && trans.__("listed the files"),
+    named("variables").length > 0 && trans.__("looked at variables"),
+    named("last_error").length > 0 && trans.__("read the last error"),
+    named("running").length > 0 && trans.__("looked at what runs"),
+    named("recall").length > 0 && trans.__("looked into earlier conversations"),
   ].filter((part) => part !== false);
   const all = parts.join(", ");
   return all.charAt(0).toUpperCase() + all.slice(1);

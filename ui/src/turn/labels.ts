@@ -1,6 +1,7 @@
 /** Labels of calls and turns, and formats for sizes and times. A tool that is not known here keeps its own name. */
 import type { CallBlock, TurnView } from "./turn";
 import { codeTitle } from "./codeTitle";
+import { formatNumber, trans } from "../translation/translation";
 import { shownReference } from "./cellName";
 import { removeInvisible } from "./invisibleCharacters";
 
@@ -17,31 +18,31 @@ export function lookupTable<Row>(rows: Record<string, Row>): ReadonlyMap<string,
   return new Map(Object.entries(rows));
 }
 
-type Row = [Kind, string, ...string[]];
+type Row = [Kind, () => string, ...string[]];
 
 /** Kind, verb, and the arguments that name the target; the first one that is present is used. */
 const TOOLS = lookupTable<Row>({
-  python: ["run", "Run", "code"],
-  reset_python: ["run", "Restart Python"],
-  run_cell: ["run", "Run cell", "cell"],
-  run_cells: ["run", "Run cells", "cells"],
-  running: ["run", "Look at what runs", "job"],
-  shell: ["run", "Run in the shell", "commands"],
-  insert_cell: ["edit", "Insert cell", "source"],
-  edit_cell: ["edit", "Edit cell", "cell"],
-  delete_cell: ["edit", "Delete cell", "cell"],
-  move_cell: ["edit", "Move cell", "cell"],
-  notebook_cells: ["read", "List cells"],
-  read_cells: ["read", "Read cells", "cells"],
-  variables: ["read", "Look at variables", "name"],
-  last_error: ["read", "Read the last error"],
-  recall: ["read", "Look into earlier conversations", "words", "turn"],
-  list_files: ["file", "List files"],
-  read_file: ["file", "Read file", "path", "file_id"],
-  surface_outputs: ["file", "Hand over files", "outputs", "names"],
-  read_skill: ["file", "Read skill", "name", "skill"],
-  web_search: ["web", "Search the web", "query"],
-  fetch_page: ["web", "Read page", "url"],
+  python: ["run", () => trans.__("Run"), "code"],
+  reset_python: ["run", () => trans.__("Restart Python")],
+  run_cell: ["run", () => trans.__("Run cell"), "cell"],
+  run_cells: ["run", () => trans.__("Run cells"), "cells"],
+  running: ["run", () => trans.__("Look at what runs"), "job"],
+  shell: ["run", () => trans.__("Run in the shell"), "commands"],
+  insert_cell: ["edit", () => trans.__("Insert cell"), "source"],
+  edit_cell: ["edit", () => trans.__("Edit cell"), "cell"],
+  delete_cell: ["edit", () => trans.__("Delete cell"), "cell"],
+  move_cell: ["edit", () => trans.__("Move cell"), "cell"],
+  notebook_cells: ["read", () => trans.__("List cells")],
+  read_cells: ["read", () => trans.__("Read cells"), "cells"],
+  variables: ["read", () => trans.__("Look at variables"), "name"],
+  last_error: ["read", () => trans.__("Read the last error")],
+  recall: ["read", () => trans.__("Look into earlier conversations"), "words", "turn"],
+  list_files: ["file", () => trans.__("List files")],
+  read_file: ["file", () => trans.__("Read file"), "path", "file_id"],
+  surface_outputs: ["file", () => trans.__("Hand over files"), "outputs", "names"],
+  read_skill: ["file", () => trans.__("Read skill"), "name", "skill"],
+  web_search: ["web", () => trans.__("Search the web"), "query"],
+  fetch_page: ["web", () => trans.__("Read page"), "url"],
 });
 
 /** Tools whose target is a reference to cells. */
@@ -61,42 +62,42 @@ const READING = new Set([
 ]);
 
 /** Where a call runs. Narrow layouts may omit the words before the noun. */
-const PLACES = lookupTable<{ article: string; noun: string }>({
-  live: { article: "in your", noun: "kernel" },
-  draft: { article: "in a", noun: "draft" },
-  sandbox: { article: "in the", noun: "sandbox" },
-  client: { article: "in the", noun: "notebook" },
-  caller: { article: "at the", noun: "caller" },
+const PLACES = lookupTable<() => { article: string; noun: string }>({
+  live: () => ({ article: trans.__("in your"), noun: trans.__("kernel") }),
+  draft: () => ({ article: trans.__("in a"), noun: trans.__("draft") }),
+  sandbox: () => ({ article: trans.__("in the"), noun: trans.__("sandbox") }),
+  client: () => ({ article: trans.__("in the"), noun: trans.__("notebook") }),
+  caller: () => ({ article: trans.__("at the"), noun: trans.__("caller") }),
 });
 
-const STATUS = lookupTable<string>({
-  running: "running",
-  waiting: "needs your answer",
-  offered: "waits",
-  returned: "handed to the caller",
-  success: "done",
-  error: "failed",
-  denied: "did not run",
-  timeout: "took too long",
-  interrupted: "stopped",
+const STATUS = lookupTable<() => string>({
+  running: () => trans.__("running"),
+  waiting: () => trans.__("needs your answer"),
+  offered: () => trans.__("waits"),
+  returned: () => trans.__("handed to the caller"),
+  success: () => trans.__("done"),
+  error: () => trans.__("failed"),
+  denied: () => trans.__("did not run"),
+  timeout: () => trans.__("took too long"),
+  interrupted: () => trans.__("stopped"),
 });
 
-const STATES = lookupTable<string>({
-  open: "Working",
-  committed: "Done",
-  cancelled: "Stopped",
-  failed: "Failed",
-  interrupted: "Interrupted",
-} satisfies Record<TurnView["state"], string>);
+const STATES = lookupTable<() => string>({
+  open: () => trans.__("Working"),
+  committed: () => trans.__("Done"),
+  cancelled: () => trans.__("Stopped"),
+  failed: () => trans.__("Failed"),
+  interrupted: () => trans.__("Interrupted"),
+} satisfies Record<TurnView["state"], () => string>);
 
 const TARGET = 200;
 
 export const isReading = (call: CallBlock): boolean => READING.has(call.name) && call.status === "success";
-export const placeOf = (where: string): { article: string; noun: string } | null => PLACES.get(where) ?? null;
-export const statusOf = (call: CallBlock): string => STATUS.get(call.status) ?? call.status;
-export const stateOf = (turn: TurnView): string => STATES.get(turn.state) ?? turn.state;
+export const placeOf = (where: string): { article: string; noun: string } | null => PLACES.get(where)?.() ?? null;
+export const statusOf = (call: CallBlock): string => STATUS.get(call.status)?.() ?? call.status;
+export const stateOf = (turn: TurnView): string => STATES.get(turn.state)?.() ?? turn.state;
 
-export const verbOf = (name: string): string => TOOLS.get(name)?.[1] ?? name;
+export const verbOf = (name: string): string => TOOLS.get(name)?.[1]() ?? name;
 
 /** What a call does. Python code is titled by what it does, but a call that waits for an answer is named by its code. */
 export function callPhrase(call: CallBlock): Phrase {
@@ -109,7 +110,7 @@ export function callPhrase(call: CallBlock): Phrase {
   if (!known) return { kind: "tool", verb: call.name, target: firstOf(Object.values(call.arguments)) };
   const [kind, verb, ...names] = known;
   const target = firstOf(names.map((name) => call.arguments[name]));
-  return { kind, verb, target: OF_CELLS.has(call.name) ? shownReference(target) : target };
+  return { kind, verb: verb(), target: OF_CELLS.has(call.name) ? shownReference(target) : target };
 }
 
 /** "Run total = 42 in your kernel". */
@@ -131,7 +132,7 @@ export function formatDuration(seconds: number): string {
 }
 
 export function formatBytes(size: number): string {
-  if (size < 1_000) return pluralize(size, "byte");
+  if (size < 1_000) return trans._n("%1 byte", "%1 bytes", size);
   const units = ["kB", "MB", "GB", "TB"];
   let scaled = size / 1_000;
   let unit = 0;
@@ -139,11 +140,10 @@ export function formatBytes(size: number): string {
     scaled /= 1_000;
     unit += 1;
   }
-  return `${scaled.toFixed(scaled < 10 ? 1 : 0)} ${units[unit] ?? ""}`;
+  const digits = scaled < 10 ? 1 : 0;
+  const number = formatNumber(scaled, { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return `${number} ${units[unit] ?? ""}`;
 }
-
-export const pluralize = (count: number, noun: string, plural = `${noun}s`): string =>
-  `${count.toLocaleString("en")} ${count === 1 ? noun : plural}`;
 
 function firstOf(values: readonly unknown[]): string {
   for (const value of values) {

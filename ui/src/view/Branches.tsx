@@ -3,6 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useCallback, useEffect } from "preact/hooks";
 import type { Branch } from "../wire/schema";
 import { useDesk } from "./panelStateContext";
+import { trans } from "../translation/translation";
 
 export function Branches() {
   const desk = useDesk();
@@ -23,7 +24,7 @@ export function Branches() {
   return (
     <>
       <p class="ak-hint">
-        Editing a message or asking it again starts a branch. Both branches have the turns before it.
+        {trans.__("Editing a message or asking it again starts a branch. Both branches have the turns before it.")}
       </p>
       <ul class="ak-branches">
         {(branches.value ?? []).map((branch) => (
@@ -36,8 +37,8 @@ export function Branches() {
             >
               <span class="ak-session-title">{branch.name}</span>
               <span class="ak-session-facts">
-                {branch.turns} {branch.turns === 1 ? "turn" : "turns"}
-                {branch.current && " · shown now"}
+                {trans._n("%1 turn", "%1 turns", branch.turns)}
+                {branch.current && ` · ${trans.__("shown now")}`}
               </span>
             </button>
             {!branch.current && (
@@ -47,13 +48,13 @@ export function Branches() {
                   onClick={() => {
                     desk.open("");
                     desk.asking.value = {
-                      text: `Delete the branch ${branch.name}? Turns that are only in it are deleted.`,
-                      yes: "Delete it",
+                      text: trans.__("Delete the branch %1? Turns that are only in it are deleted.", branch.name),
+                      yes: trans.__("Delete it"),
                       run: () => desk.sessions.dropBranch(desk.session, branch.name),
                     };
                   }}
                 >
-                  Delete
+                  {trans.__("Delete")}
                 </button>
               </div>
             )}
@@ -68,15 +69,15 @@ export function Branches() {
         }}
       >
         <input
-          aria-label="Name of a new branch"
-          placeholder="Name of a new branch"
+          aria-label={trans.__("Name of a new branch")}
+          placeholder={trans.__("Name of a new branch")}
           maxLength={200}
           value={name.value}
           onInput={(event) => {
             name.value = event.currentTarget.value;
           }}
         />
-        <button type="submit">Start a branch here</button>
+        <button type="submit">{trans.__("Start a branch here")}</button>
       </form>
     </>
   );

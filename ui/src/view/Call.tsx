@@ -14,6 +14,7 @@ import { revealedCall } from "./revealedCall";
 import { Review } from "./Review";
 import { Source } from "./Source";
 import { usePanel } from "../conversation/panelContext";
+import { trans } from "../translation/translation";
 
 const LAST_LINES = 3;
 /** Arguments that the review of a change shows as a diff. */
@@ -36,7 +37,9 @@ export function Call({ call, session }: { call: CallBlock; session: string }) {
       {asks && call.approval && <ApprovalCard approval={call.approval} />}
       {call.approval?.decision && <Decided approval={call.approval} open={open.value} />}
       <Review call={call} />
-      {call.media.length > 0 && <Gallery media={call.media} session={session} alt={`Shown by ${call.name}`} />}
+      {call.media.length > 0 && (
+        <Gallery media={call.media} session={session} alt={trans.__("Shown by %1", call.name)} />
+      )}
       <Files files={call.files} />
       {call.done && <Keep call={call} />}
     </div>
@@ -53,14 +56,15 @@ function Keep({ call }: { call: CallBlock }) {
   if (names.length === 0 || !bound) return null;
   const insert = () =>
     host.notebook?.insert(`%agent keep ${names.join(" ")}`, "below").then(
-      () => (said.value = "Run the new cell to keep them."),
-      (error: unknown) => (said.value = error instanceof Error ? error.message : "The cell could not be added."),
+      () => (said.value = trans.__("Run the new cell to keep them.")),
+      (error: unknown) =>
+        (said.value = error instanceof Error ? error.message : trans.__("The cell could not be added.")),
     );
   return (
     <p class="ak-quiet">
-      In a draft only: {names.join(", ")}.{" "}
+      {trans.__("In a draft only: %1.", names.join(", "))}{" "}
       <button type="button" class="ak-link" onClick={() => void insert()}>
-        Keep in your kernel
+        {trans.__("Keep in your kernel")}
       </button>{" "}
       <span role="status">{said.value}</span>
     </p>
@@ -101,7 +105,7 @@ function Tail({ call }: { call: CallBlock }) {
     .trimEnd()
     .split("\n")
     .slice(failed ? -1 : -LAST_LINES);
-  return <Output text={lines.join("\n").slice(-1_000)} label="The end of the output" />;
+  return <Output text={lines.join("\n").slice(-1_000)} label={trans.__("The end of the output")} />;
 }
 
 function Inside({ call, line }: { call: CallBlock; line: number }) {
@@ -111,17 +115,24 @@ function Inside({ call, line }: { call: CallBlock; line: number }) {
   const text = call.done ? call.result || call.output : call.output;
   return (
     <div class="ak-inside">
-      {typeof code === "string" && <Source code={code} language="python" label="What ran" />}
+      {typeof code === "string" && <Source code={code} language="python" label={trans.__("What ran")} />}
       {rest.length > 0 && (
         <Source
           code={rest.map(([name, value]) => `${name} = ${shown(value)}`).join("\n")}
           language=""
-          label="Arguments"
+          label={trans.__("Arguments")}
         />
       )}
-      {text && <Output text={text} cut={call.cut} label={call.done ? "Result" : "Output so far"} line={line} />}
-      {call.done && !text && <p class="ak-quiet">The call printed nothing.</p>}
-      {call.client && <p class="ak-quiet">Run by {call.client}.</p>}
+      {text && (
+        <Output
+          text={text}
+          cut={call.cut}
+          label={call.done ? trans.__("Result") : trans.__("Output so far")}
+          line={line}
+        />
+      )}
+      {call.done && !text && <p class="ak-quiet">{trans.__("The call printed nothing.")}</p>}
+      {call.client && <p class="ak-quiet">{trans.__("Run by %1.", call.client)}</p>}
     </div>
   );
 }
@@ -129,8 +140,8 @@ function Inside({ call, line }: { call: CallBlock; line: number }) {
 /** An approval is shown only in the opened call; a denial always, because it explains why nothing happened. */
 function Decided({ approval: { decision, reason, edited }, open }: { approval: Approval; open: boolean }) {
   if (decision === "approve" && !open && edited === null) return null;
-  const approved = edited === null ? "You approved it" : "You changed it and approved it";
-  const said = decision === "approve" ? approved : decision === "deny" ? "Denied" : "Not answered";
+  const approved = edited === null ? trans.__("You approved it") : trans.__("You changed it and approved it");
+  const said = decision === "approve" ? approved : decision === "deny" ? trans.__("Denied") : trans.__("Not answered");
   const why = reason.replace(/^(approved|denied)(: )?/, "");
   return <p class="ak-decided">{why ? `${said}: ${why}` : said}.</p>;
 }

@@ -5,6 +5,7 @@ import { summary, type Reading } from "../turn/groups";
 import { Call } from "./Call";
 import { Icon } from "./Icon";
 import { revealedCall } from "./revealedCall";
+import { trans } from "../translation/translation";
 
 export function CallGroup({ reading, session }: { reading: Reading; session: string }) {
   const open = useSignal(false);
@@ -17,7 +18,7 @@ export function CallGroup({ reading, session }: { reading: Reading; session: str
       <button type="button" class="ak-row" aria-expanded={open.value} onClick={() => (open.value = !open.value)}>
         <Icon name="read" />
         <span class="ak-verb ak-long">{summary(reading)}</span>
-        <span class="ak-outcome">done</span>
+        <span class="ak-outcome">{trans.__("done")}</span>
       </button>
       {open.value && (
         <div class="ak-inside">

@@ -6,6 +6,7 @@ import { WordsContext } from "../markdown/Markdown";
 import type { CheckedNumber } from "../wire/events";
 import "./numbers.css";
 import { revealCall } from "./revealedCall";
+import { trans } from "../translation/translation";
 
 /** Excludes parts of names and of longer numbers. */
 const BEFORE = "(?<![\\p{Script=Latin}\\p{Script=Greek}\\p{Script=Cyrillic}\\p{N}_]|\\p{N}[.,])";
@@ -46,13 +47,14 @@ export function markNumbers(numbers: readonly CheckedNumber[]): (text: string) =
 function Marked({ number: { text, status, call, line, shown } }: { number: CheckedNumber }) {
   if (status === "open" || !call) {
     return (
-      <span class="ak-number-open" title="not computed">
+      <span class="ak-number-open" title={trans.__("not computed")}>
         {text}
-        <span class="ak-unseen"> (not computed)</span>
+        <span class="ak-unseen"> {trans.__("(not computed)")}</span>
       </span>
     );
   }
-  const place = status === "code" ? "in the code, in no output" : `computed, line ${line ?? 1} of the output`;
+  const place =
+    status === "code" ? trans.__("in the code, in no output") : trans.__("computed, line %1 of the output", line ?? 1);
   return (
     <button
       type="button"

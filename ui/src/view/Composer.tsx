@@ -11,6 +11,7 @@ import { ButtonIcon } from "./ButtonIcon";
 import { TurnOptions } from "./TurnOptions";
 import { options, type Option } from "./completionOptions";
 import { Queue } from "./Queue";
+import { trans } from "../translation/translation";
 
 const LIST = "ak-completion";
 const MAX_HEIGHT = 240;
@@ -109,9 +110,9 @@ export function Composer() {
       <Queue />
       {edited && (
         <p class="ak-editing">
-          You are editing an earlier message. It is asked again on a new branch.
+          {trans.__("You are editing an earlier message. It is asked again on a new branch.")}
           <button type="button" onClick={() => composing.stopEditing()}>
-            Cancel editing
+            {trans.__("Cancel editing")}
           </button>
         </p>
       )}
@@ -122,8 +123,10 @@ export function Composer() {
         )}
         <textarea
           ref={field}
-          aria-label="Message to the agent"
-          placeholder={runs ? "The next message waits for its turn" : "Ask, or / for commands, @ for variables"}
+          aria-label={trans.__("Message to the agent")}
+          placeholder={
+            runs ? trans.__("The next message waits for its turn") : trans.__("Ask, or / for commands, @ for variables")
+          }
           rows={2}
           aria-autocomplete="list"
           aria-haspopup="listbox"
@@ -150,7 +153,7 @@ export function Composer() {
           type="file"
           multiple
           hidden
-          aria-label="Files to send along"
+          aria-label={trans.__("Files to send along")}
           onChange={(event) => {
             take(event.currentTarget.files);
             event.currentTarget.value = "";
@@ -159,8 +162,8 @@ export function Composer() {
         <button
           type="button"
           class="ak-icon-button"
-          aria-label="Attach files or images"
-          title="Attach files or images"
+          aria-label={trans.__("Attach files or images")}
+          title={trans.__("Attach files or images")}
           onClick={() => files.current?.click()}
         >
           <ButtonIcon sign="attach" />
@@ -168,7 +171,7 @@ export function Composer() {
         <TurnOptions />
         <Gauge />
         <button class="ak-send" type="submit" disabled={composing.text.value.trim() === "" || composing.sending.value}>
-          {runs ? "Queue" : "Send"}
+          {runs ? trans.__("Queue") : trans.__("Send")}
         </button>
       </div>
     </form>
@@ -195,7 +198,7 @@ interface OfferedProps {
 function Offered({ options: all, chosen, choose, problem: why }: OfferedProps) {
   return (
     <div class="ak-offered">
-      <ul id={LIST} role="listbox" aria-label="Completions" hidden={all.length === 0}>
+      <ul id={LIST} role="listbox" aria-label={trans.__("Completions")} hidden={all.length === 0}>
         {all.map((option, index) => (
           <li
             key={option.name}

@@ -1,6 +1,8 @@
 /** An empty conversation, with suggestions for the open notebook. */
 import type { Desk } from "../conversation/panelState";
 import { useDesk } from "./panelStateContext";
+import { withParts } from "./withParts";
+import { trans } from "../translation/translation";
 
 interface Starter {
   label: string;
@@ -13,14 +15,14 @@ export function EmptyConversation() {
   if (conversation.loading.value) {
     return (
       <p class="ak-beginning" role="status">
-        Loading the conversation...
+        {trans.__("Loading the conversation...")}
       </p>
     );
   }
   if (conversation.failure.value && !conversation.binding.value) return null;
   return (
     <div class="ak-beginning">
-      <h3>{conversation.place.value.path ? "Ask about this notebook" : "Ask anything"}</h3>
+      <h3>{conversation.place.value.path ? trans.__("Ask about this notebook") : trans.__("Ask anything")}</h3>
       <ul class="ak-starters">
         {starters(desk).map(({ label, go }) => (
           <li key={label}>
@@ -31,8 +33,15 @@ export function EmptyConversation() {
         ))}
       </ul>
       <p class="ak-hint">
-        <kbd>/</kbd> for commands, <kbd>@</kbd> for variables and cells. Code runs in your kernel only after you approve
-        it.
+        {withParts(
+          trans.__(
+            "%1 for commands, %2 for variables and cells. Code runs in your kernel only after you approve it.",
+            "%1",
+            "%2",
+          ),
+          <kbd>/</kbd>,
+          <kbd>@</kbd>,
+        )}
       </p>
     </div>
   );
@@ -45,13 +54,15 @@ function starters({ conversation, composing }: Desk): Starter[] {
   const failed = notebook?.lastError?.value ?? null;
   const active = notebook?.activeCell.value ?? null;
   const found = [
-    failed && ask("Explain this error", "Explain the newest error and how to mend it."),
-    active?.source.trim() && ask("Explain the active cell", "Explain the active cell and what it shows."),
+    failed && ask(trans.__("Explain this error"), trans.__("Explain the newest error and how to mend it.")),
+    active?.source.trim() &&
+      ask(trans.__("Explain the active cell"), trans.__("Explain the active cell and what it shows.")),
     conversation.place.value.kernel &&
-      ask("Say what the variables hold", "Say what the variables of this notebook hold."),
-    conversation.place.value.path && ask("Sum up this notebook", "Sum up this notebook: what it does, step by step."),
-    ask("Draw a first plot", "Make a small example of data and draw a plot of it."),
-    ask("Say what you can do here"),
+      ask(trans.__("Say what the variables hold"), trans.__("Say what the variables of this notebook hold.")),
+    conversation.place.value.path &&
+      ask(trans.__("Sum up this notebook"), trans.__("Sum up this notebook: what it does, step by step.")),
+    ask(trans.__("Draw a first plot"), trans.__("Make a small example of data and draw a plot of it.")),
+    ask(trans.__("Say what you can do here")),
   ];
   return found.filter((starter) => typeof starter === "object" && starter !== null).slice(0, 3);
 }

@@ -1,6 +1,7 @@
 /** Catches errors of a part of the page and shows its text instead, so that the rest stays. When the value changes,
  * it is rendered again. */
 import { Component, type ComponentChildren } from "preact";
+import { trans } from "../translation/translation";
 
 interface Part {
   /** The value that is rendered; the error stays until it changes. */
@@ -26,7 +27,7 @@ export class ErrorBoundary extends Component<Part, State> {
     if (!failed || failed.of !== of) return children;
     return (
       <div>
-        <p class="ak-quiet">This part could not be shown.</p>
+        <p class="ak-quiet">{trans.__("This part could not be shown.")}</p>
         {text && <div class="ak-plain">{text}</div>}
       </div>
     );

@@ -6,11 +6,12 @@ import { formatBytes } from "../turn/labels";
 import { Icon } from "./Icon";
 import { markInvisible } from "./Source";
 import { usePanel } from "../conversation/panelContext";
+import { trans } from "../translation/translation";
 
 export function Files({ files }: { files: readonly Facts[] }) {
   if (files.length === 0) return null;
   return (
-    <ul class="ak-files" aria-label="Files">
+    <ul class="ak-files" aria-label={trans.__("Files")}>
       {files.map((file) => (
         <File key={text(file["id"])} file={file} />
       ))}
@@ -20,7 +21,7 @@ export function Files({ files }: { files: readonly Facts[] }) {
 
 function File({ file }: { file: Facts }) {
   const { host } = usePanel();
-  const problem = useSignal(text(file["code"]) && (text(file["message"]) || "The file could not be saved."));
+  const problem = useSignal(text(file["code"]) && (text(file["message"]) || trans.__("The file could not be saved.")));
   const name = text(file["name"]) || text(file["filename"]) || "file";
   const size = typeof file["bytes"] === "number" ? formatBytes(file["bytes"]) : "";
   const fetched = async () => {
@@ -28,7 +29,7 @@ function File({ file }: { file: Facts }) {
     try {
       saveFile(await host.transport.bytes(`files/${encodeURIComponent(text(file["id"]))}/content`), name);
     } catch (error) {
-      problem.value = error instanceof Error ? error.message : "The file could not be downloaded.";
+      problem.value = error instanceof Error ? error.message : trans.__("The file could not be downloaded.");
     }
   };
   return (
@@ -36,9 +37,9 @@ function File({ file }: { file: Facts }) {
       <Icon name="file" />
       <bdi class="ak-file-name">{markInvisible(name)}</bdi> <span class="ak-quiet">{size}</span>
       {!file["code"] && (
-        <button type="button" class="ak-tool" onClick={() => void fetched()} aria-label={`Download ${name}`}>
+        <button type="button" class="ak-tool" onClick={() => void fetched()} aria-label={trans.__("Download %1", name)}>
           <Icon name="download" />
-          Download
+          {trans.__("Download")}
         </button>
       )}
       {problem.value && (

@@ -7,15 +7,16 @@ import { ButtonIcon } from "./ButtonIcon";
 import "./header.css";
 import { HeaderMenu } from "./HeaderMenu";
 import { usePanel } from "../conversation/panelContext";
+import { trans } from "../translation/translation";
 
-const KERNEL: Record<Bound["kernelState"], string> = {
-  idle: "idle",
-  busy: "busy",
-  starting: "starting",
-  restarting: "restarting",
-  dead: "gone",
-  none: "no kernel",
-};
+const kernelStates = (): Record<Bound["kernelState"], string> => ({
+  idle: trans.__("idle"),
+  busy: trans.__("busy"),
+  starting: trans.__("starting"),
+  restarting: trans.__("restarting"),
+  dead: trans.__("gone"),
+  none: trans.__("no kernel"),
+});
 
 export function Header() {
   const desk = useDesk();
@@ -25,9 +26,14 @@ export function Header() {
       <div class="ak-header-row">
         <Title />
         {runs && (
-          <button class="ak-stop" type="button" title="Stop (Escape twice)" onClick={() => void desk.stop()}>
+          <button
+            class="ak-stop"
+            type="button"
+            title={trans.__("Stop (Escape twice)")}
+            onClick={() => void desk.stop()}
+          >
             <ButtonIcon sign="stop" />
-            Stop
+            {trans.__("Stop")}
           </button>
         )}
         <HeaderMenu />
@@ -51,12 +57,12 @@ function Title() {
         type="button"
         class="ak-title-text"
         disabled={!session}
-        title={session ? `${title || "Without a title"} (click to rename)` : ""}
+        title={session ? trans.__("%1 (click to rename)", title || trans.__("Without a title")) : ""}
         onClick={() => desk.open("rename")}
       >
-        {title || (session?.turns ? "Without a title" : "New conversation")}
+        {title || (session?.turns ? trans.__("Without a title") : trans.__("New conversation"))}
       </button>
-      {session?.private && <span class="ak-chip ak-private">private</span>}
+      {session?.private && <span class="ak-chip ak-private">{trans.__("private")}</span>}
     </h2>
   );
 }
@@ -75,7 +81,7 @@ function Rename({ title, id }: { title: string; id: string }) {
     <input
       ref={input}
       class="ak-rename"
-      aria-label="Title of the conversation"
+      aria-label={trans.__("Title of the conversation")}
       maxLength={500}
       value={text.value}
       onInput={(event) => {
@@ -98,15 +104,16 @@ function NotebookChip() {
   const { composing } = useDesk();
   if (!host.notebook) return null;
   const bound = host.notebook.bound.value;
-  if (!bound) return <span class="ak-chip ak-kernel-none">no notebook</span>;
+  if (!bound) return <span class="ak-chip ak-kernel-none">{trans.__("no notebook")}</span>;
   const name = bound.path.split("/").at(-1) || bound.kernelName;
   const where = composing.where.value;
   // A draft is a copy of the kernel, so it cannot be made while the kernel is busy or gone.
   const elsewhere = bound.kernel && (where === "sandbox" || (where === "draft" && bound.kernelState === "idle"));
-  const state = elsewhere ? where : KERNEL[bound.kernelState];
+  const place = where === "sandbox" ? trans.__("sandbox") : trans.__("draft");
+  const state = elsewhere ? place : kernelStates()[bound.kernelState];
   const tone = elsewhere ? "sandbox" : bound.kernelState;
   return (
-    <span class={`ak-chip ak-kernel ak-kernel-${tone}`} title={`${bound.path || "No file"}: ${state}`}>
+    <span class={`ak-chip ak-kernel ak-kernel-${tone}`} title={`${bound.path || trans.__("No file")}: ${state}`}>
       <span class="ak-dot" aria-hidden="true" />
       <span class="ak-cut">{name}</span>
       <span class="ak-state">{state}</span>
@@ -119,26 +126,26 @@ function ModelChip() {
   const model = desk.engine.current.value;
   const turn = desk.conversation.running.value.at(0)?.view.value;
   const loading = turn?.loading;
-  const where = model ? (model.local ? "local" : `sent to ${model.host}`) : "";
+  const where = model ? (model.local ? trans.__("local") : trans.__("sent to %1", model.host)) : "";
   const pulled = desk.engine.pulling.value;
   const state =
     typeof loading === "number"
-      ? `loads ${Math.round(loading * 100)} %`
+      ? trans.__("loads %1 %", Math.round(loading * 100))
       : pulled && !pulled.failure
-        ? "downloads"
+        ? trans.__("downloads")
         : desk.engine.missing.value
-          ? "not here"
+          ? trans.__("not here")
           : where;
   return (
     <button
       type="button"
       class={model?.local === false ? "ak-chip ak-model ak-remote" : "ak-chip ak-model"}
-      title={model ? `${model.model}: ${where}. Choose another one.` : "Choose a model"}
+      title={model ? trans.__("%1: %2. Choose another one.", model.model, where) : trans.__("Choose a model")}
       onClick={() => desk.open("model")}
     >
-      <span class="ak-cut">{model?.model ?? "model"}</span>
+      <span class="ak-cut">{model?.model ?? trans.__("model")}</span>
       {state && <span class="ak-state">{state}</span>}
-      {typeof loading === "number" && <progress max={1} value={loading} aria-label="Loading the model" />}
+      {typeof loading === "number" && <progress max={1} value={loading} aria-label={trans.__("Loading the model")} />}
     </button>
   );
 }

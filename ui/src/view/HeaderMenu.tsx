@@ -4,6 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { COMMANDS, runCommand, type Command } from "../conversation/commands";
 import { useDesk } from "./panelStateContext";
 import { ButtonIcon } from "./ButtonIcon";
+import { trans } from "../translation/translation";
 
 const GROUPS = ["session", "history", "document", "panel"] as const;
 
@@ -21,7 +22,7 @@ export function HeaderMenu() {
         ref={button}
         type="button"
         class="ak-icon-button"
-        aria-label="Menu"
+        aria-label={trans.__("Menu")}
         aria-haspopup="menu"
         aria-expanded={open.value}
         onClick={() => {
@@ -69,7 +70,7 @@ function Items({ close, run }: { close: () => void; run: (command: Command) => v
     items.at(to % items.length)?.focus();
   };
   return (
-    <div ref={menu} class="ak-menu" role="menu" aria-label="Menu" onKeyDown={keys}>
+    <div ref={menu} class="ak-menu" role="menu" aria-label={trans.__("Menu")} onKeyDown={keys}>
       {GROUPS.map((group) => (
         <div key={group} role="group" class="ak-menu-group">
           {COMMANDS.filter((command) => command.group === group).map((command) => (
@@ -80,10 +81,10 @@ function Items({ close, run }: { close: () => void; run: (command: Command) => v
               class="ak-menu-item"
               tabIndex={-1}
               aria-disabled={!command.enabled(desk)}
-              title={command.help}
+              title={command.help()}
               onClick={() => command.enabled(desk) && run(command)}
             >
-              <span>{command.label}</span>
+              <span>{command.label()}</span>
               <kbd>/{command.name}</kbd>
             </button>
           ))}

@@ -1,25 +1,29 @@
 /** All commands and keys, on one sheet. */
 import { COMMANDS } from "../conversation/commands";
 import { useDesk } from "./panelStateContext";
+import { trans } from "../translation/translation";
 
 export function Help() {
   const { enterSends } = useDesk().composing;
   const keys: [string, string][] = [
-    [enterSends.value ? "Enter" : "Shift+Enter", "Send; while a turn runs, the message is queued"],
-    [enterSends.value ? "Shift+Enter" : "Enter", "New line"],
-    ["Arrow up", "In an empty message: edit the last one; it is asked again on a branch"],
-    ["/", "Commands"],
-    ["@", "Attach variables, cells or the last error"],
-    ["Escape", "Back to the notebook"],
-    ["Escape twice, Ctrl+. or Cmd+.", "Stop the running turn"],
-    ["Ctrl+Shift+L or Cmd+Shift+L", "From the notebook to the message"],
-    ["Alt+Up, Alt+Down", "From turn to turn"],
-    ["Alt+Enter", "To the first approval"],
-    ["A, R", "On an approval: allow once, deny"],
+    [
+      enterSends.value ? trans.__("Enter") : trans.__("Ctrl+Enter, Shift+Enter"),
+      trans.__("Send; while a turn runs, the message is queued"),
+    ],
+    [enterSends.value ? trans.__("Shift+Enter") : trans.__("Enter"), trans.__("New line")],
+    [trans.__("Arrow up"), trans.__("In an empty message: edit the last one; it is asked again on a branch")],
+    ["/", trans.__("Commands")],
+    ["@", trans.__("Attach variables, cells or the last error")],
+    [trans.__("Escape"), trans.__("Back to the notebook")],
+    [trans.__("Escape twice, Ctrl+. or Cmd+."), trans.__("Stop the running turn")],
+    [trans.__("Ctrl+Shift+L or Cmd+Shift+L"), trans.__("From the notebook to the message")],
+    [trans.__("Alt+Up, Alt+Down"), trans.__("From turn to turn")],
+    [trans.__("Alt+Enter"), trans.__("To the first approval")],
+    ["A, R", trans.__("On an approval: allow once, deny")],
   ];
   return (
     <>
-      <h3>Keys</h3>
+      <h3>{trans.__("Keys")}</h3>
       <dl class="ak-facts ak-keys">
         {keys.map(([key, does]) => (
           <div key={key}>
@@ -30,7 +34,7 @@ export function Help() {
           </div>
         ))}
       </dl>
-      <h3>Commands</h3>
+      <h3>{trans.__("Commands")}</h3>
       <dl class="ak-facts ak-keys">
         {COMMANDS.map(({ name, label, help }) => (
           <div key={name}>
@@ -38,7 +42,7 @@ export function Help() {
               <kbd>/{name}</kbd>
             </dt>
             <dd class="ak-does">
-              {label.replace("...", "")}. {help}
+              {label().replace("...", "")}. {help()}
             </dd>
           </div>
         ))}

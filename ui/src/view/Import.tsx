@@ -1,6 +1,7 @@
 /** Imports a conversation from a document, after a preview. */
 import { useSignal } from "@preact/signals";
 import { useDesk } from "./panelStateContext";
+import { trans } from "../translation/translation";
 
 /** The server's limit for one document. */
 const MAX_BYTES = 32 * 2 ** 20;
@@ -12,7 +13,7 @@ export function Import() {
   const problem = useSignal("");
   const chosen = (given: File | null) => {
     seen.value = null;
-    problem.value = given && given.size > MAX_BYTES ? `A document has at most ${MAX_BYTES >> 20} MiB.` : "";
+    problem.value = given && given.size > MAX_BYTES ? trans.__("A document has at most %1 MiB.", MAX_BYTES >> 20) : "";
     file.value = problem.value ? null : given;
     if (!file.value) return;
     desk.sessions.preview(file.value).then(
@@ -20,19 +21,21 @@ export function Import() {
         if (file.value === given) seen.value = preview; // the user may have chosen another file in the meantime
       },
       (error: unknown) => {
-        if (file.value === given) problem.value = error instanceof Error ? error.message : "The file cannot be read.";
+        if (file.value === given)
+          problem.value = error instanceof Error ? error.message : trans.__("The file cannot be read.");
       },
     );
   };
   return (
     <>
       <p class="ak-hint">
-        A conversation that was exported from agent-kernel, on this or another machine. Imported text is not trusted:
-        code in it does not run by itself.
+        {trans.__(
+          "A conversation that was exported from agent-kernel, on this or another machine. Imported text is not trusted: code in it does not run by itself.",
+        )}
       </p>
       <input
         type="file"
-        aria-label="Document to import"
+        aria-label={trans.__("Document to import")}
         accept=".json,.jsonl"
         onChange={(event) => chosen(event.currentTarget.files?.[0] ?? null)}
       />
@@ -43,7 +46,7 @@ export function Import() {
       )}
       {seen.value && (
         <>
-          <dl class="ak-facts" aria-label="Preview of the import">
+          <dl class="ak-facts" aria-label={trans.__("Preview of the import")}>
             {Object.entries(seen.value)
               .filter(([, value]) => ["string", "number", "boolean"].includes(typeof value) && value !== "")
               .map(([name, value]) => (
@@ -61,7 +64,9 @@ export function Import() {
               if (value) void desk.trying(() => desk.sessions.bring(value));
             }}
           >
-            Import it{desk.conversation.query && " and continue with it in this notebook"}
+            {desk.conversation.query
+              ? trans.__("Import it and continue with it in this notebook")
+              : trans.__("Import it")}
           </button>
         </>
       )}

@@ -1,18 +1,19 @@
 /** A notice in one line, with its details folded below it. Its level is in a word, not only in its colour. */
 import type { NoticeBlock } from "../turn/turn";
+import { trans } from "../translation/translation";
 import { Icon } from "./Icon";
 import { markInvisible } from "./Source";
 
-const LEVELS = new Map([
-  ["warning", "Note: "],
-  ["error", "Problem: "],
-]);
+function levelWord(level: string): string {
+  if (level === "warning") return trans.__("Note:");
+  return level === "error" ? trans.__("Problem:") : "";
+}
 
 export function Notice({ block: { level, text, details } }: { block: NoticeBlock }) {
-  const weight = LEVELS.get(level);
+  const weight = levelWord(level);
   const words = (
     <span>
-      {weight}
+      {weight && `${weight} `}
       {text}
     </span>
   );

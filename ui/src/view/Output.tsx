@@ -2,6 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { plainText, parseTerminalOutput } from "../turn/terminalOutput";
+import { formatNumber, trans } from "../translation/translation";
 
 const SHOWN = 20_000;
 
@@ -25,10 +26,10 @@ export function Output({ text, cut = 0, label, line = 0 }: Shown) {
     <div class="ak-output">
       {long && (
         <button type="button" class="ak-link" onClick={() => (all.value = true)}>
-          Show {(text.length - SHOWN).toLocaleString("en")} earlier characters
+          {trans.__("Show %1 earlier characters", formatNumber(text.length - SHOWN))}
         </button>
       )}
-      {!long && cut > 0 && <p class="ak-quiet">{cut.toLocaleString("en")} earlier characters were dropped.</p>}
+      {!long && cut > 0 && <p class="ak-quiet">{trans.__("%1 earlier characters were dropped.", formatNumber(cut))}</p>}
       <pre role="group" tabIndex={0} aria-label={label}>
         {line > 0 ? (
           <Lines text={shown} line={line} place={place} />

@@ -10,6 +10,7 @@ import { SheetView } from "./Sheet";
 import { StateCardList } from "./StateCardList";
 import { PanelContext, type PanelParts } from "../conversation/panelContext";
 import { Turns } from "./Turns";
+import { trans } from "../translation/translation";
 
 export { usePanel as useSurroundings, type PanelParts as Surroundings } from "../conversation/panelContext";
 
@@ -30,7 +31,7 @@ export function Panel(surroundings: PanelParts) {
       const again = event.timeStamp - escaped.current < TWICE_MS;
       escaped.current = event.timeStamp;
       if (runs && again) void desk.stop();
-      else if (runs) desk.say("Press Escape again to stop the running turn.");
+      else if (runs) desk.say(trans.__("Press Escape again to stop the running turn."));
       else host.notebook?.focus();
     }
   };
@@ -39,7 +40,7 @@ export function Panel(surroundings: PanelParts) {
   return (
     <PanelContext.Provider value={surroundings}>
       <OnDesk.Provider value={desk}>
-        <section class="ak-panel" aria-label="Agent" onKeyDown={keys}>
+        <section class="ak-panel" aria-label={trans.__("Agent")} onKeyDown={keys}>
           <Header />
           <div class="ak-body">
             <div class="ak-middle" inert={covered}>

@@ -5,6 +5,7 @@ import type { Entry } from "../conversation/conversation";
 import { shownTitle } from "../turn/cellName";
 import { Gallery } from "../media/Gallery";
 import { usePanel } from "../conversation/panelContext";
+import { trans } from "../translation/translation";
 
 export function Prompt({ entry }: { entry: Entry }) {
   const { host } = usePanel();
@@ -21,7 +22,7 @@ export function Prompt({ entry }: { entry: Entry }) {
         <p class="ak-chips">
           {entry.cell && host.notebook && (
             <button type="button" class="ak-chip ak-tool" onClick={() => host.notebook?.reveal(entry.cell)}>
-              Asked in a cell: show it
+              {trans.__("Asked in a cell: show it")}
             </button>
           )}
           {entry.context.map((chip) => (
@@ -32,14 +33,14 @@ export function Prompt({ entry }: { entry: Entry }) {
         </p>
       )}
       <div class={`ak-asked-text ${whole.value ? "" : "ak-clamped"}`} dir="auto" ref={body}>
-        {entry.prompt || <span class="ak-quiet">Asked elsewhere</span>}
+        {entry.prompt || <span class="ak-quiet">{trans.__("Asked elsewhere")}</span>}
       </div>
       {entry.media && entry.media.length > 0 && (
-        <Gallery media={entry.media} session={entry.view.value.session} alt="Sent along" />
+        <Gallery media={entry.media} session={entry.view.value.session} alt={trans.__("Sent along")} />
       )}
       {cut.value && (
         <button type="button" class="ak-link" aria-expanded={whole.value} onClick={() => (whole.value = !whole.value)}>
-          {whole.value ? "Show less" : "Show all of it"}
+          {whole.value ? trans.__("Show less") : trans.__("Show all of it")}
         </button>
       )}
     </div>

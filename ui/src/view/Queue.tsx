@@ -1,22 +1,23 @@
 /** Messages that wait for the running turn; each can be taken back. */
 import { useDesk } from "./panelStateContext";
+import { trans } from "../translation/translation";
 
 export function Queue() {
   const { conversation } = useDesk();
   const waiting = conversation.running.value.slice(1);
   if (waiting.length === 0) return null;
   return (
-    <ol class="ak-queue" aria-label="Waiting messages">
+    <ol class="ak-queue" aria-label={trans.__("Waiting messages")}>
       {waiting.map((entry, index) => (
         <li key={entry.id}>
-          <span class="ak-cut">{entry.prompt || "A message"}</span>
-          <span class="ak-state">{index === 0 ? "next" : `after ${index + 1} others`}</span>
+          <span class="ak-cut">{entry.prompt || trans.__("A message")}</span>
+          <span class="ak-state">{index === 0 ? trans.__("next") : trans.__("after %1 others", index + 1)}</span>
           <button
             type="button"
-            aria-label={`Do not ask: ${entry.prompt}`}
+            aria-label={trans.__("Do not ask: %1", entry.prompt)}
             onClick={() => void conversation.cancel(entry.id)}
           >
-            Take back
+            {trans.__("Take back")}
           </button>
         </li>
       ))}

@@ -5,6 +5,7 @@ import type { TextBlock } from "../turn/turn";
 import { formatDuration } from "../turn/labels";
 import { Elapsed } from "./Elapsed";
 import { Icon } from "./Icon";
+import { trans } from "../translation/translation";
 
 export function Reasoning({ block }: { block: TextBlock }) {
   const open = useSignal(false);
@@ -13,7 +14,7 @@ export function Reasoning({ block }: { block: TextBlock }) {
     <div class="ak-reasoning">
       <button type="button" class="ak-row" aria-expanded={open.value} onClick={() => (open.value = !open.value)}>
         <Icon name="reasoning" />
-        <span class="ak-verb">{block.done ? "Reasoning" : "Reasoning..."}</span>
+        <span class="ak-verb">{block.done ? trans.__("Reasoning") : trans.__("Reasoning...")}</span>
         <span class="ak-outcome">{block.done ? took : <Elapsed since={block.began} />}</span>
       </button>
       {open.value && (

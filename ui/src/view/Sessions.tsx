@@ -3,6 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import type { Row } from "../conversation/sessions";
 import { useDesk } from "./panelStateContext";
+import { trans } from "../translation/translation";
 
 const SETTLED_MS = 250;
 
@@ -22,8 +23,8 @@ export function SessionList() {
       <input
         type="search"
         class="ak-search"
-        aria-label="Search conversations"
-        placeholder="Search titles and messages"
+        aria-label={trans.__("Search conversations")}
+        placeholder={trans.__("Search titles and messages")}
         value={words.value}
         onInput={(event) => {
           words.value = event.currentTarget.value;
@@ -31,21 +32,21 @@ export function SessionList() {
       />
       {desk.conversation.place.value.path && (
         <p class="ak-hint">
-          This notebook continues with the conversation that you open. Its current one stays in this list.
+          {trans.__("This notebook continues with the conversation that you open. Its current one stays in this list.")}
         </p>
       )}
       {failure && (
         <p class="ak-failure" role="alert">
           {failure.message}{" "}
           <button type="button" onClick={() => void sessions.find(words.value)}>
-            Try again
+            {trans.__("Try again")}
           </button>
         </p>
       )}
       <p class="ak-hint" role="status">
-        {rows.length === 0 && (sessions.loading.value ? "Searching..." : nothing(words.value))}
+        {rows.length === 0 && (sessions.loading.value ? trans.__("Searching...") : nothing(words.value))}
       </p>
-      <ul class="ak-sessions" aria-label="Conversations">
+      <ul class="ak-sessions" aria-label={trans.__("Conversations")}>
         {rows.map((row) => (
           <SessionRow key={row.session.id} row={row} />
         ))}
@@ -55,7 +56,9 @@ export function SessionList() {
 }
 
 const nothing = (words: string) =>
-  words ? "No conversation matches." : "There are no conversations yet. Send a message to start one.";
+  words
+    ? trans.__("No conversation matches.")
+    : trans.__("There are no conversations yet. Send a message to start one.");
 
 function SessionRow({ row }: { row: Row }) {
   const desk = useDesk();
@@ -65,13 +68,13 @@ function SessionRow({ row }: { row: Row }) {
   const field = useRef<HTMLInputElement>(null);
   useEffect(() => field.current?.focus(), [renaming.value]);
   const here = conversation.session.value?.id === session.id;
-  const title = session.title || "Without a title";
+  const title = session.title || trans.__("Without a title");
   if (sessions.leaving.value.has(session.id)) {
     return (
       <li class="ak-session ak-session-leaving" role="status">
-        <span>{title} will be deleted.</span>
+        <span>{trans.__("%1 will be deleted.", title)}</span>
         <button type="button" onClick={() => sessions.keep(session.id)}>
-          Keep it
+          {trans.__("Keep it")}
         </button>
       </li>
     );
@@ -85,7 +88,7 @@ function SessionRow({ row }: { row: Row }) {
       {renaming.value ? (
         <input
           class="ak-rename"
-          aria-label={`New title of ${title}`}
+          aria-label={trans.__("New title of %1", title)}
           ref={field}
           maxLength={500}
           defaultValue={session.title}
@@ -108,10 +111,10 @@ function SessionRow({ row }: { row: Row }) {
           <span class="ak-session-title">{title}</span>
           <span class="ak-session-facts">
             {[
-              here ? "shown now" : "",
-              `${session.turns} ${session.turns === 1 ? "turn" : "turns"}`,
+              here ? trans.__("shown now") : "",
+              trans._n("%1 turn", "%1 turns", session.turns),
               when(session.updated),
-              session.private ? "private" : "",
+              session.private ? trans.__("private") : "",
               ...notebooks,
             ]
               .filter(Boolean)
@@ -131,7 +134,7 @@ function SessionRow({ row }: { row: Row }) {
             renaming.value = true;
           }}
         >
-          Rename
+          {trans.__("Rename")}
         </button>
         <button
           type="button"
@@ -140,10 +143,10 @@ function SessionRow({ row }: { row: Row }) {
             void desk.trying(() => sessions.fork(session.id));
           }}
         >
-          Copy
+          {trans.__("Copy")}
         </button>
-        <button type="button" aria-label={`Delete ${title}`} onClick={() => sessions.remove(session.id)}>
-          Delete
+        <button type="button" aria-label={trans.__("Delete %1", title)} onClick={() => sessions.remove(session.id)}>
+          {trans.__("Delete")}
         </button>
       </div>
     </li>

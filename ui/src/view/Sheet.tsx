@@ -9,21 +9,22 @@ import { Import } from "./Import";
 import { Model } from "./Model";
 import { SessionList } from "./Sessions";
 import { Settings } from "./Settings";
+import { trans } from "../translation/translation";
 
 export function SheetView() {
   switch (useDesk().sheet.value) {
     case "sessions":
-      return <Sheet title="Conversations" content={<SessionList />} />;
+      return <Sheet title={trans.__("Conversations")} content={<SessionList />} />;
     case "model":
-      return <Sheet title="Model" content={<Model />} />;
+      return <Sheet title={trans.__("Model")} content={<Model />} />;
     case "settings":
-      return <Sheet title="What may run" content={<Settings />} />;
+      return <Sheet title={trans.__("What may run")} content={<Settings />} />;
     case "branches":
-      return <Sheet title="Branches" content={<Branches />} />;
+      return <Sheet title={trans.__("Branches")} content={<Branches />} />;
     case "import":
-      return <Sheet title="Import a conversation" content={<Import />} />;
+      return <Sheet title={trans.__("Import a conversation")} content={<Import />} />;
     case "help":
-      return <Sheet title="Help and keys" content={<Help />} />;
+      return <Sheet title={trans.__("Help and keys")} content={<Help />} />;
     case "rename":
     case "":
       return null;
@@ -62,7 +63,7 @@ function Sheet({ title, content }: { title: string; content: ComponentChildren }
         <button
           type="button"
           class="ak-icon-button"
-          aria-label="Back to the conversation"
+          aria-label={trans.__("Back to the conversation")}
           onClick={() => desk.open("")}
         >
           <ButtonIcon sign="back" />

@@ -3,10 +3,12 @@
 import { signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ApiError } from "../transport/transport";
-import { formatBytes, pluralize } from "../turn/labels";
+import { formatBytes } from "../turn/labels";
 import type { Arrival, Sidecar } from "../wire/sidecar";
 import "./arrivals.css";
+import { withParts } from "./withParts";
 import { usePanel } from "../conversation/panelContext";
+import { formatTime, trans } from "../translation/translation";
 
 /** Server notes about the notebook's files that are already shown here. */
 export const shownNotes = signal<readonly string[]>([]);
@@ -80,7 +82,7 @@ function Offer({ beside, arrival, bring, close }: Offered) {
     problem.value = "";
     bring()
       .catch((error: unknown) => {
-        problem.value = error instanceof ApiError ? error.message : "The import failed.";
+        problem.value = error instanceof ApiError ? error.message : trans.__("The import failed.");
       })
       .finally(() => {
         busy.value = false;
@@ -88,18 +90,24 @@ function Offer({ beside, arrival, bring, close }: Offered) {
   };
   const ahead = beside.kind === "ahead";
   return (
-    <section class="ak-arrival" aria-label="A conversation beside this notebook">
+    <section class="ak-arrival" aria-label={trans.__("A conversation beside this notebook")}>
       <p>
-        <strong>{beside.name}</strong>{" "}
-        {ahead ? "has more of this conversation than this server." : "came with this notebook."}
+        {withParts(
+          ahead
+            ? trans.__("%1 has more of this conversation than this server.", "%1")
+            : trans.__("%1 came with this notebook.", "%1"),
+          <strong>{beside.name}</strong>,
+        )}
       </p>
       {arrival.refused ? (
-        <p class="ak-problem">It cannot be imported: {arrival.refused}</p>
+        <p class="ak-problem">{trans.__("It cannot be imported: %1", arrival.refused)}</p>
       ) : (
         <p class="ak-quiet">
-          {pluralize(arrival.turns, "turn")}
-          {arrival.title && `, “${arrival.title}”`}. It becomes a separate conversation; yours stays as it is. Imported
-          text is not trusted: code asks again before it runs in your kernel.
+          {trans._n("%1 turn", "%1 turns", arrival.turns)}
+          {arrival.title && `, “${arrival.title}”`}.{" "}
+          {trans.__(
+            "It becomes a separate conversation; yours stays as it is. Imported text is not trusted: code asks again before it runs in your kernel.",
+          )}
         </p>
       )}
       {open.value && !arrival.refused && <Facts arrival={arrival} size={beside.size} />}
@@ -112,15 +120,15 @@ function Offer({ beside, arrival, bring, close }: Offered) {
         {!arrival.refused && (
           <>
             <button type="button" aria-expanded={open.value} onClick={() => (open.value = !open.value)}>
-              {open.value ? "Hide the preview" : "Preview"}
+              {open.value ? trans.__("Hide the preview") : trans.__("Preview")}
             </button>
             <button type="button" class="ak-primary" disabled={busy.value} onClick={come}>
-              {busy.value ? "Importing" : "Import"}
+              {busy.value ? trans.__("Importing") : trans.__("Import")}
             </button>
           </>
         )}
         <button type="button" onClick={close}>
-          Not now
+          {trans.__("Not now")}
         </button>
       </div>
     </section>
@@ -130,17 +138,17 @@ function Offer({ beside, arrival, bring, close }: Offered) {
 function Facts({ arrival, size }: { arrival: Arrival; size: number }) {
   const out = Object.entries(arrival.left_out).map(([what, count]) => `${count} ${what}`);
   const facts: [string, string][] = [
-    ["begins", arrival.begins],
-    ["last used", arrival.updated ? moment(arrival.updated) : ""],
-    ["models", arrival.models.join(", ")],
-    ["messages", `${arrival.messages} on ${pluralize(arrival.branches, "branch", "branches")}`],
-    ["pictures", arrival.media ? `${arrival.media}, ${formatBytes(arrival.media_bytes)}` : "none"],
-    ["files", arrival.files ? String(arrival.files) : "none"],
-    ["size", formatBytes(size)],
-    ["left out", out.join(", ") || "nothing"],
+    [trans.__("begins"), arrival.begins],
+    [trans.__("last used"), arrival.updated ? moment(arrival.updated) : ""],
+    [trans.__("models"), arrival.models.join(", ")],
+    [trans.__("messages"), trans._n("%2 on %1 branch", "%2 on %1 branches", arrival.branches, arrival.messages)],
+    [trans.__("pictures"), arrival.media ? `${arrival.media}, ${formatBytes(arrival.media_bytes)}` : trans.__("none")],
+    [trans.__("files"), arrival.files ? String(arrival.files) : trans.__("none")],
+    [trans.__("size"), formatBytes(size)],
+    [trans.__("left out"), out.join(", ") || trans.__("nothing")],
   ];
   return (
-    <dl class="ak-arrival-facts" aria-label="Preview of the import">
+    <dl class="ak-arrival-facts" aria-label={trans.__("Preview of the import")}>
       {facts
         .filter(([, value]) => value)
         .map(([name, value]) => (
@@ -165,7 +173,7 @@ function Saved({ beside }: { beside: Sidecar }) {
   if (beside.kind !== "own" || beside.saved === null) return null;
   return (
     <p class="ak-saved ak-quiet" title={`${beside.name}, ${formatBytes(beside.size)}`}>
-      Saved {moment(beside.saved)} in {beside.name}
+      {trans.__("Saved %1 in %2", moment(beside.saved), beside.name)}
     </p>
   );
 }
@@ -175,6 +183,6 @@ function moment(seconds: number): string {
   const when = new Date(seconds * 1_000);
   const today = when.toDateString() === new Date().toDateString();
   return today
-    ? when.toLocaleTimeString(undefined, { timeStyle: "short" })
-    : when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+    ? formatTime(when, { timeStyle: "short" })
+    : formatTime(when, { dateStyle: "medium", timeStyle: "short" });
 }

@@ -1,6 +1,7 @@
 /** A card with what happened while the user was away, and possible actions. */
 import { useDesk } from "./panelStateContext";
 import { StateCard } from "./StateCard";
+import { trans } from "../translation/translation";
 
 /** Number of prompts that are listed, the newest ones. */
 const NAMED = 3;
@@ -13,30 +14,33 @@ export function SinceLastVisitCard() {
   const failed = turns.filter(({ state }) => state !== "committed").length;
   return (
     <StateCard tone="info" close={() => desk.away.dismiss()}>
-      <p>Since your last visit:</p>
+      <p>{trans.__("Since your last visit:")}</p>
       <ul class="ak-away">
         {turns.length > 0 && (
           <li>
-            {turns.length === 1 ? "a turn ended" : `${turns.length} turns${more ? " or more" : ""} ended`}
-            {failed > 0 && `, ${failed} of them without an answer`}:{" "}
+            {more
+              ? trans.__("%1 turns or more ended", turns.length)
+              : trans._n("a turn ended", "%1 turns ended", turns.length)}
+            {failed > 0 && `, ${trans.__("%1 of them without an answer", failed)}`}:{" "}
             {turns
               .slice(-NAMED)
               .map(({ prompt }) => brief(prompt.trim()))
               .join("; ")}
-            {turns.length > NAMED && ` and ${turns.length - NAMED} earlier`}
+            {turns.length > NAMED && ` ${trans.__("and %1 earlier", turns.length - NAMED)}`}
           </li>
         )}
         {approvals.map(({ approval, label, name, target }) => (
           <li key={approval}>
-            {label || name} waits for your answer{target && `: ${target}`}
+            {trans.__("%1 waits for your answer", label || name)}
+            {target && `: ${target}`}
           </li>
         ))}
-        {lost.kernel && <li>variables of your kernel are gone: {lost.kernel}</li>}
+        {lost.kernel && <li>{trans.__("variables of your kernel are gone: %1", lost.kernel)}</li>}
         {lost.sandbox && lost.pieces > 0 && (
           <li>
-            variables of the sandbox are gone: {lost.sandbox}{" "}
+            {trans.__("variables of the sandbox are gone: %1", lost.sandbox)}{" "}
             <button type="button" onClick={() => void desk.askToRebuild()}>
-              Rebuild them...
+              {trans.__("Rebuild them...")}
             </button>
           </li>
         )}

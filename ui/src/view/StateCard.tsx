@@ -1,6 +1,7 @@
 /** A card above the conversation: a state that the user should know, with its actions. */
 import type { ComponentChildren } from "preact";
 import { ButtonIcon } from "./ButtonIcon";
+import { trans } from "../translation/translation";
 
 interface State {
   tone: "info" | "warning" | "error";
@@ -14,7 +15,7 @@ export function StateCard({ tone, children, close }: State) {
     <div class={`ak-state-card ak-tone-${tone}`} role={tone === "error" ? "alert" : "status"}>
       <div class="ak-state-words">{children}</div>
       {close && (
-        <button type="button" class="ak-icon-button" aria-label="Dismiss" onClick={close}>
+        <button type="button" class="ak-icon-button" aria-label={trans.__("Dismiss")} onClick={close}>
           <ButtonIcon sign="close" />
         </button>
       )}

@@ -2,12 +2,16 @@
  */
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
+import { browserStorage } from "../conversation/browserStorage";
 import { SidecarCards, shownNotes } from "./SidecarCards";
 import { SinceLastVisitCard } from "./SinceLastVisitCard";
 import { useDesk } from "./panelStateContext";
 import { MissingModel } from "./Model";
 import { StateCard } from "./StateCard";
 import { usePanel } from "../conversation/panelContext";
+import { trans } from "../translation/translation";
+
+const SAID = "a larger model was offered";
 
 export function StateCardList() {
   return (
@@ -17,6 +21,7 @@ export function StateCardList() {
       <Asking />
       <Kernel />
       <Engine />
+      <LargerModel />
       <SidecarCards />
       <SinceLastVisitCard />
       <Notes />
@@ -34,13 +39,14 @@ function Connection() {
     return null;
   }
   if (connection === "connecting" && !was.value) return null;
-  if (connection === "connecting") return <StateCard tone="info">The connection was lost. Reconnecting...</StateCard>;
+  if (connection === "connecting")
+    return <StateCard tone="info">{trans.__("The connection was lost. Reconnecting...")}</StateCard>;
   return (
     <StateCard tone="warning">
-      <p>The Jupyter server does not answer. A running turn continues there. What you type here stays.</p>
+      <p>{trans.__("The Jupyter server does not answer. A running turn continues there. What you type here stays.")}</p>
       {transport.retry && (
         <button type="button" onClick={() => transport.retry?.()}>
-          Try now
+          {trans.__("Try now")}
         </button>
       )}
     </StateCard>
@@ -60,12 +66,14 @@ function Failure() {
   };
   return (
     <StateCard tone="error" close={dismiss}>
-      <p>{refused ? `This is not allowed: ${message}` : message}</p>
+      <p>{refused ? trans.__("This is not allowed: %1", message) : message}</p>
       {hint && <p>{hint}</p>}
-      {failure.status >= 500 && request && <p class="ak-request">Request id in the server's log: {request}</p>}
+      {failure.status >= 500 && request && (
+        <p class="ak-request">{trans.__("Request id in the server's log: %1", request)}</p>
+      )}
       {!refused && (
         <button type="button" onClick={() => void conversation.refresh()}>
-          Look again
+          {trans.__("Look again")}
         </button>
       )}
     </StateCard>
@@ -95,7 +103,7 @@ function Asking() {
           {question.yes}
         </button>
         <button type="button" ref={leave} onClick={close}>
-          Leave it
+          {trans.__("Leave it")}
         </button>
       </div>
     </div>
@@ -109,21 +117,26 @@ function Kernel() {
   if (!bound) {
     return (
       <StateCard tone="info">
-        No notebook is open. The agent sees the cells and the kernel of an open notebook; without one its code runs in
-        the sandbox.
+        {trans.__(
+          "No notebook is open. The agent sees the cells and the kernel of an open notebook; without one its code runs in the sandbox.",
+        )}
       </StateCard>
     );
   }
   const start = () => void host.notebook?.startKernel();
   if (bound.kernelState === "restarting") {
-    return <StateCard tone="info">The kernel is restarting. Its variables are lost; the conversation stays.</StateCard>;
+    return (
+      <StateCard tone="info">
+        {trans.__("The kernel is restarting. Its variables are lost; the conversation stays.")}
+      </StateCard>
+    );
   }
   if (bound.kernelState === "dead") {
     return (
       <StateCard tone="warning">
-        <p>The kernel has died and its variables are lost. The conversation stays.</p>
+        <p>{trans.__("The kernel has died and its variables are lost. The conversation stays.")}</p>
         <button type="button" onClick={start}>
-          Start a kernel
+          {trans.__("Start a kernel")}
         </button>
       </StateCard>
     );
@@ -131,9 +144,13 @@ function Kernel() {
   if (bound.kernelState !== "none") return null;
   return (
     <StateCard tone="info">
-      <p>This notebook has no kernel. Until it has one, code runs in the sandbox and cannot see your variables.</p>
+      <p>
+        {trans.__(
+          "This notebook has no kernel. Until it has one, code runs in the sandbox and cannot see your variables.",
+        )}
+      </p>
       <button type="button" onClick={start}>
-        Start a kernel
+        {trans.__("Start a kernel")}
       </button>
     </StateCard>
   );
@@ -146,9 +163,9 @@ function Engine() {
   if (!problem) return null;
   return (
     <StateCard tone="warning">
-      <p>The model of this conversation cannot be used: {problem}</p>
+      <p>{trans.__("The model of this conversation cannot be used: %1", problem)}</p>
       <button type="button" onClick={() => desk.open("model")}>
-        Choose a model
+        {trans.__("Choose a model")}
       </button>
     </StateCard>
   );
@@ -189,6 +206,41 @@ function Message() {
       }}
     >
       {said.value}
+    </StateCard>
+  );
+}
+
+/** Says once in each browser, after the first answer, that this machine could run a larger model. */
+function LargerModel() {
+  const desk = useDesk();
+  const { engine, conversation } = desk;
+  const said = useSignal(browserStorage.read(SAID) !== "");
+  const answered =
+    conversation.running.value.length === 0 &&
+    conversation.entries.value.some(({ view }) => view.value.state === "committed");
+  const local = engine.current.value?.local === true && engine.current.value.state === "ready";
+  const asks = answered && local && !said.value;
+  useEffect(() => {
+    if (asks) void engine.recommend();
+  }, [asks]);
+  const better = asks ? engine.better.value : null;
+  if (!better) return null;
+  const close = () => {
+    said.value = true;
+    browserStorage.write(SAID, "1");
+  };
+  return (
+    <StateCard tone="info" close={close}>
+      <p>{trans.__("This machine could run %1, a larger model that would answer more.", better.model.title)}</p>
+      <button
+        type="button"
+        onClick={() => {
+          close();
+          desk.open("model");
+        }}
+      >
+        {trans.__("Show it")}
+      </button>
     </StateCard>
   );
 }

@@ -19,6 +19,7 @@ import { Reasoning } from "./Reasoning";
 import { ReviewTurn } from "./Review";
 import { usePanel } from "../conversation/panelContext";
 import { leftOut, WaitingLine } from "./WaitingLine";
+import { trans } from "../translation/translation";
 
 export function Turn({ entry }: { entry: Entry }) {
   const turn = entry.view.value;
@@ -31,7 +32,7 @@ export function Turn({ entry }: { entry: Entry }) {
       data-turn={turn.id}
       data-state={turn.state}
       tabIndex={-1}
-      aria-label={`Asked: ${entry.prompt.slice(0, 80)}`}
+      aria-label={trans.__("Asked: %1", entry.prompt.slice(0, 80))}
       aria-busy={turn.state === "open"}
     >
       <Prompt entry={entry} />
@@ -65,9 +66,9 @@ function CellAsks({ entry }: { entry: Entry }) {
   if (!cell || newest !== entry || hasOpenApproval(entry.view.value)) return null;
   return (
     <p class="ak-again">
-      Its cell needs your answer.{" "}
+      {trans.__("Its cell needs your answer.")}{" "}
       <button type="button" class="ak-link" onClick={() => host.notebook?.reveal(cell)}>
-        Show the cell
+        {trans.__("Show the cell")}
       </button>
     </p>
   );

@@ -5,10 +5,11 @@ import type { Entry } from "../conversation/conversation";
 import { copy } from "../markdown/clipboard";
 import { changeSummary } from "../turn/changeSummary";
 import { needsAnswer, type TurnView } from "../turn/turn";
-import { pluralize, formatDuration, stateOf } from "../turn/labels";
+import { formatDuration, stateOf } from "../turn/labels";
 import { Elapsed } from "./Elapsed";
 import { usePanel } from "../conversation/panelContext";
 import { Versions } from "./Versions";
+import { formatNumber, trans } from "../translation/translation";
 
 export function TurnFooter({ entry, turn }: { entry: Entry; turn: TurnView }) {
   return (
@@ -24,14 +25,19 @@ function Facts({ turn }: { turn: TurnView }) {
   if (turn.state === "open") {
     return (
       <p class="ak-facts">
-        {needsAnswer(turn) ? "Needs your answer" : turn.place > 0 ? "Waiting" : stateOf(turn)}{" "}
+        {needsAnswer(turn) ? trans.__("Needs your answer") : turn.place > 0 ? trans.__("Waiting") : stateOf(turn)}{" "}
         {turn.began > 0 && <Elapsed since={turn.began} />}
       </p>
     );
   }
   const changed = changeSummary(turn);
   return (
-    <p class="ak-facts" title={[turn.model, turn.local ? "local" : `sent to ${turn.host}`].filter(Boolean).join(", ")}>
+    <p
+      class="ak-facts"
+      title={[turn.model, turn.local ? trans.__("local") : trans.__("sent to %1", turn.host)]
+        .filter(Boolean)
+        .join(", ")}
+    >
       {[turn.state === "committed" ? "" : stateOf(turn), ...(showFacts ? cost(turn) : []), ...changed]
         .filter(Boolean)
         .join(" · ")}
@@ -43,15 +49,14 @@ function Facts({ turn }: { turn: TurnView }) {
 export function cost({ usage, began, ended }: TurnView): string[] {
   const read = usage["prompt_tokens"] ?? 0;
   const reused = usage["reused_tokens"] ?? 0;
-  const about = usage["estimated"] ? "about " : "";
+  const tokens = trans._n("%2 token read", "%2 tokens read", read, formatNumber(read));
+  const about = usage["estimated"] ? trans.__("about %1", tokens) : tokens;
   return [
-    read > 0
-      ? `${about}${pluralize(read, "token")} read${reused > 0 ? ` (${reused.toLocaleString("en")} reused)` : ""}`
-      : "",
-    read > 0 ? `${(usage["completion_tokens"] ?? 0).toLocaleString("en")} written` : "",
+    read > 0 && (reused > 0 ? trans.__("%1 (%2 reused)", about, formatNumber(reused)) : about),
+    read > 0 && trans.__("%1 written", formatNumber(usage["completion_tokens"] ?? 0)),
     // `turn_s` leaves out the time in which the user was asked. Turns that an earlier version stored do not have it.
     formatDuration(usage["turn_s"] ?? Math.max(usage["seconds"] ?? 0, ended - began)),
-  ].filter(Boolean);
+  ].filter((fact) => typeof fact === "string" && fact !== "") as string[];
 }
 
 function Actions({ entry, turn }: { entry: Entry; turn: TurnView }) {
@@ -70,8 +75,8 @@ function Actions({ entry, turn }: { entry: Entry; turn: TurnView }) {
   };
   const copied = () =>
     copy(markdown(turn)).then(
-      () => (said.value = "Copied"),
-      (error: unknown) => (said.value = error instanceof Error ? error.message : "Not copied"),
+      () => (said.value = trans.__("Copied")),
+      (error: unknown) => (said.value = error instanceof Error ? error.message : trans.__("Not copied")),
     );
   return (
     <div class="ak-actions">
@@ -79,28 +84,28 @@ function Actions({ entry, turn }: { entry: Entry; turn: TurnView }) {
         type="button"
         class="ak-tool"
         disabled={!over}
-        title="The answer, as Markdown"
+        title={trans.__("The answer, as Markdown")}
         onClick={() => void copied()}
       >
-        {said.value || "Copy"}
+        {said.value || trans.__("Copy")}
       </button>
       <button
         type="button"
         class="ak-tool"
         disabled={!over}
-        title="Change what was asked, and ask in this place"
+        title={trans.__("Change what was asked, and ask in this place")}
         onClick={() => (conversation.editing.value = entry)}
       >
-        Edit
+        {trans.__("Edit")}
       </button>
       <button
         type="button"
         class="ak-tool"
         disabled={!over || asking.value}
-        title="Ask the same again in this place; this answer is kept"
+        title={trans.__("Ask the same again in this place; this answer is kept")}
         onClick={() => void retry()}
       >
-        Retry
+        {trans.__("Retry")}
       </button>
       <Versions turn={turn} />
     </div>

@@ -9,6 +9,7 @@ import { usePanel } from "../conversation/panelContext";
 import { Turn } from "./Turn";
 import "./turns.css";
 import { useTurnKeys } from "./turnKeys";
+import { trans } from "../translation/translation";
 
 export function Turns() {
   const { conversation } = usePanel();
@@ -29,7 +30,7 @@ export function Turns() {
   useTurnKeys(log);
   return (
     <div class="ak-conversation">
-      <div class="ak-turns" role="log" aria-live="off" aria-label="Conversation" tabIndex={0} ref={log}>
+      <div class="ak-turns" role="log" aria-live="off" aria-label={trans.__("Conversation")} tabIndex={0} ref={log}>
         <div ref={content}>
           {conversation.older.value && <Older />}
           {entries.map((entry) => (
@@ -39,7 +40,7 @@ export function Turns() {
       </div>
       {scroll.below.value && (
         <button type="button" class="ak-below" onClick={() => scroll.toEnd()}>
-          <Icon name="down" /> New below
+          <Icon name="down" /> {trans.__("New below")}
         </button>
       )}
       <Announcer />
@@ -60,7 +61,7 @@ function Older() {
     try {
       await conversation.loadOlder();
     } catch (error) {
-      problem.value = error instanceof Error ? error.message : "Earlier turns could not be loaded.";
+      problem.value = error instanceof Error ? error.message : trans.__("Earlier turns could not be loaded.");
     }
     loading.value = false;
   };
@@ -75,7 +76,7 @@ function Older() {
   return (
     <p class="ak-older">
       <button type="button" ref={place} disabled={loading.value} onClick={() => void load()}>
-        {loading.value ? "Loading" : "Earlier turns"}
+        {loading.value ? trans.__("Loading") : trans.__("Earlier turns")}
       </button>
       {problem.value && (
         <span class="ak-problem" role="alert">

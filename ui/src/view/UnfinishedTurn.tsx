@@ -4,6 +4,7 @@ import type { TurnView } from "../turn/turn";
 import { Icon } from "./Icon";
 import { Source } from "./Source";
 import { usePanel } from "../conversation/panelContext";
+import { trans } from "../translation/translation";
 
 export function UnfinishedTurn({ entry, turn }: { entry: Entry; turn: TurnView }) {
   const { conversation } = usePanel();
@@ -19,17 +20,17 @@ export function UnfinishedTurn({ entry, turn }: { entry: Entry; turn: TurnView }
       </p>
       {details.length > 0 && (
         <details>
-          <summary>Details</summary>
+          <summary>{trans.__("Details")}</summary>
           <Source
             code={details.map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join("\n")}
             language=""
-            label="Details"
+            label={trans.__("Details")}
           />
         </details>
       )}
       {turn.state !== "cancelled" && (
         <button type="button" onClick={() => void conversation.retry(entry)}>
-          Try again
+          {trans.__("Try again")}
         </button>
       )}
     </div>
@@ -37,7 +38,9 @@ export function UnfinishedTurn({ entry, turn }: { entry: Entry; turn: TurnView }
 }
 
 function reason({ state, error, reason: why }: TurnView): string {
-  if (state === "cancelled") return why.startsWith("stopped") ? `S${why.slice(1)}.` : `Stopped: ${why || "no reason"}.`;
-  if (state === "interrupted") return `Interrupted: ${why || "the server stopped"}. What it produced is saved.`;
-  return error?.message ?? (why || "The turn failed.");
+  if (state === "cancelled")
+    return why.startsWith("stopped") ? `S${why.slice(1)}.` : trans.__("Stopped: %1.", why || trans.__("no reason"));
+  if (state === "interrupted")
+    return trans.__("Interrupted: %1. What it produced is saved.", why || trans.__("the server stopped"));
+  return error?.message ?? (why || trans.__("The turn failed."));
 }

@@ -4,6 +4,7 @@ import { ApiError } from "../transport/transport";
 import type { TurnView } from "../turn/turn";
 import { Icon } from "./Icon";
 import { usePanel } from "../conversation/panelContext";
+import { trans } from "../translation/translation";
 
 interface Listed {
   versions: { turn: string; branch: string }[];
@@ -22,16 +23,21 @@ export function Versions({ turn }: { turn: TurnView }) {
       const other = versions[versions.findIndex((one) => one.turn === turn.id) + step];
       if (other) await conversation.toBranch(other.branch);
     } catch (error) {
-      problem.value = error instanceof ApiError ? error.message : "The branch could not be shown.";
+      problem.value = error instanceof ApiError ? error.message : trans.__("The branch could not be shown.");
     }
   };
   return (
-    <span class="ak-versions" role="group" aria-label={`Version ${version.number} of ${version.count}`}>
-      <Arrow name="left" label="Version before" off={version.number <= 1} onClick={() => void to(-1)} />
-      <span title={`Branch ${version.branch}`}>
+    <span class="ak-versions" role="group" aria-label={trans.__("Version %1 of %2", version.number, version.count)}>
+      <Arrow name="left" label={trans.__("Version before")} off={version.number <= 1} onClick={() => void to(-1)} />
+      <span title={trans.__("Branch %1", version.branch)}>
         {version.number}/{version.count}
       </span>
-      <Arrow name="right" label="Next version" off={version.number >= version.count} onClick={() => void to(1)} />
+      <Arrow
+        name="right"
+        label={trans.__("Next version")}
+        off={version.number >= version.count}
+        onClick={() => void to(1)}
+      />
       {problem.value && (
         <span class="ak-problem" role="alert">
           {problem.value}

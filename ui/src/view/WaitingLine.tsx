@@ -1,6 +1,6 @@
 /** What a turn waits for before its next text, and which parts of the conversation the model does not see. */
 import type { TurnView } from "../turn/turn";
-import { pluralize } from "../turn/labels";
+import { trans } from "../translation/translation";
 
 export function WaitingLine({ turn }: { turn: TurnView }) {
   if (turn.state !== "open") return null;
@@ -25,9 +25,12 @@ export function WaitingLine({ turn }: { turn: TurnView }) {
 }
 
 function words({ waiting, place, loading, began }: TurnView): string {
-  if (place > 0) return `In the queue: ${place === 1 ? "next" : `${pluralize(place, "turn")} before it`} (${waiting})`;
+  if (place > 0)
+    return place === 1
+      ? trans.__("In the queue: next (%1)", waiting)
+      : trans._n("In the queue: %1 turn before it (%2)", "In the queue: %1 turns before it (%2)", place, waiting);
   if (waiting) return loading === null ? waiting : `${waiting}, ${Math.round(loading * 100)} %`;
-  return began > 0 ? "Thinking" : "Sending";
+  return began > 0 ? trans.__("Thinking") : trans.__("Sending");
 }
 
 /** A sentence about earlier messages that were left out or shortened; empty if none were. */
@@ -35,11 +38,14 @@ export function leftOut({ context }: TurnView): string {
   if (!context || (context.dropped === 0 && context.shortened === 0)) return "";
   const parts = [
     context.dropped > 0 &&
-      `${pluralize(context.dropped, "earlier message")} did not fit and ${be(context.dropped)} left out`,
-    context.dropped > 0 && context.summary && "a summary stands for them",
-    context.shortened > 0 && `${pluralize(context.shortened, "long result")} ${be(context.shortened)} shortened`,
+      trans._n(
+        "%1 earlier message did not fit and is left out",
+        "%1 earlier messages did not fit and are left out",
+        context.dropped,
+      ),
+    context.dropped > 0 && context.summary && trans.__("a summary stands for them"),
+    context.shortened > 0 &&
+      trans._n("%1 long result is shortened", "%1 long results are shortened", context.shortened),
   ];
   return `${parts.filter((part) => part !== false).join("; ")}.`;
 }
-
-const be = (count: number) => (count === 1 ? "is" : "are");

@@ -2,6 +2,7 @@
 import { COMMANDS } from "../conversation/commands";
 import { rank, type Completion } from "../conversation/completion";
 import type { Desk } from "../conversation/panelState";
+import { trans } from "../translation/translation";
 
 export interface Option {
   name: string;
@@ -11,7 +12,11 @@ export interface Option {
   take: () => void;
 }
 
-const PARTS = { cell: "the active cell", cells: "the selected cells", error: "the last error" } as const;
+const parts = () => ({
+  cell: trans.__("the active cell"),
+  cells: trans.__("the selected cells"),
+  error: trans.__("the last error"),
+});
 
 export function options(desk: Desk, { kind, query }: Completion): Option[] {
   return rank(kind === "command" ? commands(desk) : mentions(desk), query);
@@ -20,7 +25,7 @@ export function options(desk: Desk, { kind, query }: Completion): Option[] {
 function commands(desk: Desk): Option[] {
   return COMMANDS.filter((command) => command.enabled(desk)).map(({ name, label, help }) => ({
     name,
-    help: `${label.replace("...", "")}. ${help}`,
+    help: `${label().replace("...", "")}. ${help()}`,
     text: `/${name} `,
     take: () => undefined,
   }));
@@ -35,7 +40,12 @@ function mentions(desk: Desk): Option[] {
   };
   const sides = (["cell", "cells", "error"] as const)
     .filter((side) => there[side])
-    .map((side) => ({ name: side, help: PARTS[side], text: PARTS[side], take: () => desk.composing.takeAlong(side) }));
+    .map((side) => ({
+      name: side,
+      help: parts()[side],
+      text: parts()[side],
+      take: () => desk.composing.takeAlong(side),
+    }));
   const variables = desk.variables.value.map(({ name, summary }) => ({
     name,
     help: summary,

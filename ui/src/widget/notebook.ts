@@ -2,6 +2,7 @@
  * can be inserted or selected. */
 import { signal } from "@preact/signals";
 import type { Bound, CellView, NotebookHost } from "../notebook/notebook";
+import { trans } from "../translation/translation";
 
 export class WidgetNotebook implements NotebookHost {
   readonly bound = signal<Bound | null>(null);
@@ -18,7 +19,7 @@ export class WidgetNotebook implements NotebookHost {
   }
 
   insert(): Promise<string> {
-    return Promise.reject(new Error("A panel in a cell cannot change the notebook. Copy the code instead."));
+    return Promise.reject(new Error(trans.__("A panel in a cell cannot change the notebook. Copy the code instead.")));
   }
 
   reveal(): void {
@@ -30,6 +31,6 @@ export class WidgetNotebook implements NotebookHost {
   }
 
   startKernel(): Promise<void> {
-    return Promise.reject(new Error("Start the kernel in the notebook and run the cell again."));
+    return Promise.reject(new Error(trans.__("Start the kernel in the notebook and run the cell again.")));
   }
 }

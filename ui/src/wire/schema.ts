@@ -276,6 +276,11 @@ export interface Found {
   seconds: number;
 }
 
+export interface Gpu {
+  name: string;
+  memory_bytes: number;
+}
+
 export interface Grant {
   kind: string;
   tool: string;
@@ -343,6 +348,13 @@ export interface Lost {
   sandbox: string;
   pieces: number;
   kernel: string;
+}
+
+export interface Machine {
+  memory_bytes: number | null;
+  available_bytes: number | null;
+  cores: number;
+  gpus: Gpu[];
 }
 
 export interface McpServerState {
@@ -463,6 +475,12 @@ export interface ReasoningDelta {
   text: string;
 }
 
+export interface Recommendation {
+  machine: Machine;
+  recommended: string | null;
+  models: SuitableModel[];
+}
+
 export interface Ruling {
   permission: "auto" | "ask" | "deny";
   because: string;
@@ -554,6 +572,16 @@ export interface Stored {
   stored: true;
   answered: number | null;
   version: TurnVersion;
+}
+
+export interface SuitableModel {
+  name: string;
+  memory_bytes: number;
+  fits: boolean | null;
+  fit_reason: string;
+  tokens_per_s: number | null;
+  speed_basis: "measured" | "scaled" | "unknown";
+  speed_note: string;
 }
 
 export interface TakenBack {

@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 import { ApiError, type Close, type Connection, type Transport } from "../../src/transport/transport";
 import type { Meanwhile, StoredTurn } from "../../src/wire/bodyTypes";
-import type { Model, Session } from "../../src/wire/schema";
+import type { Model, Recommendation, Session } from "../../src/wire/schema";
 import type { PullLine } from "../../src/wire/bodyTypes";
 import type { TurnEvent } from "../../src/wire/events";
 import type { News } from "../../src/wire/socket";
@@ -53,6 +53,11 @@ export class Replayed implements Transport {
   };
   readonly rebuilt: unknown[] = [];
   offered: Model[] = [];
+  recommendation: Recommendation = {
+    machine: { memory_bytes: null, available_bytes: null, cores: 2, gpus: [] },
+    recommended: null,
+    models: [],
+  };
   pull: PullLine[] = [];
   /** Of `POST turns`. */
   readonly bodies: unknown[] = [];
@@ -195,6 +200,7 @@ export class Replayed implements Transport {
     }
     if (route === "sessions" && method === "GET") return { sessions: [this.session] };
     if (route === "models") return { models: this.offered, engines: [], current: this.model };
+    if (route === "recommendation") return this.recommendation;
     if (route?.endsWith("/meanwhile")) return this.meanwhile;
     if (route?.endsWith("/rebuild")) {
       this.rebuilt.push(body);
