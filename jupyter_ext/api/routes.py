@@ -73,6 +73,7 @@ ROUTES: list[tuple[str, str]] = [
     (rf"{PREFIX}/tools", "native.tools:ToolsHandler"),
     (rf"{PREFIX}/usage", "native.caller_limits:LimitsHandler"),
     (rf"{PREFIX}/models", "native.models:ModelsHandler"),
+    (rf"{PREFIX}/recommendation", "native.models:RecommendationHandler"),
     (rf"{PREFIX}/models/{ID}/pull", "native.models:ModelPullHandler"),
     (rf"{PREFIX}/models/(.+)", "native.models:ModelHandler"),
     (rf"{PREFIX}/engine", "native.models:EngineHandler"),

@@ -93,6 +93,7 @@ ROUTE_SCOPES: Mapping[str, frozenset[str]] = MappingProxyType(
         "GET trust": ALL,
         "models": ANY,
         "models/{id}": TURNS,
+        "recommendation": ALL,
         "models/{id}/pull": ALL,
         "engine": ALL,
         "engine/unload": ALL,

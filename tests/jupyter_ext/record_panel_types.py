@@ -32,7 +32,7 @@ EventBodies: Any = TypedDict("EventBodies", dict(EVENT_TYPES))  # type: ignore[m
 """The body of an event by its type."""
 RECEIVED: tuple[Any, ...] = (
     *(errors.ErrorFacts, events.PullEvent, EventBodies),
-    *(server.Beside, server.Binding, server.Models, server.Trust),
+    *(server.Beside, server.Binding, server.Models, server.Recommendation, server.Trust),
     *(sessions.Branches, sessions.Found, sessions.Meanwhile, sessions.Permissions, sessions.Sessions),
     *(sessions.TakenBack, sessions.Usage),
     *(turns.KernelVariables, turns.Outputs, turns.Started, turns.Stored, turns.Turns),

@@ -304,6 +304,7 @@ TABLE: list[Row] = [
     ("GET", "usage", None, {"token": 200}),
     ("POST", "tools", {"kernel": "{kernel}"}, {"token": 200, "other kernel": 403, **OF_A_KERNEL}),
     ("GET", "models", None, {"token": 200}),
+    ("GET", "recommendation", None, {"token": 200}),
     ("GET", "models/no-such-model", None, {"token": 404}),
     ("POST", "models/no-such-model/pull", {"consent": True}, {"token": 404}),
     ("PUT", "engine", {"model": "", "session": "{spare}"}, {"token": 200, "other kernel": 403}),

@@ -32,6 +32,9 @@ from agent_kernel.engines.local.catalog.catalog import (
 )
 from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry
 from agent_kernel.engines.local.catalog.hub_id import HubId
+from agent_kernel.engines.local.catalog.machine import read_machine
+from agent_kernel.engines.local.catalog.measured_speed import read_speeds
+from agent_kernel.engines.local.catalog.recommendation import assess, recommend
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from jupyter_ext.api.dialects.handler import SharedHandler
 from jupyter_ext.api.dialects.model_list import anthropic_model, anthropic_page
@@ -117,6 +120,22 @@ class ModelsHandler(SharedHandler):
             return (await access.session(caller, id)).key
         place = await self.find_queried_place()
         return await self.services.notebooks.bound_session(caller.namespace, place) if place else None
+
+
+def recommendation(cache_dir: Path) -> dict[str, Any]:
+    """Say which model of the catalog suits this machine best, and what each one needs. Blocking: the first call may run
+    ``nvidia-smi``."""
+    machine = read_machine()
+    assessed = assess(machine, read_speeds(cache_dir))
+    models = [{"name": name, **found.to_json()} for name, found in assessed.items()]
+    return {"machine": machine.to_json(), "recommended": recommend(machine, assessed) or None, "models": models}
+
+
+class RecommendationHandler(AgentHandler):
+    @guard("read")
+    @operation("Say which models suit the machine of this server.", shapes.Recommendation)
+    async def get(self) -> None:
+        self.reply(await asyncio.to_thread(recommendation, self.services.runtime.settings.cache_dir))
 
 
 class EngineHandler(AgentHandler):

@@ -64,6 +64,39 @@ class Model(TypedDict):
     path: str | None
 
 
+class Gpu(TypedDict):
+    name: str
+    memory_bytes: int
+
+
+class Machine(TypedDict):
+    """Null where the system does not report it."""
+
+    memory_bytes: int | None
+    available_bytes: int | None
+    cores: int
+    gpus: list[Gpu]
+
+
+class SuitableModel(TypedDict):
+    """``memory_bytes`` is what the model takes at most. ``speed_basis``: measured on this machine, scaled from another
+    model that was measured here, or unknown."""
+
+    name: str
+    memory_bytes: int
+    fits: bool | None
+    fit_reason: str
+    tokens_per_s: float | None
+    speed_basis: Literal["measured", "scaled", "unknown"]
+    speed_note: str
+
+
+class Recommendation(TypedDict):
+    machine: Machine
+    recommended: str | None
+    models: list[SuitableModel]
+
+
 class ListedModel(TypedDict):
     """A model in OpenAI's format, with the fields of mistral.rs and our own; null for what is not known yet."""
 
