@@ -58,6 +58,8 @@ def existing_locations(settings: Settings, bound: Iterable[NotebookBinding] = ()
         StorageLocation("choices", data / "engines", "the model that each conversation uses"),
         StorageLocation("skills", settings.skills_path, "installed skills", private=False),
         StorageLocation("settings", settings.trust_path, "list of trusted folders", private=False),
+        StorageLocation("settings", data / "model_servers.json", "model servers that you added", private=False),
+        StorageLocation("settings", data / "model_server_keys", "keys of model servers", private=False),
         StorageLocation("settings", settings.tokens_path, "hashes of API tokens", private=False),
         StorageLocation("environments", data / "environments", "libraries of model workers", private=False),
     ]

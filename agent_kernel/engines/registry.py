@@ -13,6 +13,7 @@ from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import InvalidRequest, LocalOnly, UnknownModel
 from agent_kernel.core.protocols import Engine, EngineInfo
 from agent_kernel.core.settings import Settings
+from agent_kernel.engines.added_servers import AddedServer, AddedServers
 from agent_kernel.engines.fair_queue import FairQueue
 from agent_kernel.engines.local.catalog.catalog import DEFAULT, catalog, is_named, is_path
 from agent_kernel.engines.local.catalog.hub_id import HubId
@@ -37,7 +38,7 @@ def parse_engines(body: Mapping[str, Any]) -> dict[str, Endpoint | ConfiguredMod
     return {name: _parse_engine(name, settings) for name, settings in body.items()}
 
 
-def _parse_engine(name: str, settings: Any) -> Endpoint | ConfiguredModel:
+def _check_name(name: str) -> None:
     if not NAME.fullmatch(name) or name in COMMANDS:
         raise InvalidRequest(
             f"{name!r} cannot name an engine: a name has letters, digits, dots and hyphens, 64 characters at most."
@@ -47,6 +48,10 @@ def _parse_engine(name: str, settings: Any) -> Endpoint | ConfiguredModel:
             f"An engine cannot be named {name}, because a model of the catalog has this name.",
             hint="Rename the engine.",
         )
+
+
+def _parse_engine(name: str, settings: Any) -> Endpoint | ConfiguredModel:
+    _check_name(name)
     if not isinstance(settings, Mapping):
         raise InvalidRequest(f"The engine {name} must be an object with a url.")
     try:
@@ -72,12 +77,17 @@ class NamedEngines:
         self._configured = parse_engines(settings.engines)
         self._queue = FairQueue(settings.turns_at_once)
         self._created: dict[str, Engine] = {}
+        self._added: dict[str, AddedServer] = {}
         named = self._configured.get(settings.engine)
         uses_slot = settings.engine == "local" or isinstance(named, ConfiguredModel)
         self._own: Engine = SlottedEngine(own, self._queue) if uses_slot else own
         model = named.model if named else "" if settings.engine == "scripted" else settings.model
         self._own_names = {"", settings.engine, model}
         self._egress = EgressPolicy(settings.local_only)
+        self.stored = AddedServers(settings.data_dir)
+        for server in self.stored.load():
+            if server.name not in {*self._configured, *self._own_names}:  # the configuration comes first
+                self._added[server.name] = server
         try:
             self._check(own.info())
         except LocalOnly as refused:
@@ -99,6 +109,55 @@ class NamedEngines:
             self._check(engine.info())
             self._created[name] = engine
         return self._created[name]
+
+    def add(self, server: AddedServer) -> None:
+        """Offer a server that a user added, in place of one with the same name. Raises InvalidRequest for a name that
+        the configuration or the catalog uses, or that cannot be one."""
+        self.check_name(server.name)
+        self._added[server.name] = server
+        self._drop(server.name)
+
+    def remove(self, name: str) -> None:
+        """Stop offering a server that a user added."""
+        if self._added.pop(name, None) is not None:
+            self._drop(name)
+
+    def check_name(self, name: str) -> None:
+        """Check that a user may give a server this name. Raises InvalidRequest."""
+        _check_name(name)
+        if name in self._configured or name in self._own_names:
+            raise InvalidRequest(f"The configuration of this server has an engine {name} already.")
+
+    def servers_of(self, namespace: str) -> list[AddedServer]:
+        """Return the servers that this user added."""
+        return [server for server in self._added.values() if server.namespace == namespace]
+
+    def hides(self, name: str, namespace: str) -> bool:
+        """Return whether another user added this server."""
+        server = self._added.get(name)
+        return server is not None and server.namespace != namespace
+
+    def check_egress(self, endpoint: Endpoint) -> None:
+        """Refuse an address elsewhere where conversations stay on this machine. Raises LocalOnly."""
+        if not endpoint.local:
+            self._egress.check("", f"the conversation with {endpoint.host}")
+
+    def _drop(self, name: str) -> None:
+        """Forget the engine of a name. A turn that uses it keeps it; its connections close when it is collected."""
+        self._created.pop(name, None)
+
+    def describe_added(self, namespace: str) -> list[dict[str, Any]]:
+        """Return the servers that this user added for display, as ``describe_configured`` does."""
+        return [
+            {
+                "name": server.name,
+                "model": server.endpoint.model,
+                "local": server.endpoint.local,
+                "host": server.endpoint.host,
+                "refused": not server.endpoint.local and not self._egress.allows(""),
+            }
+            for server in self.servers_of(namespace)
+        ]
 
     def describe_configured(self) -> list[dict[str, Any]]:
         """Return the engines of the configuration for display, without secrets."""
@@ -131,6 +190,8 @@ class NamedEngines:
         configured = self._configured.get(name)
         if isinstance(configured, Endpoint):
             return _remote(configured, name)
+        if server := self._added.get(name):
+            return _remote(server.endpoint, name)
         if isinstance(configured, ConfiguredModel) or is_named(name) or is_path(name) or HubId.parse(name):
             model = configured.model if configured else name
             if model in {*self._created, *self._own_names}:

@@ -94,6 +94,9 @@ ROUTE_SCOPES: Mapping[str, frozenset[str]] = MappingProxyType(
         "models": ANY,
         "models/{id}": TURNS,
         "recommendation": ALL,
+        "model_servers": PERSON,  # a server receives conversations and has a key
+        "model_servers/probe": PERSON,
+        "model_servers/{id}": PERSON,
         "models/{id}/pull": ALL,
         "engine": ALL,
         "engine/unload": ALL,

@@ -136,6 +136,7 @@ class Access:
                 else ("A notebook", "To use another engine, choose its URL; a person must confirm it in the browser.")
             )
             raise Forbidden(f"{who} may only choose engines that the server's configuration names.", hint=hint)
+        self.check_visible(caller, name)
         try:
             self.engines.get(name)
         except UnknownModel as error:
@@ -146,6 +147,11 @@ class Access:
                 hint="Choose another model, or go back to the server's own.",
             ) from error
         return name
+
+    def check_visible(self, caller: Caller, engine: str) -> None:
+        """Raise UnknownModel for a model server that another user added, as for one that does not exist."""
+        if self.engines.hides(engine, caller.namespace):
+            raise UnknownModel(f"There is no engine or model {engine[:100]!r} here.")
 
     def may_choose(self, caller: Caller, engine: str) -> bool:
         """Return whether the caller may choose this engine without a confirmation.

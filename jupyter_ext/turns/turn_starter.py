@@ -132,6 +132,7 @@ class TurnStarter:
         if may_start:
             self.access.turns.check_accepting()
         if model and self.access.may_choose(caller, model):  # otherwise ``Access.engine`` refuses it
+            self.access.check_visible(caller, model)
             self.runtime.engines.get(model)
         if may_start:
             await self.access.turns.check_limits(caller.namespace, caller.token.id if caller.token else "")

@@ -33,6 +33,7 @@ EventBodies: Any = TypedDict("EventBodies", dict(EVENT_TYPES))  # type: ignore[m
 RECEIVED: tuple[Any, ...] = (
     *(errors.ErrorFacts, events.PullEvent, EventBodies),
     *(server.Beside, server.Binding, server.Models, server.Recommendation, server.Trust),
+    *(server.ModelServers, server.ProbeReport),
     *(sessions.Branches, sessions.Found, sessions.Meanwhile, sessions.Permissions, sessions.Sessions),
     *(sessions.TakenBack, sessions.Usage),
     *(turns.KernelVariables, turns.Outputs, turns.Started, turns.Stored, turns.Turns),

@@ -151,6 +151,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         server.sweep()
 
 
+PERSON_ONLY = {"kernel": 403, "other kernel": 403}
 WITH_FILE = {
     "role": "user",
     "content": [{"type": "file", "file": {"file_id": "{file}"}}, {"type": "text", "text": "hi"}],
@@ -305,6 +306,10 @@ TABLE: list[Row] = [
     ("POST", "tools", {"kernel": "{kernel}"}, {"token": 200, "other kernel": 403, **OF_A_KERNEL}),
     ("GET", "models", None, {"token": 200}),
     ("GET", "recommendation", None, {"token": 200}),
+    ("GET", "model_servers", None, {"token": 200, **PERSON_ONLY}),
+    ("POST", "model_servers/probe", {}, {"token": 400, **PERSON_ONLY}),
+    ("PUT", "model_servers/mine", {}, {"token": 400, **PERSON_ONLY}),
+    ("DELETE", "model_servers/mine", None, {"token": 404, **PERSON_ONLY}),
     ("GET", "models/no-such-model", None, {"token": 404}),
     ("POST", "models/no-such-model/pull", {"consent": True}, {"token": 404}),
     ("PUT", "engine", {"model": "", "session": "{spare}"}, {"token": 200, "other kernel": 403}),

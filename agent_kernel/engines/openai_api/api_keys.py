@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from agent_kernel.core.errors import AgentKernelError, EngineError
 from agent_kernel.engines.openai_api.endpoint import Endpoint
@@ -17,6 +18,8 @@ def key_of(endpoint: Endpoint, env: Mapping[str, str] = os.environ) -> str:
     not exist or cannot be sent in a header."""
     if endpoint.api_key_keyring:
         key = _from_keyring(*endpoint.api_key_keyring.partition("/")[::2])
+    elif endpoint.api_key_file:
+        key = _from_file(Path(endpoint.api_key_file).expanduser())
     elif endpoint.api_key_env:
         key = env.get(endpoint.api_key_env, "").strip()
     else:
@@ -36,6 +39,8 @@ def key_location(endpoint: Endpoint) -> str:
     if endpoint.api_key_keyring:
         service, _, user = endpoint.api_key_keyring.partition("/")
         return f"it in the keyring (keyring set {service} {user})"
+    if endpoint.api_key_file:
+        return f"it in the file {endpoint.api_key_file}"
     if endpoint.api_key_env:
         return f"the environment variable {endpoint.api_key_env} of the Jupyter server"
     return "api_key_env of this engine to the name of an environment variable that holds a key"
@@ -53,6 +58,44 @@ def scrub(error: AgentKernelError, key: str) -> None:
         error.message, error.hint = without_key(error.message, key), without_key(error.hint, key)
         error.args = (error.message,)
         error.details = json.loads(without_key(json.dumps(error.details, default=str), key))
+
+
+def write_to_keyring(service: str, user: str, key: str) -> bool:
+    """Store a key in the system's keyring. Return False if the system has none that works: a server without a desktop
+    commonly has none. Blocking."""
+    try:
+        import keyring  # keyring is an optional library
+    except ImportError:
+        return False
+    try:
+        if keyring.get_keyring().priority <= 0:
+            return False
+        keyring.set_password(service, user, key)
+        return keyring.get_password(service, user) == key
+    except (keyring.errors.KeyringError, RuntimeError):
+        return False
+
+
+def delete_from_keyring(service: str, user: str) -> None:
+    """Delete a key. A key that is not there, or a keyring that does not work, is no error: nothing can use the key any
+    more. Blocking."""
+    try:
+        import keyring  # keyring is an optional library
+
+        keyring.delete_password(service, user)
+    except ImportError:
+        return
+    except (keyring.errors.KeyringError, RuntimeError):
+        return
+
+
+def _from_file(path: Path) -> str:
+    try:
+        if os.name == "posix" and path.stat().st_mode & 0o077:
+            raise EngineError(f"Other users can read the key in {path}.", hint=f"chmod 600 {path}")
+        return path.read_text("utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise EngineError(f"The key in {path} cannot be read: {type(error).__name__}.") from None
 
 
 def _from_keyring(service: str, user: str) -> str:

@@ -25,7 +25,7 @@ class Endpoint:
     """The address and the options of one model on a server. ``url`` is the base of ``chat/completions`` and commonly
     ends in ``/v1``. An empty ``model`` means the only one that the server has. The key is looked up at each request:
     ``api_key_env`` names an environment variable of this process, ``api_key_keyring`` an entry ``SERVICE/USER`` of the
-    system's keyring.
+    system's keyring, ``api_key_file`` a file that only the user can read.
 
     ``context_length`` is in tokens; 0 means the length that the server states. There are three time limits in seconds:
     ``connect_s``, ``first_token_s``, and ``between_tokens_s`` from one token to the next. ``tries`` is the maximum
@@ -37,6 +37,7 @@ class Endpoint:
     model: str = ""
     api_key_env: str = ""
     api_key_keyring: str = ""
+    api_key_file: str = ""
     vision: bool = False
     context_length: int = 0
     connect_s: float = 10.0
@@ -49,8 +50,8 @@ class Endpoint:
         _check_types(self)
         _check_url(self.url)
         object.__setattr__(self, "url", self.url.rstrip("/"))
-        if self.api_key_env and self.api_key_keyring:
-            raise InvalidRequest("An engine can have api_key_env or api_key_keyring, not both.")
+        if sum(map(bool, (self.api_key_env, self.api_key_keyring, self.api_key_file))) > 1:
+            raise InvalidRequest("An engine can have one of api_key_env, api_key_keyring and api_key_file, not both.")
         if self.api_key_keyring and not all(self.api_key_keyring.partition("/")):
             raise InvalidRequest(
                 "api_key_keyring must have the form SERVICE/USER, with the names of the keyring entry."
@@ -132,7 +133,7 @@ def _check_url(url: str) -> None:
 
 def _check_types(endpoint: Endpoint) -> None:
     kinds: dict[str, tuple[type, str]] = dict.fromkeys(
-        ("url", "model", "api_key_env", "api_key_keyring"), (str, "text")
+        ("url", "model", "api_key_env", "api_key_keyring", "api_key_file"), (str, "text")
     )
     kinds |= {"vision": (bool, "true or false"), "extra": (Mapping, "an object")}
     for name, (kind, description) in kinds.items():

@@ -1,15 +1,26 @@
-"""The metrics of this server for Prometheus. They cover all users together, so a kernel's credential does not open
-them."""
+"""How much is used: the metrics of this server for Prometheus, and the limits of one caller."""
 
 from __future__ import annotations
 
 from jupyter_ext.api.http.handler import AgentHandler, guard
+from jupyter_ext.api.schemas import caller_limits as shapes
 from jupyter_ext.api.schemas.operation import Raw, operation
 
 TEXT = Raw(("text/plain", "application/openmetrics-text"))
 
 
+class LimitsHandler(AgentHandler):
+    @guard("read")
+    @operation(shapes.Used)
+    async def get(self) -> None:
+        """Get the limits of the caller, and how much of them is used."""
+        token = self.caller.token
+        self.reply(await self.services.user_limits.state(self.caller.namespace, token.id if token else ""))
+
+
 class MetricsHandler(AgentHandler):
+    """The metrics cover all users together, so a kernel's credential does not open them."""
+
     @guard("read", kernels=False)
     @operation(TEXT)
     async def get(self) -> None:

@@ -99,14 +99,14 @@ class ModelsHandler(SharedHandler):
         if self.anthropic:
             self.reply(anthropic_page(listed))
             return
-        cache_dir = self.services.runtime.settings.cache_dir
+        cache_dir, engines = self.services.runtime.settings.cache_dir, self.services.runtime.engines
         entries = await asyncio.to_thread(lambda: [model_to_json(entry, cache_dir) for entry in catalog().values()])
         self.reply(
             {
                 "object": "list",
                 "data": listed,
                 "models": entries,
-                "engines": self.services.runtime.engines.describe_configured(),
+                "engines": [*engines.describe_configured(), *engines.describe_added(self.caller.namespace)],
                 "engine": engine_to_json(self.services.runtime.engine.info()),
                 "current": await current_engine(self.services, self.caller, await self._session_of_request()),
                 "mcp_servers": await available_models.mcp_servers(self.services.runtime),
@@ -133,8 +133,9 @@ def recommendation(cache_dir: Path) -> dict[str, Any]:
 
 class RecommendationHandler(AgentHandler):
     @guard("read")
-    @operation("Say which models suit the machine of this server.", shapes.Recommendation)
+    @operation(shapes.Recommendation)
     async def get(self) -> None:
+        """Say which models suit the machine of this server."""
         self.reply(await asyncio.to_thread(recommendation, self.services.runtime.settings.cache_dir))
 
 
@@ -165,6 +166,7 @@ class EngineHandler(AgentHandler):
             raise InvalidRequest(
                 "The request does not say whose engine to choose: send session, or path or kernel in the query."
             )
+        access.check_visible(caller, body.model)
         info = self.services.runtime.engines.get(body.model).info()
         if caller.kernel and not access.may_choose(caller, body.model):
             bind = self.services.bind_requests.add(caller.kernel.id, key, place or "", body.model)

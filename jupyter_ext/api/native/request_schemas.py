@@ -5,7 +5,16 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
 from agent_kernel.core.approval import Remember
 from agent_kernel.core.errors import InvalidRequest
@@ -14,6 +23,7 @@ from agent_kernel.core.messages import Media, Message, is_visible_media
 from agent_kernel.core.protocols import OutputFormat, Sampling, ToolOutput, ToolSpec, Variable
 from agent_kernel.core.session import MAX_ID, SessionUpdate, check_id
 from agent_kernel.core.settings import Effort, Permission
+from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.permissions import Answer
 from agent_kernel.permissions.approval_answer import MAX_EDITED
 from agent_kernel.turn.agent import Note, TurnRequest
@@ -404,6 +414,23 @@ class EngineBody(Body):
 
     model: Annotated[str, Field(max_length=2_000)]
     session: SessionId | None = None
+
+
+class ModelServerBody(Body):
+    """A server with OpenAI's API. ``key`` null keeps the key that is stored for this name and address; it is never sent
+    back."""
+
+    url: Annotated[str, Field(min_length=1, max_length=2_000)]
+    model: Annotated[str, Field(max_length=500)] = ""
+    key: Annotated[SecretStr, Field(max_length=4_096)] | None = None
+
+    def endpoint(self) -> Endpoint:
+        """Return the address and the model, without a key. Raises InvalidRequest."""
+        return Endpoint(self.url, self.model)
+
+    @property
+    def secret(self) -> str | None:
+        return None if self.key is None else self.key.get_secret_value().strip()
 
 
 class PullBody(Body):

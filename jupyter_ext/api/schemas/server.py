@@ -64,18 +64,57 @@ class Model(TypedDict):
     path: str | None
 
 
-class Gpu(TypedDict):
+class ModelServer(TypedDict):
+    """A model server that the user added. ``key`` says where its key is stored; empty: it has none."""
+
+    name: str
+    url: str
+    model: str
+    local: bool
+    host: str
+    key: Literal["", "keyring", "file"]
+
+
+class Removed(TypedDict):
+    removed: bool
+
+
+class ModelServers(TypedDict):
+    servers: list[ModelServer]
+
+
+class ProbeFinding(TypedDict):
+    feature: str
+    state: Literal["ok", "lacks", "unsure"]
+    detail: str
+
+
+class ProbeReport(TypedDict):
+    """``models`` are those that the server lists; ``problem`` says why it lists none. ``missing`` are the features that
+    an agent needs and the model lacks; both are empty where no model was named and the server has several."""
+
+    model: str
+    local: bool
+    host: str
+    context_length: int
+    models: list[str]
+    problem: str
+    findings: list[ProbeFinding]
+    missing: list[str]
+
+
+class ServerGpu(TypedDict):
     name: str
     memory_bytes: int
 
 
-class Machine(TypedDict):
+class ServerMachine(TypedDict):
     """Null where the system does not report it."""
 
     memory_bytes: int | None
     available_bytes: int | None
     cores: int
-    gpus: list[Gpu]
+    gpus: list[ServerGpu]
 
 
 class SuitableModel(TypedDict):
@@ -92,7 +131,7 @@ class SuitableModel(TypedDict):
 
 
 class Recommendation(TypedDict):
-    machine: Machine
+    machine: ServerMachine
     recommended: str | None
     models: list[SuitableModel]
 

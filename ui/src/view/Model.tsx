@@ -6,6 +6,7 @@ import { formatBytes } from "../turn/labels";
 import type { Model } from "../wire/schema";
 import { useDesk } from "./panelStateContext";
 import { Elapsed } from "./Elapsed";
+import { AddedServers } from "./ModelServers";
 import { StateCard } from "./StateCard";
 import { withParts } from "./withParts";
 import { formatNumber, trans } from "../translation/translation";
@@ -43,7 +44,7 @@ export function Model() {
           {failure.message} {failure.body.hint}
         </p>
       )}
-      {own && <h3>{trans.__("Configured")}</h3>}
+      {own && <h3>{trans.__("Servers and other engines")}</h3>}
       <ul class="ak-models">
         {models.engines.map(({ name, model, local, host, refused }) => (
           <li key={name}>
@@ -54,6 +55,7 @@ export function Model() {
           </li>
         ))}
       </ul>
+      <AddedServers />
       <h3>{trans.__("On this machine")}</h3>
       <ul class="ak-models">
         {models.models.map((offer) => (
@@ -62,7 +64,8 @@ export function Model() {
               <Offer offer={offer} />
             ) : (
               <Choice name={offer.name} chosen={current?.model === offer.name} disabled={offer.state !== "ready"}>
-                <strong>{offer.title}</strong> {offer.name} · {offer.state === "ready" ? trans.__("ready") : offer.state}
+                <strong>{offer.title}</strong> {offer.name} ·{" "}
+                {offer.state === "ready" ? trans.__("ready") : offer.state}
               </Choice>
             )}
           </li>

@@ -276,11 +276,6 @@ export interface Found {
   seconds: number;
 }
 
-export interface Gpu {
-  name: string;
-  memory_bytes: number;
-}
-
 export interface Grant {
   kind: string;
   tool: string;
@@ -350,13 +345,6 @@ export interface Lost {
   kernel: string;
 }
 
-export interface Machine {
-  memory_bytes: number | null;
-  available_bytes: number | null;
-  cores: number;
-  gpus: Gpu[];
-}
-
 export interface McpServerState {
   name: string;
   state: "starting" | "connected" | "failed";
@@ -402,6 +390,19 @@ export interface ModelLoading {
   model: string;
   stage: string;
   fraction: number | null;
+}
+
+export interface ModelServer {
+  name: string;
+  url: string;
+  model: string;
+  local: boolean;
+  host: string;
+  key: "" | "keyring" | "file";
+}
+
+export interface ModelServers {
+  servers: ModelServer[];
 }
 
 export interface ModelSource {
@@ -457,6 +458,23 @@ export interface Ping {
   do: "ping";
 }
 
+export interface ProbeFinding {
+  feature: string;
+  state: "ok" | "lacks" | "unsure";
+  detail: string;
+}
+
+export interface ProbeReport {
+  model: string;
+  local: boolean;
+  host: string;
+  context_length: number;
+  models: string[];
+  problem: string;
+  findings: ProbeFinding[];
+  missing: string[];
+}
+
 export interface PullEvent {
   stage: string;
   done?: number | null;
@@ -476,7 +494,7 @@ export interface ReasoningDelta {
 }
 
 export interface Recommendation {
-  machine: Machine;
+  machine: ServerMachine;
   recommended: string | null;
   models: SuitableModel[];
 }
@@ -496,6 +514,18 @@ export interface Serve {
 export interface Server {
   version: string;
   url: string;
+}
+
+export interface ServerGpu {
+  name: string;
+  memory_bytes: number;
+}
+
+export interface ServerMachine {
+  memory_bytes: number | null;
+  available_bytes: number | null;
+  cores: number;
+  gpus: ServerGpu[];
 }
 
 export interface Session {

@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 import { ApiError, type Close, type Connection, type Transport } from "../../src/transport/transport";
 import type { Meanwhile, StoredTurn } from "../../src/wire/bodyTypes";
-import type { Model, Recommendation, Session } from "../../src/wire/schema";
+import type { Model, ModelServer, ProbeReport, Recommendation, Session } from "../../src/wire/schema";
 import type { PullLine } from "../../src/wire/bodyTypes";
 import type { TurnEvent } from "../../src/wire/events";
 import type { News } from "../../src/wire/socket";
@@ -58,6 +58,10 @@ export class Replayed implements Transport {
     recommended: null,
     models: [],
   };
+  modelServers: ModelServer[] = [];
+  probeReport: Partial<ProbeReport> = {};
+  /** Of tests and changes of model servers. */
+  readonly serverBodies: unknown[] = [];
   pull: PullLine[] = [];
   /** Of `POST turns`. */
   readonly bodies: unknown[] = [];
@@ -178,6 +182,19 @@ export class Replayed implements Transport {
     for (let step = 0; step < 20; step += 1) await Promise.resolve();
   }
 
+  /** As the server does it: what it was sent, without the key. */
+  #modelServer(method: string, route: string, body: unknown): unknown {
+    if (method === "GET") return { servers: this.modelServers };
+    if (method === "DELETE") this.modelServers = [];
+    if (method === "DELETE") return { removed: true };
+    this.serverBodies.push(body);
+    if (route.endsWith("/probe")) return this.probeReport;
+    const { url, model } = body as { url: string; model: string };
+    const name = route.split("/")[1] ?? "";
+    this.modelServers = [{ name, url, model, local: false, host: "models.example.com", key: "keyring" }];
+    return this.modelServers[0];
+  }
+
   #answer(method: string, path: string, body: unknown): unknown {
     const [route, query] = path.split("?");
     if (method === "POST" && route === "turns") {
@@ -200,6 +217,7 @@ export class Replayed implements Transport {
     }
     if (route === "sessions" && method === "GET") return { sessions: [this.session] };
     if (route === "models") return { models: this.offered, engines: [], current: this.model };
+    if (route?.startsWith("model_servers")) return this.#modelServer(method, route, body);
     if (route === "recommendation") return this.recommendation;
     if (route?.endsWith("/meanwhile")) return this.meanwhile;
     if (route?.endsWith("/rebuild")) {

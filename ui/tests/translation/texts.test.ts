@@ -44,6 +44,7 @@ const NOT_SHOWN: Record<string, readonly string[]> = {
   "view/Call.tsx": ["%agent keep …"],
   "view/Composer.tsx": ["Files"],
   "view/Import.tsx": ["string", "number", "boolean"],
+  "view/ModelServers.tsx": ["http://localhost:8000/v1"],
   "view/Source.tsx": ["U+"],
   "view/StateCardList.tsx": ["a larger model was offered"],
   "view/panelStateContext.ts": ["outside of a panel"],

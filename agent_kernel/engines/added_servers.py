@@ -1,0 +1,165 @@
+"""Model servers that a user added, beside those of the configuration. Keys are in the system's keyring, or where there
+is none in files that only the user can read; the list of servers holds no key."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import secrets
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from agent_kernel.core.errors import AgentKernelError, Conflict
+from agent_kernel.engines.openai_api.api_keys import delete_from_keyring, write_to_keyring
+from agent_kernel.engines.openai_api.endpoint import Endpoint
+
+KeyPlace: TypeAlias = Literal["", "keyring", "file"]
+SERVICE = "agent-kernel"
+MAX_SERVERS = 50
+TRIED = "tried-"
+"""Prefix of the files that hold a key while its server is tested."""
+TRIED_S = 900.0
+"""Age at which such a file is left from a process that was killed: a test takes less."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AddedServer:
+    """``namespace`` is that of the user who added it; no other user sees or uses it."""
+
+    name: str
+    namespace: str
+    endpoint: Endpoint
+
+    @property
+    def key_place(self) -> KeyPlace:
+        return "keyring" if self.endpoint.api_key_keyring else "file" if self.endpoint.api_key_file else ""
+
+
+class AddedServers:
+    """Stores the servers in ``directory``. All methods are blocking."""
+
+    def __init__(self, directory: Path) -> None:
+        self._list = directory / "model_servers.json"
+        self._keys = directory / "model_server_keys"
+        self._changing = threading.Lock()
+
+    def load(self) -> list[AddedServer]:
+        """Return the servers. One that cannot be read is left out, with a line in the log."""
+        if self._keys.is_dir():
+            for left in self._keys.glob(f"{TRIED}*"):  # of a server that was killed during a test
+                with contextlib.suppress(FileNotFoundError):  # another process ended its test, or cleaned up
+                    if left.stat().st_mtime < time.time() - TRIED_S:
+                        left.unlink()
+        return list(self._read())
+
+    def save(self, name: str, namespace: str, endpoint: Endpoint, key: str | None) -> AddedServer:
+        """Store a server in place of one with the same name. ``key`` None keeps the key that it has, if the address is
+        the same; a key is never sent to another address than the one it was entered for. Raises Conflict if another
+        user has a server of this name, or if there are too many."""
+        with self._changing:
+            return self._save(name, namespace, endpoint, key)
+
+    def _save(self, name: str, namespace: str, endpoint: Endpoint, key: str | None) -> AddedServer:
+        servers = {server.name: server for server in self._read()}
+        known = servers.get(name)
+        if known is not None and known.namespace != namespace:
+            raise Conflict(f"The name {name} is taken. Choose another one.")
+        if known is None and len(servers) >= MAX_SERVERS:
+            raise Conflict(f"There are {MAX_SERVERS} model servers already. Remove one first.")
+        if key is None and known is not None and known.endpoint.url == endpoint.url:
+            old = known.endpoint
+            added = replace(endpoint, api_key_keyring=old.api_key_keyring, api_key_file=old.api_key_file)
+        else:
+            if known is not None:
+                self._forget_key(known.endpoint)
+            added = self._with_key(name, namespace, endpoint, key or "")
+        servers[name] = AddedServer(name, namespace, added)
+        self._write(servers.values())
+        return servers[name]
+
+    def remove(self, name: str, namespace: str) -> bool:
+        """Remove a server and its key. Return False if the user has none of this name."""
+        with self._changing:
+            servers = {server.name: server for server in self._read()}
+            known = servers.get(name)
+            if known is None or known.namespace != namespace:
+                return False
+            del servers[name]
+            self._write(servers.values())
+            self._forget_key(known.endpoint)
+            return True
+
+    @contextlib.contextmanager
+    def trying(self, endpoint: Endpoint, key: str) -> Iterator[Endpoint]:
+        """Give the endpoint with a key that is stored only meanwhile."""
+        if not key:
+            yield endpoint
+            return
+        file = self._write_key(f"{TRIED}{secrets.token_hex(8)}", key)
+        try:
+            yield replace(endpoint, api_key_file=str(file))
+        finally:
+            file.unlink(missing_ok=True)
+
+    def _with_key(self, name: str, namespace: str, endpoint: Endpoint, key: str) -> Endpoint:
+        if not key:
+            return endpoint
+        owner = hashlib.sha256(namespace.encode()).hexdigest()[:12]
+        if write_to_keyring(SERVICE, f"{name}.{owner}", key):
+            return replace(endpoint, api_key_keyring=f"{SERVICE}/{name}.{owner}")
+        return replace(endpoint, api_key_file=str(self._write_key(f"{name}.{owner}", key)))
+
+    def _forget_key(self, endpoint: Endpoint) -> None:
+        if endpoint.api_key_keyring:
+            delete_from_keyring(*endpoint.api_key_keyring.partition("/")[::2])
+        if endpoint.api_key_file:
+            Path(endpoint.api_key_file).unlink(missing_ok=True)
+
+    def _write_key(self, name: str, key: str) -> Path:
+        self._keys.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return _write_private(self._keys / name, key)
+
+    def _read(self) -> Iterator[AddedServer]:
+        try:
+            rows = json.loads(self._list.read_text("utf-8"))
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            log.warning("The list of model servers %s cannot be read: %s", self._list, type(error).__name__)
+            return
+        for name, row in rows.items() if isinstance(rows, dict) else ():
+            try:
+                namespace = str(row.pop("namespace"))
+                yield AddedServer(str(name), namespace, Endpoint.from_json(row))
+            except (AgentKernelError, AttributeError, KeyError, TypeError) as error:
+                log.warning("The model server %s of %s is left out: %s", name, self._list, error)
+
+    def _write(self, servers: Iterable[AddedServer]) -> None:
+        rows = {}
+        for server in servers:
+            endpoint = server.endpoint
+            row = {"namespace": server.namespace, "url": endpoint.url, "model": endpoint.model}
+            row |= {"api_key_keyring": endpoint.api_key_keyring, "api_key_file": endpoint.api_key_file}
+            rows[server.name] = {name: value for name, value in row.items() if value or name == "namespace"}
+        self._list.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write_private(self._list, json.dumps(rows, indent=1))
+
+
+def _write_private(path: Path, text: str) -> Path:
+    """Write a file that only this user can read, whole or not at all."""
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with os.fdopen(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(fresh, path)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return path

@@ -1,0 +1,114 @@
+"""Model servers that a user adds: list, test, save, remove. Only a person may do this, since such a server receives
+conversations; a key goes into the store of keys and never into a reply."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+from agent_kernel.core.errors import AgentKernelError, NotFound
+from agent_kernel.engines.added_servers import AddedServer
+from agent_kernel.engines.capability_probe import Finding, Probe, missing
+from agent_kernel.engines.openai_api.api_keys import without_key
+from agent_kernel.engines.openai_api.endpoint import Endpoint
+from agent_kernel.engines.openai_api.engine import OpenAIEngine
+from jupyter_ext.api.http.handler import AgentHandler, guard
+from jupyter_ext.api.native.request_schemas import ModelServerBody
+from jupyter_ext.api.schemas import server as shapes
+from jupyter_ext.api.schemas.operation import operation
+
+FIRST_TOKEN_S = 60.0
+"""How long a test waits for the first token of an answer."""
+MAX_MODELS = 500
+
+
+def server_to_json(server: AddedServer) -> dict[str, Any]:
+    endpoint = server.endpoint
+    facts = {"url": endpoint.url, "model": endpoint.model, "local": endpoint.local, "host": endpoint.host}
+    return {"name": server.name, **facts, "key": server.key_place}
+
+
+async def probe(endpoint: Endpoint) -> dict[str, Any]:
+    """Test a server as ``agent-kernel doctor --model`` does, and list its models. Without a model, and with several to
+    choose from, nothing is asked."""
+    engine = OpenAIEngine(replace(endpoint, first_token_s=FIRST_TOKEN_S, tries=1))
+    seeing = engine.seeing()
+    try:
+        models, problem = await _models(engine)
+        asked = bool(endpoint.model) or len(models) == 1 or bool(problem)
+        findings: list[Finding] = await Probe(engine, seeing).findings() if asked else []
+        info = engine.info()
+    finally:
+        await seeing.aclose()
+        await engine.aclose()
+    rows = [{"feature": one.feature, "state": one.state, "detail": one.detail} for one in findings]
+    about = {"model": info.model, "local": info.local, "host": info.host, "context_length": info.context_length}
+    return {**about, "models": models[:MAX_MODELS], "problem": problem, "findings": rows, "missing": missing(findings)}
+
+
+async def _models(engine: OpenAIEngine) -> tuple[list[str], str]:
+    """Return the models that the server lists, or the reason why it lists none."""
+    try:
+        return await engine.models(), ""
+    except AgentKernelError as error:
+        return [], error.message
+
+
+class ModelServersHandler(AgentHandler):
+    @guard("read", kernels=False)
+    @operation(shapes.ModelServers)
+    async def get(self) -> None:
+        """List the model servers that you added."""
+        servers = self.services.runtime.engines.servers_of(self.caller.namespace)
+        self.reply({"servers": [server_to_json(server) for server in servers]})
+
+
+class ModelServerProbeHandler(AgentHandler):
+    @guard("execute", kernels=False)
+    @operation(shapes.ProbeReport, body=ModelServerBody, errors=(403,))
+    async def post(self) -> None:
+        """Test a model server before you add it.
+
+        The report has the models of the server, and what the model does with a few short questions. The key is not
+        kept. An error of the server is part of the report.
+        """
+        body = self.parse(ModelServerBody)
+        endpoint = body.endpoint()
+        self.services.runtime.engines.check_egress(endpoint)
+        key = body.secret or ""
+        tried = self.services.runtime.engines.stored.trying(endpoint, key)
+        with_key = await asyncio.to_thread(tried.__enter__)
+        try:
+            report = await probe(with_key)
+        finally:
+            await asyncio.to_thread(tried.__exit__, None, None, None)
+        self.reply(json.loads(without_key(json.dumps(report), key)))
+
+
+class ModelServerHandler(AgentHandler):
+    @guard("write", kernels=False)
+    @operation(shapes.ModelServer, body=ModelServerBody, errors=(403, 409))
+    async def put(self, name: str) -> None:
+        """Add or change a model server.
+
+        No conversation uses it until somebody chooses it.
+        """
+        body, engines = self.parse(ModelServerBody), self.services.runtime.engines
+        endpoint = body.endpoint()
+        engines.check_name(name)
+        engines.check_egress(endpoint)
+        server = await asyncio.to_thread(engines.stored.save, name, self.caller.namespace, endpoint, body.secret)
+        engines.add(server)
+        self.reply(server_to_json(server))
+
+    @guard("write", kernels=False)
+    @operation(shapes.Removed, errors=(404,))
+    async def delete(self, name: str) -> None:
+        """Remove a model server that you added, with its key."""
+        engines = self.services.runtime.engines
+        if not await asyncio.to_thread(engines.stored.remove, name, self.caller.namespace):
+            raise NotFound(f"You have added no model server {name[:100]!r}.")
+        engines.remove(name)
+        self.reply({"removed": True})

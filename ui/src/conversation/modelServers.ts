@@ -1,0 +1,48 @@
+/** The model servers that the user added on the server. A key is only sent to the server, never kept in the page. */
+import { signal } from "@preact/signals";
+import type { Transport } from "../transport/transport";
+import type { ModelServer, ModelServers as List, ProbeReport } from "../wire/schema";
+
+export interface ServerFields {
+  url: string;
+  model: string;
+  /** Null keeps the key that is stored for the name and the address. */
+  key: string | null;
+}
+
+/** All methods reject with ApiError. */
+export class ModelServers {
+  readonly all = signal<readonly ModelServer[]>([]);
+
+  constructor(private readonly transport: Transport) {}
+
+  async load(): Promise<void> {
+    this.all.value = (await this.transport.request<List>("GET", "model_servers")).servers;
+  }
+
+  /** What `agent-kernel doctor --model` finds out about a server, and the models that it lists. */
+  async probe(fields: ServerFields): Promise<ProbeReport> {
+    return await this.transport.request<ProbeReport>("POST", "model_servers/probe", fields);
+  }
+
+  async save(name: string, fields: ServerFields): Promise<ModelServer> {
+    const path = `model_servers/${encodeURIComponent(name)}`;
+    const saved = await this.transport.request<ModelServer>("PUT", path, fields);
+    await this.load();
+    return saved;
+  }
+
+  async remove(name: string): Promise<void> {
+    await this.transport.request("DELETE", `model_servers/${encodeURIComponent(name)}`);
+    await this.load();
+  }
+}
+
+/** A name for a server, from its host: `localhost-8000`. */
+export function nameOf(url: string): string {
+  try {
+    return new URL(url).host.replace(/[^A-Za-z0-9._-]+/g, "-").slice(0, 64);
+  } catch {
+    return "";
+  }
+}

@@ -1,0 +1,71 @@
+import { act } from "preact/test-utils";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { nameOf } from "../../src/conversation/modelServers";
+import { AddedServers } from "../../src/view/ModelServers";
+import { Desked } from "./desked";
+
+const KEY = "sk-secret";
+const URL_ = "https://models.example.com/v1";
+
+let shell: Desked;
+beforeEach(() => {
+  shell = new Desked();
+});
+afterEach(() => shell.close());
+
+function type(selector: string, value: string): Promise<void> {
+  return act(() => {
+    const field = shell.find(selector) as HTMLInputElement;
+    field.value = value;
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+    return Promise.resolve();
+  });
+}
+
+test("a server is tested, one of its models chosen, and saved; the key stays nowhere in the page", async () => {
+  shell.server.probeReport = {
+    host: "models.example.com",
+    local: false,
+    models: ["a", "b"],
+    findings: [],
+    missing: [],
+  };
+  await shell.show(<AddedServers />);
+  await act(() => shell.server.settled());
+  await shell.press("Add a model server...");
+  await type("[type=url]", URL_);
+  await type("[type=password]", KEY);
+  await shell.press("Test");
+  expect(shell.page.textContent).toContain("models.example.com is another machine: conversations leave this one.");
+  await shell.press("b");
+  const finding = { feature: "tools", state: "lacks", detail: "no call came" } as const;
+  shell.server.probeReport = { ...shell.server.probeReport, model: "b", findings: [finding], missing: ["tools"] };
+  await shell.press("Test");
+  expect(shell.page.textContent).toContain("b cannot serve the agent: it lacks tools.");
+  await shell.press("Save");
+  expect(shell.server.serverBodies).toEqual([
+    { url: URL_, model: "", key: KEY },
+    { url: URL_, model: "b", key: KEY },
+    { url: URL_, model: "b", key: KEY },
+  ]);
+  expect(shell.page.textContent).toContain("models.example.com was added. Choose it above to use it.");
+  expect(shell.page.textContent).toContain("Its key is in the keyring");
+  const stored = [localStorage, sessionStorage].flatMap((storage) =>
+    Array.from({ length: storage.length }, (_, at) => storage.getItem(storage.key(at) ?? "")),
+  );
+  expect([shell.page.innerHTML, ...stored].join()).not.toContain(KEY);
+  expect(shell.server.asked("PUT", "engine?")).toBe(0);
+  await shell.press("Remove models.example.com");
+  expect(shell.page.textContent).not.toContain("keyring");
+});
+
+test("who may not see the servers gets no form", async () => {
+  shell.server.refuses = true;
+  await shell.show(<AddedServers />);
+  expect(shell.page.innerHTML).toBe("");
+});
+
+test.each([
+  ["http://localhost:8000/v1", "localhost-8000"],
+  ["no address", ""],
+])("%s is named %s", (url, name) => expect(nameOf(url)).toBe(name));
