@@ -217,7 +217,7 @@ export class ComposerState {
     const failed = notebook?.lastError?.value ?? null;
     const chips: SideChip[] = [];
     if (selected.length > 1 && cells.length > 0) {
-      const label = cells.length > 1 ? `${cells.length} selected cells` : `cell ${cells[0]?.index ?? 0}`;
+      const label = cells.length > 1 ? trans.__("%1 selected cells", cells.length) : `cell ${cells[0]?.index ?? 0}`;
       chips.push({ side: "cells", label, cells });
     } else if (active?.source.trim() && active.id !== failed?.id) {
       chips.push({ side: "cell", label: `cell ${active.index}`, cells: [active] });
@@ -267,7 +267,11 @@ export class ComposerState {
 const joined = (...texts: readonly string[]): string => texts.filter(Boolean).join("\n");
 
 function note(side: Side, cell: CellView): { title: string; text: string } {
-  const what = { cell: "Active cell", cells: "Selected cell", error: "The newest error, of this cell" }[side];
+  const what = {
+    cell: "Active cell",
+    cells: "Selected cell",
+    error: "The newest error, of this cell",
+  }[side];
   const output = cell.output ? `\n\nIts output:\n${shorten(cell.output, MAX_OUTPUT)}` : "";
   return {
     title: side === "error" ? `error of cell ${cell.index}` : `cell ${cell.index}`,

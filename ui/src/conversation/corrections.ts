@@ -3,6 +3,7 @@
 import { signal, type Signal } from "@preact/signals";
 import type { NotebookHost } from "../notebook/notebook";
 import type { Change } from "../turn/cellChanges";
+import { trans } from "../translation/translation";
 
 export class Corrections {
   /** The proposed edits, at most one for each turn. */
@@ -24,6 +25,6 @@ export class Corrections {
 
   reject(change: Change, name: string): void {
     this.proposed.value = this.proposed.value.filter((one) => one !== change);
-    this.message.value = `The correction of ${name} was rejected.`;
+    this.message.value = trans.__("The correction of %1 was rejected.", name);
   }
 }

@@ -5,7 +5,7 @@ import type { Signal } from "@preact/signals";
 import type { ISharedNotebook } from "@jupyter/ydoc";
 import type { Change } from "../turn/cellChanges";
 import type { ChangeKeeper, Outcome, Standing } from "../notebook/notebook";
-import { CLOSED } from "../notebook/undo";
+import { closedReason } from "../notebook/undo";
 import { accept, edit, EditRefused, place, standing, undo } from "./edits";
 
 const TELL_AFTER_MS = 250;
@@ -40,7 +40,7 @@ export class LabChanges implements ChangeKeeper {
 
   undo(changes: readonly Change[]): Outcome[] {
     const notebook = this.#notebookOf(changes);
-    if (!notebook) return changes.map((change) => ({ change, done: false, why: CLOSED }));
+    if (!notebook) return changes.map((change) => ({ change, done: false, why: closedReason() }));
     return undo(notebook, changes);
   }
 
@@ -52,7 +52,7 @@ export class LabChanges implements ChangeKeeper {
 
   apply(change: Change): string {
     const notebook = this.#notebookOf([change]);
-    if (!notebook) return CLOSED;
+    if (!notebook) return closedReason();
     const { cell, before, after, turn, call } = change;
     try {
       edit(notebook, { cell, before, after }, { turn, call, accepted: true });

@@ -3,6 +3,7 @@ import type { TurnView } from "../turn/turn";
 import { type Change, changesOf, effectsOf } from "../turn/cellChanges";
 import { cellName } from "../turn/cellName";
 import type { ChangeKeeper, NotebookHost, Outcome } from "./notebook";
+import { trans } from "../translation/translation";
 
 export interface Undone {
   done: number;
@@ -22,7 +23,8 @@ export function canUndo(host: NotebookHost | null, turn: TurnView): boolean {
 /** Works for stored turns and for new ones. */
 export function undoTurn(host: NotebookHost | null, turn: TurnView): Undone {
   const changes = changesOf(turn);
-  const outcomes = host?.changes?.undo(changes) ?? changes.map((change) => ({ change, done: false, why: CLOSED }));
+  const outcomes =
+    host?.changes?.undo(changes) ?? changes.map((change) => ({ change, done: false, why: closedReason() }));
   const done = outcomes.filter((outcome) => outcome.done);
   const skipped = outcomes.filter((outcome) => !outcome.done && !ALREADY.has(outcome.why));
   const cells = new Set(done.map((outcome) => outcome.change.cell)).size;
@@ -31,19 +33,20 @@ export function undoTurn(host: NotebookHost | null, turn: TurnView): Undone {
     done: done.length,
     skipped,
     words: [
-      cells === 0 ? "Nothing was undone." : `Undone in ${cells === 1 ? "one cell" : `${cells} cells`}.`,
-      ...skipped.map(({ change, why }) => `${nameOf(host, change)} was not undone: ${why}.`),
-      ...(left.length > 0 ? [`Not undone: ${left.join("; ")}.`] : []),
+      cells === 0 ? trans.__("Nothing was undone.") : trans._n("Undone in one cell.", "Undone in %1 cells.", cells),
+      ...skipped.map(({ change, why }) => trans.__("%1 was not undone: %2.", nameOf(host, change), why)),
+      ...(left.length > 0 ? [trans.__("Not undone: %1.", left.join("; "))] : []),
     ],
   };
 }
 
-export const CLOSED = "its notebook is not open here";
+export const closedReason = (): string => trans.__("its notebook is not open here");
 
 /** "Cell 3" as the notebook counts; where the cell was, if it is gone. */
 function nameOf(host: NotebookHost | null, change: Change): string {
   const place = host?.changes?.place(change) ?? -1;
-  return cellName(place >= 0 ? place : change.index).replace("c", "C");
+  const name = cellName(place >= 0 ? place : change.index);
+  return name.charAt(0).toUpperCase() + name.slice(1);
 }
 
 function isUndoable(keeper: ChangeKeeper, change: Change): boolean {

@@ -2,19 +2,20 @@
  * click opens its turn in the panel. */
 import { usePanel } from "../conversation/panelContext";
 import type { WrittenCell } from "../notebook/notebook";
+import { trans } from "../translation/translation";
 
 const MAX_PROMPT = 80;
 
 export function AgentMark({ cell, onOpen }: { cell: WrittenCell; onOpen: () => void }) {
   const { conversation } = usePanel();
   const entry = conversation.entries.value.find((one) => one.id === cell.turn);
-  const done = cell.made ? "Added by the agent" : "Changed by the agent";
+  const done = cell.made ? trans.__("Added by the agent") : trans.__("Changed by the agent");
   const when = entry ? formatTime(entry.view.value.began) : "";
   const prompt = entry?.prompt.replace(/\s+/g, " ").trim() ?? "";
   const asked = prompt.length > MAX_PROMPT ? `${prompt.slice(0, MAX_PROMPT)}...` : prompt;
   const about = [[done, when].filter(Boolean).join(", "), asked && `“${asked}”`].filter(Boolean).join(": ");
   return (
-    <button type="button" class="ak-agent-mark" aria-label={`${about}. Show the turn.`} onClick={onOpen}>
+    <button type="button" class="ak-agent-mark" aria-label={trans.__("%1. Show the turn.", about)} onClick={onOpen}>
       <svg viewBox="0 0 24 24" width="14" height="14" aria-hidden="true" focusable="false">
         <path
           fill="currentColor"

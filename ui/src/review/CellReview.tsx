@@ -9,6 +9,7 @@ import { TextEdit } from "../view/TextEdit";
 import { editableText, useDecision } from "../view/useDecision";
 import type { ReviewItem } from "./items";
 import type { Reviewing } from "./reviewing";
+import { trans } from "../translation/translation";
 
 interface Reviewed {
   item: ReviewItem;
@@ -57,8 +58,8 @@ function Proposed({ item }: { item: ReviewItem }) {
       {editing.value && proposed !== null ? (
         <TextEdit
           text={proposed}
-          label="The text that the cell gets"
-          action="Accept"
+          label={trans.__("The text that the cell gets")}
+          action={trans.__("Accept")}
           onAccept={approve}
           onCancel={cancel}
         />
@@ -67,18 +68,18 @@ function Proposed({ item }: { item: ReviewItem }) {
           <Changed item={item} />
           <div class="ak-choices">
             <button type="button" class="ak-primary" aria-disabled={sending.value} onClick={() => approve()}>
-              Accept
+              {trans.__("Accept")}
             </button>
             <button
               type="button"
               aria-disabled={sending.value}
               onClick={() => void decide({ decision: "deny", remember: "once" })}
             >
-              Reject
+              {trans.__("Reject")}
             </button>
             {proposed !== null && (
               <button type="button" ref={edit} aria-disabled={sending.value} onClick={() => (editing.value = true)}>
-                Edit
+                {trans.__("Edit")}
               </button>
             )}
           </div>
@@ -101,7 +102,7 @@ function Made({ item, reviews }: Reviewed) {
   const hasText = item.do === "insert" || item.do === "edit";
   const reject = () => {
     const [outcome] = change ? reviews.keeper.undo([change]) : [];
-    said.value = outcome && !outcome.done ? `Not undone: ${outcome.why}.` : "";
+    said.value = outcome && !outcome.done ? trans.__("Not undone: %1.", outcome.why) : "";
   };
   const accept = () => {
     if (change && hasText) reviews.keeper.accept([change]);
@@ -112,14 +113,14 @@ function Made({ item, reviews }: Reviewed) {
       <Changed item={item} />
       <div class="ak-choices">
         <button type="button" class="ak-primary" onClick={accept}>
-          Accept
+          {trans.__("Accept")}
         </button>
         <button type="button" onClick={reject}>
-          Reject
+          {trans.__("Reject")}
         </button>
         {hasText && (
           <button type="button" onClick={() => reviews.edit(item)}>
-            Edit
+            {trans.__("Edit")}
           </button>
         )}
       </div>
@@ -140,16 +141,25 @@ function Changed({ item }: { item: ReviewItem }) {
   const hidden = hasInvisible(item.do === "delete" ? before : after);
   return (
     <>
-      {(!isShown || hidden) && <Diff before={before} after={after} label="The change, line by line" most={Infinity} />}
-      {hidden && <p class="ak-problem">It contains invisible characters. They are shown as their code points.</p>}
+      {(!isShown || hidden) && (
+        <Diff before={before} after={after} label={trans.__("The change, line by line")} most={Infinity} />
+      )}
+      {hidden && (
+        <p class="ak-problem">{trans.__("It contains invisible characters. They are shown as their code points.")}</p>
+      )}
     </>
   );
 }
 
-const MADE = { insert: "Added", edit: "Changed", delete: "Deleted", move: "Moved" } as const;
+const made = () => ({
+  insert: trans.__("Added by the agent"),
+  edit: trans.__("Changed by the agent"),
+  delete: trans.__("Deleted by the agent"),
+  move: trans.__("Moved by the agent"),
+});
 
 function Title({ item }: { item: ReviewItem }) {
   const { host } = usePanel();
-  if (!item.approval) return <>{`${MADE[item.do]} by the agent`}</>;
+  if (!item.approval) return <>{made()[item.do]}</>;
   return <>{proposalTitle(item, host.notebook?.places?.cells() ?? [], true)}</>;
 }

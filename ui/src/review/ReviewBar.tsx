@@ -3,11 +3,11 @@
 import { useSignal } from "@preact/signals";
 import { usePanel } from "../conversation/panelContext";
 import { canUndo, undoTurn } from "../notebook/undo";
-import { pluralize } from "../turn/labels";
 import type { TurnView } from "../turn/turn";
 import { Icon } from "../view/Icon";
 import { observe } from "./observe";
 import type { Reviewing } from "./reviewing";
+import { trans } from "../translation/translation";
 
 export function ReviewBar({ reviews, turn }: { reviews: Reviewing; turn: TurnView }) {
   const { host } = usePanel();
@@ -21,11 +21,14 @@ export function ReviewBar({ reviews, turn }: { reviews: Reviewing; turn: TurnVie
   const undo = () => (said.value = { turn: turn.id, text: undoTurn(host.notebook, turn).words.join(" ") });
   const rejectAll = () => {
     const kept = reviews.keeper.undo(changes).filter(({ done }) => !done);
-    said.value = { turn: turn.id, text: kept.map(({ why }) => `One change was not undone: ${why}.`).join(" ") };
+    said.value = {
+      turn: turn.id,
+      text: kept.map(({ why }) => trans.__("One change was not undone: %1.", why)).join(" "),
+    };
   };
   const told = said.value?.turn === turn.id ? said.value.text : "";
   return (
-    <div class="ak-review-bar" role="region" aria-label="Changes by the agent">
+    <div class="ak-review-bar" role="region" aria-label={trans.__("Changes by the agent")}>
       <p class="ak-review-count" role="status">
         {told || count(reviews.changedCells(turn), items.length, here)}
       </p>
@@ -33,13 +36,18 @@ export function ReviewBar({ reviews, turn }: { reviews: Reviewing; turn: TurnVie
         <>
           <button
             type="button"
-            aria-label="Previous change"
-            title="Previous change"
+            aria-label={trans.__("Previous change")}
+            title={trans.__("Previous change")}
             onClick={() => void reviews.go(-1)}
           >
             <Icon name="left" />
           </button>
-          <button type="button" aria-label="Next change" title="Next change" onClick={() => void reviews.go(1)}>
+          <button
+            type="button"
+            aria-label={trans.__("Next change")}
+            title={trans.__("Next change")}
+            onClick={() => void reviews.go(1)}
+          >
             <Icon name="right" />
           </button>
         </>
@@ -47,20 +55,25 @@ export function ReviewBar({ reviews, turn }: { reviews: Reviewing; turn: TurnVie
       {changes.length > 1 && (
         <>
           <button type="button" class="ak-primary" onClick={() => reviews.keeper.accept(changes)}>
-            Accept all
+            {trans.__("Accept all")}
           </button>
           <button type="button" onClick={rejectAll}>
-            Reject all
+            {trans.__("Reject all")}
           </button>
         </>
       )}
       {isUndoable && (
-        <button type="button" title="Undo all changes of cells that the last turn made" onClick={undo}>
-          Undo turn
+        <button type="button" title={trans.__("Undo all changes of cells that the last turn made")} onClick={undo}>
+          {trans.__("Undo turn")}
         </button>
       )}
       {items.length === 0 && (
-        <button type="button" aria-label="Close" title="Close" onClick={() => reviews.dismiss(turn.id)}>
+        <button
+          type="button"
+          aria-label={trans.__("Close")}
+          title={trans.__("Close")}
+          onClick={() => reviews.dismiss(turn.id)}
+        >
           ×
         </button>
       )}
@@ -69,8 +82,8 @@ export function ReviewBar({ reviews, turn }: { reviews: Reviewing; turn: TurnVie
 }
 
 function count(cells: number, open: number, here: number): string {
-  const changed = cells > 0 ? `${pluralize(cells, "cell")} changed` : "";
-  const place = open > 1 && here >= 0 ? ` (${here + 1} of ${open})` : "";
-  const left = open > 0 ? `${pluralize(open, "change")} to review${place}` : "";
-  return [changed, left].filter(Boolean).join(" · ") || "No changes are left";
+  const changed = cells > 0 ? trans._n("%1 cell changed", "%1 cells changed", cells) : "";
+  const place = open > 1 && here >= 0 ? ` (${trans.__("%1 of %2", here + 1, open)})` : "";
+  const left = open > 0 ? trans._n("%1 change to review", "%1 changes to review", open) + place : "";
+  return [changed, left].filter(Boolean).join(" · ") || trans.__("No changes are left");
 }

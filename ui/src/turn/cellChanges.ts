@@ -3,6 +3,7 @@
 import type { CallBlock, TurnView } from "./turn";
 import { lookupTable } from "./labels";
 import type { Facts, Json } from "../wire/schema";
+import { trans } from "../translation/translation";
 
 export type CellChangeKind = "insert" | "edit" | "delete" | "move";
 
@@ -94,9 +95,15 @@ export function effectsOf(turn: TurnView): string[] {
   const files = calls(turn).flatMap((call) => call.files).length;
   const words = [];
   if (ran > 0)
-    words.push(`code that ran in the kernel (${ran === 1 ? "one call" : `${ran} calls`}), and its variables`);
-  if (files > 0) words.push(files === 1 ? "a file that was made" : `${files} files that were made`);
-  if (done.some((call) => call.name === "shell")) words.push("what commands did");
+    words.push(
+      trans._n(
+        "code that ran in the kernel (one call), and its variables",
+        "code that ran in the kernel (%1 calls), and its variables",
+        ran,
+      ),
+    );
+  if (files > 0) words.push(trans._n("a file that was made", "%1 files that were made", files));
+  if (done.some((call) => call.name === "shell")) words.push(trans.__("what commands did"));
   return words;
 }
 

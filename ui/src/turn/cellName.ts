@@ -1,5 +1,8 @@
-/** Cells as JupyterLab counts them: from 1. Calls, the model's tools and the document count from 0. */
-export const cellName = (index: number): string => `cell ${index + 1}`;
+/** Cells as JupyterLab names them. Calls, the model's tools and the document count from 0. */
+import { trans } from "../translation/translation";
+
+/** "cell 3"; JupyterLab counts from 1. */
+export const cellName = (index: number): string => trans.__("cell %1", index + 1);
 
 /** Replace the numbers in a reference of the model, such as "3, 5-8", by those that the notebook shows. Ids stay. */
 export function shownReference(reference: string): string {
@@ -11,5 +14,13 @@ export function shownReference(reference: string): string {
  * count from 0, and may name the type and the id of the cell. */
 export function shownTitle(title: string): string {
   const found = /^((?:(?:error|output) of |selected in )?cell )(\d+)(?:, \w+, id .*)?$/i.exec(title);
-  return found ? `${found[1] ?? ""}${Number(found[2]) + 1}` : title;
+  if (!found) return title;
+  const text = titleOf((found[1] ?? "").toLowerCase(), cellName(Number(found[2])));
+  return /^[A-Z]/.test(title) ? text.charAt(0).toUpperCase() + text.slice(1) : text;
+}
+
+function titleOf(kind: string, name: string): string {
+  if (kind.startsWith("error")) return trans.__("error of %1", name);
+  if (kind.startsWith("output")) return trans.__("output of %1", name);
+  return kind.startsWith("selected") ? trans.__("selected in %1", name) : name;
 }

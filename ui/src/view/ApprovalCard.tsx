@@ -14,6 +14,8 @@ import { Diff } from "./Review";
 import { Remaining } from "./Elapsed";
 import { Source } from "./Source";
 import { usePanel } from "../conversation/panelContext";
+import { withParts } from "./withParts";
+import { trans } from "../translation/translation";
 
 /** Delay before keys work, from when the card appears or gets the focus. */
 const HELD_MS = 500;
@@ -45,12 +47,12 @@ export function ApprovalCard({ approval }: { approval: Approval }) {
   const text = editableText(approval);
   const accept = (edited: string) =>
     void decide({ decision: "approve", remember: "once", ...(edited === text ? {} : { edited }) });
-  const words = change ? CHANGE : approval.name === "python" ? CODE : OTHER;
+  const words = change ? changeWords() : approval.name === "python" ? codeWords() : otherWords();
   return (
     <div
       class="ak-approval"
       role="group"
-      aria-label={`Your answer is needed: ${title}`}
+      aria-label={trans.__("Your answer is needed: %1", title)}
       tabIndex={0}
       ref={card}
       onKeyDown={onKeyDown}
@@ -59,7 +61,7 @@ export function ApprovalCard({ approval }: { approval: Approval }) {
       {editing.value && text !== null ? (
         <TextEdit
           text={text}
-          label={change ? "The text that the cell gets" : "The code that runs"}
+          label={change ? trans.__("The text that the cell gets") : trans.__("The code that runs")}
           action={words.once}
           onAccept={accept}
           onCancel={() => {
@@ -69,27 +71,38 @@ export function ApprovalCard({ approval }: { approval: Approval }) {
         />
       ) : (
         <>
-          {!change && <Source code={approval.code} language={languageOf(approval)} label="Exactly what will run" />}
-          {change && change.do !== "move" && <Diff {...change} label="Exactly what will change" most={Infinity} />}
+          {!change && (
+            <Source code={approval.code} language={languageOf(approval)} label={trans.__("Exactly what will run")} />
+          )}
+          {change && change.do !== "move" && (
+            <Diff {...change} label={trans.__("Exactly what will change")} most={Infinity} />
+          )}
           {(approval.unseen.length > 0 || hasInvisible(approval.code)) && (
-            <p class="ak-problem">It contains invisible characters. They are shown as their code points.</p>
+            <p class="ak-problem">
+              {trans.__("It contains invisible characters. They are shown as their code points.")}
+            </p>
           )}
           <div class="ak-choices">
             <button
               type="button"
               class="ak-primary"
-              title={`${words.once} (A)`}
+              title={trans.__("%1 (A)", words.once)}
               disabled={sending.value}
               onClick={() => allow("once")}
             >
               {words.once}
             </button>
-            <button type="button" title={`${words.deny} (R)`} disabled={sending.value} onClick={() => deny("once")}>
+            <button
+              type="button"
+              title={trans.__("%1 (R)", words.deny)}
+              disabled={sending.value}
+              onClick={() => deny("once")}
+            >
               {words.deny}
             </button>
             {text !== null && (
               <button type="button" disabled={sending.value} onClick={() => (editing.value = true)}>
-                Edit
+                {trans.__("Edit")}
               </button>
             )}
             <Lasting approval={approval} disabled={sending.value} onAllow={allow} onDeny={deny} />
@@ -99,8 +112,8 @@ export function ApprovalCard({ approval }: { approval: Approval }) {
       {!editing.value && (
         <input
           class="ak-reason"
-          aria-label="Reason for the denial, sent to the model"
-          placeholder="Why not? (sent to the model)"
+          aria-label={trans.__("Reason for the denial, sent to the model")}
+          placeholder={trans.__("Why not? (sent to the model)")}
           maxLength={2_000}
           value={reason.value}
           onInput={(event) => (reason.value = event.currentTarget.value)}
@@ -121,9 +134,9 @@ export function ApprovalCard({ approval }: { approval: Approval }) {
   );
 }
 
-const CODE = { once: "Run once", deny: "Deny" };
-const CHANGE = { once: "Accept", deny: "Reject" };
-const OTHER = { once: "Allow once", deny: "Deny" };
+const codeWords = () => ({ once: trans.__("Run once"), deny: trans.__("Deny") });
+const changeWords = () => ({ once: trans.__("Accept"), deny: trans.__("Reject") });
+const otherWords = () => ({ once: trans.__("Allow once"), deny: trans.__("Deny") });
 
 interface Last {
   approval: Approval;
@@ -135,9 +148,9 @@ interface Last {
 /** The answers that last longer than this call, as far as the call allows them. */
 function Lasting({ approval, disabled, onAllow, onDeny }: Last) {
   const rows: [string, string, () => void][] = [
-    ["folder", "Allow its folder in this session", () => onAllow("folder")],
-    ["session", "Always in this session", () => onAllow("session")],
-    ["never", "Never in this session", () => onDeny("never")],
+    ["folder", trans.__("Allow its folder in this session"), () => onAllow("folder")],
+    ["session", trans.__("Always in this session"), () => onAllow("session")],
+    ["never", trans.__("Never in this session"), () => onDeny("never")],
   ];
   const offered = rows.filter(([remember]) => approval.remember.includes(remember));
   return (
@@ -167,30 +180,30 @@ function About({ approval, title }: { approval: Approval; title: string }) {
         {approval.until !== null && (
           <span class="ak-quiet">
             {" "}
-            Denied automatically in <Remaining until={approval.until} />.
+            {withParts(trans.__("Denied automatically in %1.", "%1"), <Remaining until={approval.until} />)}
           </span>
         )}
       </p>
       {approval.source !== "built_in" && (
-        <p class="ak-quiet">{SOURCES.get(approval.source) ?? `From ${approval.source}.`}</p>
+        <p class="ak-quiet">{SOURCES.get(approval.source)?.() ?? trans.__("From %1.", approval.source)}</p>
       )}
-      {approval.again && <p class="ak-again">Asked again: {approval.again}.</p>}
+      {approval.again && <p class="ak-again">{trans.__("Asked again: %1.", approval.again)}</p>}
     </>
   );
 }
 
 const SOURCES = new Map([
-  ["user", "A tool of this notebook's code."],
-  ["mcp", "A tool of an MCP server."],
-  ["external", "A tool that another program runs."],
+  ["user", () => trans.__("A tool of this notebook's code.")],
+  ["mcp", () => trans.__("A tool of an MCP server.")],
+  ["external", () => trans.__("A tool that another program runs.")],
 ]);
 
 const ASKED = new Map([
-  ["live", "Run in your kernel?"],
-  ["draft", "Run in a draft of your kernel?"],
-  ["sandbox", "Run in the sandbox?"],
-  ["client", "Do this in your notebook?"],
-  ["server", "Do this on the server?"],
+  ["live", () => trans.__("Run in your kernel?")],
+  ["draft", () => trans.__("Run in a draft of your kernel?")],
+  ["sandbox", () => trans.__("Run in the sandbox?")],
+  ["client", () => trans.__("Do this in your notebook?")],
+  ["server", () => trans.__("Do this on the server?")],
 ]);
 
 function useTitle(approval: Approval): string {
@@ -200,7 +213,7 @@ function useTitle(approval: Approval): string {
 }
 
 function question(approval: Approval): string {
-  const where = ASKED.get(approval.target) ?? "Let the agent do this?";
+  const where = ASKED.get(approval.target)?.() ?? trans.__("Let the agent do this?");
   if (approval.name === "python") return where;
   const label = approval.label && approval.label !== approval.name ? approval.label : verbOf(approval.name);
   return `${label}: ${where.charAt(0).toLowerCase()}${where.slice(1)}`;

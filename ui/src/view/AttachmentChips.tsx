@@ -6,6 +6,7 @@ import type { Attachment } from "../conversation/entry";
 import { formatBytes } from "../turn/labels";
 import { useDesk } from "./panelStateContext";
 import { ButtonIcon } from "./ButtonIcon";
+import { trans } from "../translation/translation";
 
 export function AttachmentChips() {
   const { composing, conversation, engine } = useDesk();
@@ -17,7 +18,7 @@ export function AttachmentChips() {
   if (sides.length + attached.length + noted.length === 0 && !problem) return null;
   return (
     <>
-      <ul class="ak-chips" aria-label="Goes along">
+      <ul class="ak-chips" aria-label={trans.__("Goes along")}>
         {sides.map(({ side, label, cells }) => (
           <Chip
             key={side}
@@ -47,7 +48,7 @@ export function AttachmentChips() {
         ))}
       </ul>
       {blind && attached.some(({ kind }) => kind === "image") && (
-        <p class="ak-hint">{engine.current.value.model} reads text only and does not see the image.</p>
+        <p class="ak-hint">{trans.__("%1 reads text only and does not see the image.", engine.current.value.model)}</p>
       )}
       {problem && (
         <p class="ak-failure" role="alert">
@@ -69,7 +70,7 @@ function Chip({ name, title, remove, children }: ChipProps) {
   return (
     <li class="ak-chip ak-along" title={title.slice(0, 500)}>
       <span class="ak-cut">{children}</span>
-      <button type="button" class="ak-chip-remove" aria-label={`Leave out ${name}`} onClick={remove}>
+      <button type="button" class="ak-chip-remove" aria-label={trans.__("Leave out %1", name)} onClick={remove}>
         <ButtonIcon sign="close" />
       </button>
     </li>
@@ -87,14 +88,15 @@ function Attached({ one }: { one: Attachment }) {
           {IMAGES.includes(one.mime) && one.data && (
             <img class="ak-thumb" src={`data:${one.mime};base64,${one.data}`} alt="" />
           )}{" "}
-          {one.name} {one.data ? "" : <progress aria-label={`Fetching ${one.name}`} />}
+          {one.name} {one.data ? "" : <progress aria-label={trans.__("Fetching %1", one.name)} />}
         </>
       );
     case "file":
       if (one.failure) return <span class="ak-failure">{`${one.name}: ${one.failure}`}</span>;
       return (
         <>
-          {one.name} {one.id ? "" : <progress max={1} value={one.part} aria-label={`Upload of ${one.name}`} />}
+          {one.name}{" "}
+          {one.id ? "" : <progress max={1} value={one.part} aria-label={trans.__("Upload of %1", one.name)} />}
         </>
       );
   }

@@ -8,6 +8,7 @@ import { Diff, standingText } from "./Review";
 import { Output } from "./Output";
 import type { TurnView } from "../turn/turn";
 import type { Change } from "../turn/cellChanges";
+import { trans } from "../translation/translation";
 
 /** The proposal of a turn; nothing for a turn without one. */
 export function Proposal({ turn }: { turn: TurnView }) {
@@ -27,38 +28,43 @@ function Proposed({ change, printed }: { change: Change; printed: string }) {
   const name = cellName(keeper?.place(change) ?? change.index);
   const undo = () => {
     const [outcome] = keeper?.undo([change]) ?? [];
-    said.value = outcome && !outcome.done ? `Not undone: ${outcome.why}.` : "";
+    said.value = outcome && !outcome.done ? trans.__("Not undone: %1.", outcome.why) : "";
   };
   return (
-    <div class="ak-review" role="group" aria-label={`Correction of ${name}`}>
+    <div class="ak-review" role="group" aria-label={trans.__("Correction of %1", name)}>
       <details open={isOpen}>
         <summary>
-          <strong>{`Correction of ${name}`}</strong>{" "}
+          <strong>{trans.__("Correction of %1", name)}</strong>{" "}
           <span class="ak-quiet">
-            {isOpen ? "it ran in a draft without the error" : standingText(standing, change, false)}
+            {isOpen ? trans.__("it ran in a draft without the error") : standingText(standing, change, false)}
           </span>
         </summary>
-        <Diff before={change.before} after={change.after} label="What would change, line by line" most={Infinity} />
-        {printed && <Output text={printed} label="What it printed in the draft" />}
+        <Diff
+          before={change.before}
+          after={change.after}
+          label={trans.__("What would change, line by line")}
+          most={Infinity}
+        />
+        {printed && <Output text={printed} label={trans.__("What it printed in the draft")} />}
         <div class="ak-choices">
           {isOpen && (
             <>
               <button type="button" class="ak-primary" onClick={() => (said.value = keeper?.apply(change) ?? "")}>
-                Accept
+                {trans.__("Accept")}
               </button>
               <button type="button" onClick={() => conversation.corrections.reject(change, name)}>
-                Reject
+                {trans.__("Reject")}
               </button>
             </>
           )}
           {standing === "accepted" && (
             <button type="button" onClick={undo}>
-              Undo
+              {trans.__("Undo")}
             </button>
           )}
           {standing !== "gone" && standing !== "closed" && (
             <button type="button" onClick={() => host.notebook?.reveal(change.cell)}>
-              Show cell
+              {trans.__("Show cell")}
             </button>
           )}
         </div>

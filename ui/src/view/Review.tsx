@@ -11,6 +11,7 @@ import type { CallBlock, TurnView } from "../turn/turn";
 import { markInvisible } from "./Source";
 import { usePanel } from "../conversation/panelContext";
 import "./review.css";
+import { trans } from "../translation/translation";
 
 /** Maximum number of lines of a diff that is only informative. */
 const MOST = 400;
@@ -45,12 +46,12 @@ export function Diff({ before, after, label, most = MOST }: Shown) {
           </div>
         ) : (
           <div key={place} class="ak-line ak-left-out">
-            unchanged lines
+            {trans.__("unchanged lines")}
           </div>
         ),
       )}
-      {lines.length > most && <div class="ak-line ak-left-out">{lines.length - most} more lines</div>}
-      {lines.length === 0 && <div class="ak-line ak-left-out">The text stays as it is.</div>}
+      {lines.length > most && <div class="ak-line ak-left-out">{trans.__("%1 more lines", lines.length - most)}</div>}
+      {lines.length === 0 && <div class="ak-line ak-left-out">{trans.__("The text stays as it is.")}</div>}
     </div>
   );
 }
@@ -77,34 +78,34 @@ function Reviewed({ call, change }: { call: CallBlock; change: Change }) {
   const isOpen = standing === "open" && !isApproved(call);
   const reject = () => {
     const [outcome] = keeper?.undo([change]) ?? [];
-    said.value = outcome && !outcome.done ? `Not undone: ${outcome.why}.` : "";
+    said.value = outcome && !outcome.done ? trans.__("Not undone: %1.", outcome.why) : "";
   };
-  const told = step ? STEP : standingText(standing, change, isOpen);
+  const told = step ? supersededText() : standingText(standing, change, isOpen);
   return (
-    <div class="ak-review" data-standing={standing} role="group" aria-label={`Change of a cell: ${name}`}>
+    <div class="ak-review" data-standing={standing} role="group" aria-label={trans.__("Change of a cell: %1", name)}>
       <details open={isOpen && !step}>
         <summary>
           <strong>{name}</strong>{" "}
           <span class="ak-quiet">{[told, isOpen && change.do !== "move" ? size : ""].filter(Boolean).join(" · ")}</span>
         </summary>
-        {change.lost && <p class="ak-quiet">Its text is not shown: {change.lost}.</p>}
+        {change.lost && <p class="ak-quiet">{trans.__("Its text is not shown: %1.", change.lost)}</p>}
         {!change.lost && change.do !== "move" && (
-          <Diff before={change.before} after={change.after} label="What changed, line by line" />
+          <Diff before={change.before} after={change.after} label={trans.__("What changed, line by line")} />
         )}
         <div class="ak-choices">
           {isOpen && !step && (change.do === "insert" || change.do === "edit") && (
             <button type="button" class="ak-primary" onClick={() => keeper?.accept([change])}>
-              Accept
+              {trans.__("Accept")}
             </button>
           )}
           {!step && (standing === "open" || standing === "accepted") && !change.lost && (
             <button type="button" onClick={reject}>
-              {isOpen ? "Reject" : "Undo"}
+              {isOpen ? trans.__("Reject") : trans.__("Undo")}
             </button>
           )}
           {change.do !== "delete" && standing !== "gone" && standing !== "closed" && (
             <button type="button" onClick={() => host.notebook?.reveal(change.cell)}>
-              Show cell
+              {trans.__("Show cell")}
             </button>
           )}
         </div>
@@ -129,15 +130,15 @@ export function ReviewTurn({ turn }: { turn: TurnView }) {
   const all = useMemo(() => changesOf(turn).filter((change) => !isSuperseded(turn, change)).length, [turn]);
   if (!keeper || turn.state === "open" || all === 0) return null;
   return (
-    <div class="ak-review-turn" role="group" aria-label="All changes of this turn">
+    <div class="ak-review-turn" role="group" aria-label={trans.__("All changes of this turn")}>
       {open.length > 1 && (
         <button type="button" class="ak-primary" onClick={() => keeper.accept(open)}>
-          Accept all
+          {trans.__("Accept all")}
         </button>
       )}
       {undoable && (
         <button type="button" onClick={() => (said.value = undoTurn(host.notebook, turn).words)}>
-          {open.length > 1 && open.length === all ? "Reject all" : "Undo changes"}
+          {open.length > 1 && open.length === all ? trans.__("Reject all") : trans.__("Undo changes")}
         </button>
       )}
       <div role="status">
@@ -163,19 +164,24 @@ function unsaid(keeper: ChangeKeeper, turn: TurnView): Change[] {
   );
 }
 
-const STEP = "changed again later in this turn";
-const DONE = { insert: "New", edit: "Edited", delete: "Deleted", move: "Moved" } as const;
+const supersededText = () => trans.__("changed again later in this turn");
+const deeds = () => ({
+  insert: trans.__("New"),
+  edit: trans.__("Edited"),
+  delete: trans.__("Deleted"),
+  move: trans.__("Moved"),
+});
 
 /** Uses the current index, or the former one if the cell is gone. */
 function title(change: Change, place: number): string {
-  return `${DONE[change.do]}: ${cellName(place >= 0 ? place : change.index)}`;
+  return `${deeds()[change.do]}: ${cellName(place >= 0 ? place : change.index)}`;
 }
 
 function summary(change: Change): string {
   const found = counts(diff(change.before, change.after));
-  const lines = (count: number, word: string) =>
-    count > 0 ? [`${count} ${count === 1 ? "line" : "lines"} ${word}`] : [];
-  return [...lines(found.new, "added"), ...lines(found.gone, "removed")].join(", ") || "no line changed";
+  const added = found.new > 0 && trans._n("%1 line added", "%1 lines added", found.new);
+  const removed = found.gone > 0 && trans._n("%1 line removed", "%1 lines removed", found.gone);
+  return [added, removed].filter(Boolean).join(", ") || trans.__("no line changed");
 }
 
 /** The status of a change in words; empty where the buttons say it. */
@@ -183,16 +189,16 @@ export function standingText(standing: Standing, change: Change, isOpen: boolean
   switch (standing) {
     case "open":
       if (change.do === "delete" || change.do === "move") return "";
-      return isOpen ? "keep it?" : "in the notebook";
+      return isOpen ? trans.__("keep it?") : trans.__("in the notebook");
     case "accepted":
-      return "accepted";
+      return trans.__("accepted");
     case "undone":
-      return change.do === "delete" ? "restored" : "undone";
+      return change.do === "delete" ? trans.__("restored") : trans.__("undone");
     case "touched":
-      return "you changed the cell since; it stays as it is";
+      return trans.__("you changed the cell since; it stays as it is");
     case "gone":
-      return change.do === "insert" ? "removed since" : "the cell is gone";
+      return change.do === "insert" ? trans.__("removed since") : trans.__("the cell is gone");
     case "closed":
-      return "its notebook is not open here";
+      return trans.__("its notebook is not open here");
   }
 }

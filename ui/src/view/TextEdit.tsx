@@ -4,6 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { invisibleNumbers, removeInvisible } from "../turn/invisibleCharacters";
 import "./textEdit.css";
+import { trans } from "../translation/translation";
 
 const MAX_ROWS = 24;
 
@@ -49,9 +50,9 @@ export function TextEdit({ text, label, action, onAccept, onCancel }: Edited) {
       />
       {hidden.length > 0 && (
         <p class="ak-problem" role="alert">
-          It contains invisible characters: {hidden.join(", ")}.{" "}
+          {trans.__("It contains invisible characters: %1.", hidden.join(", "))}{" "}
           <button type="button" onClick={() => (current.value = removeInvisible(current.value))}>
-            Remove them
+            {trans.__("Remove them")}
           </button>
         </p>
       )}
@@ -60,13 +61,13 @@ export function TextEdit({ text, label, action, onAccept, onCancel }: Edited) {
           type="button"
           class="ak-primary"
           disabled={!isReady}
-          title={`${action} (Ctrl+Enter)`}
+          title={trans.__("%1 (Ctrl+Enter)", action)}
           onClick={() => onAccept(current.value)}
         >
           {action}
         </button>
         <button type="button" onClick={onCancel}>
-          Cancel
+          {trans.__("Cancel")}
         </button>
       </div>
     </div>

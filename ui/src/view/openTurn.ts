@@ -1,9 +1,11 @@
 /** Shows a turn in the panel and moves the focus to it. Earlier turns are loaded until it is there. */
 import type { Conversation } from "../conversation/conversation";
+import { trans } from "../translation/translation";
 
 const MAX_PAGES = 20;
-const GONE =
-  "The conversation that is shown does not have this turn. It may be part of an earlier one of this notebook.";
+const GONE = trans.__(
+  "The conversation that is shown does not have this turn. It may be part of an earlier one of this notebook.",
+);
 
 export async function openTurn(panel: HTMLElement, conversation: Conversation, turn: string): Promise<void> {
   const isLoaded = () => conversation.entries.value.some((entry) => entry.id === turn);

@@ -1,29 +1,30 @@
 /** The title of the question about a change of a cell, with the numbers that the notebook shows. */
 import { cellName } from "../turn/cellName";
 import type { ProposedChange } from "../turn/cellChanges";
+import { trans } from "../translation/translation";
 
-const KINDS = new Map([
-  ["markdown", "Markdown cell"],
-  ["raw", "raw cell"],
-]);
+function kindOf(type: string): string {
+  if (type === "markdown") return trans.__("Markdown cell");
+  return type === "raw" ? trans.__("raw cell") : trans.__("code cell");
+}
 
 /** `cells` are the ids of the cells of the notebook in their order; empty if they are not known. With `isAtCell` the
  * title stands at the cell that it is about. */
 export function proposalTitle(change: ProposedChange, cells: readonly string[], isAtCell = false): string {
   const name = (id: string): string => {
     const index = cells.indexOf(id);
-    return index < 0 ? "a cell" : cellName(index);
+    return index < 0 ? trans.__("a cell") : cellName(index);
   };
-  const place = change.below ? `below ${name(change.below)}` : "at the top";
-  const cell = isAtCell ? "this cell" : name(change.cell);
+  const place = change.below ? trans.__("below %1", name(change.below)) : trans.__("at the top");
+  const cell = isAtCell ? trans.__("this cell") : name(change.cell);
   switch (change.do) {
     case "insert":
-      return `Add a ${KINDS.get(change.type) ?? "code cell"} ${isAtCell ? "here" : place}?`;
+      return trans.__("Add a %1 %2?", kindOf(change.type), isAtCell ? trans.__("here") : place);
     case "edit":
-      return `Change ${cell}?`;
+      return trans.__("Change %1?", cell);
     case "delete":
-      return `Delete ${cell}?`;
+      return trans.__("Delete %1?", cell);
     case "move":
-      return `Move ${cell} ${change.below ? place : "to the top"}?`;
+      return trans.__("Move %1 %2?", cell, change.below ? place : trans.__("to the top"));
   }
 }

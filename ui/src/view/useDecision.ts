@@ -3,6 +3,7 @@ import { useSignal, type Signal } from "@preact/signals";
 import { usePanel } from "../conversation/panelContext";
 import { ApiError } from "../transport/transport";
 import type { Approval } from "../turn/turn";
+import { trans } from "../translation/translation";
 
 export interface Choice {
   decision: "approve" | "deny";
@@ -31,7 +32,7 @@ export function useDecision(approval: Approval | null): Deciding {
       await conversation.decide(approval.approval, { ...choice, shown: approval.shown });
     } catch (error) {
       problem.value =
-        error instanceof ApiError ? `${error.message} ${error.body.hint ?? ""}` : "Your answer was not sent.";
+        error instanceof ApiError ? `${error.message} ${error.body.hint ?? ""}` : trans.__("Your answer was not sent.");
       sending.value = false;
     }
   };
