@@ -1,4 +1,5 @@
-"""The notebook side: the ``%%agent`` and ``%agent`` magics and what they need, loaded into the user's kernel.
+"""The notebook side: the ``%%agent`` and ``%agent`` magics and the modules that they need. All of it runs in the user's
+kernel.
 
 Uses the standard library and IPython only (``panel`` also anywidget), and imports little: every module here adds to the
 start-up time of a kernel.

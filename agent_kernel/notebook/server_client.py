@@ -59,8 +59,9 @@ class ServerClient:
         seen: int | None = None,
         timeout: float = CALL_TIMEOUT_S,
     ) -> dict[str, Any]:
-        """Send a request and return the JSON answer. A bytes body is sent unchanged. ``seen`` is the session
-        revision that the change is based on. Raises the error named by the server, or ServerUnreachable."""
+        """Send a request and return the JSON response. A bytes body is sent unchanged. ``seen`` is the revision of the
+        session on which the change is based; the server refuses the request if the session has another one. Raises the
+        error that the server returns, or ServerUnreachable."""
         more = {} if seen is None else {"If-Match": f'"{seen}"'}
         raw, _ = self._exchange(method, path, body, more, timeout=timeout)
         try:
@@ -107,8 +108,8 @@ class ServerClient:
         *,
         opened: Callable[[http.client.HTTPConnection], None] = lambda connection: None,
     ) -> Iterator[tuple[http.client.HTTPMessage, Iterator[ServerEvent]]]:
-        """Yield (headers, events) of one stream. ``opened`` receives the connection, so that another thread can close
-        it. Raises the server's error, OSError or HTTPException."""
+        """Open a stream of server-sent events and yield (headers, events) once. ``opened`` is called with the
+        connection, so that another thread can close it. Raises the server's error, OSError or HTTPException."""
         connection = self._connection(STREAM_TIMEOUT_S)
         opened(connection)
         try:
@@ -160,8 +161,9 @@ def route(*segments: str) -> str:
 
 
 def _tls(host: str) -> ssl.SSLContext:
-    """Skip certificate verification on loopback only. Jupyter servers commonly use self-signed certificates; on
-    loopback, packets do not leave this machine, and the parent process of the kernel gave it the port."""
+    """Return the TLS settings for ``host``. Certificates are verified except on loopback: Jupyter servers commonly use
+    self-signed certificates, packets on loopback do not leave this machine, and the kernel got the port from its parent
+    process."""
     context = ssl.create_default_context()
     if host in LOOPBACK:
         context.check_hostname = False

@@ -19,7 +19,7 @@ PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)
 
 
 class TurnEvents:
-    """Reads the events of one turn, once. The arguments are those of TurnFollower."""
+    """Reads the events of one turn. An object can be read once. The arguments are those of TurnFollower."""
 
     def __init__(
         self, turn: str, session: str = "", *, after: int = 0, stored: bool = False, relays: bool = False

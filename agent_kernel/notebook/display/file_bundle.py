@@ -16,8 +16,8 @@ SHOWN = 20
 
 
 def files_bundle(files: Sequence[Mapping[str, Any]], server: str, session: str) -> Bundle:
-    """Render the files. ``server`` is the URL with the base URL. Links are relative to its host, from which the page
-    comes too."""
+    """Render the list of files. ``server`` is the server's URL including its base URL, ``session`` the id of the
+    session. Links have no host: the browser loads them from the host of the page, which is the server."""
     base = urllib.parse.urlsplit(server).path
     lines = [f"{file['name']}, {describe_size(file)}" for file in files[:SHOWN]]
     rows = [
@@ -32,7 +32,8 @@ def files_bundle(files: Sequence[Mapping[str, Any]], server: str, session: str) 
 
 
 def describe_size(file: Mapping[str, Any]) -> str:
-    """Return the size of the file, or why it has no content."""
+    """Return the size of the file as text, such as "12 KB". For a file that could not be produced, return the error
+    message instead."""
     if file.get("code"):
         return str(file.get("message") or file["code"])
     size, unit = float(file.get("bytes", 0)), "bytes"

@@ -1,4 +1,5 @@
-"""Converts between MIME bundles and media of a result: pictures, charts, and tables rendered from their cells."""
+"""Converts between MIME bundles and the media of a tool result: pictures, charts, and tables, whose cells are rendered
+as HTML and text."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ from agent_kernel.notebook.kernel.capture import IMAGES
 
 TABLE = "application/vnd.agent-kernel.table+json"
 NEWER_VEGA_LITE = re.compile(r"application/vnd\.vegalite\.v(?:[6-9]|\d{2,})\+json")
-"""JupyterLab renders Vega-Lite up to version 5, and only under that name; most charts of newer versions render as
-well."""
+"""MIME types of Vega-Lite 6 and later. JupyterLab has a renderer for Vega-Lite 5 only, so these charts are sent under
+the MIME type of version 5, which renders most of them."""
 VEGA_LITE = "application/vnd.vegalite.v5+json"
 BUNDLE = "application/vnd.agent-kernel.bundle+json"
-"""A MIME bundle stored as one medium: an object from MIME type to content. Models never see it; its ``text/plain``
-is part of the result's text."""
+"""MIME type of a whole MIME bundle (a JSON object from MIME type to content) that is stored as one media file. Models
+never see the bundle; its ``text/plain`` is part of the result's text."""
 CHARTS = ("application/vnd.plotly", "application/vnd.vega")
 RICH = ("text/html", "text/markdown", "text/latex", "image/svg+xml", "application/json", "application/geo+json")
 MAX_BUNDLE_BYTES = 2 << 20
@@ -29,9 +30,10 @@ MAX_BUNDLES = 16
 
 
 def bundle_medium(data: Mapping[str, Any]) -> bytes | None:
-    """Return a displayed bundle as one medium, so that other clients can display the call too. Returns None for bundles
-    with a picture, which is sent as a medium of its own, for plain text, which the result contains anyway, and for
-    bundles that are too large."""
+    """Return a displayed MIME bundle as the JSON of one media file, so that other clients can display it too.
+
+    Returns None if the bundle has a picture (pictures are sent as media files of their own), if it has only plain text
+    (the result contains the text anyway), or if it has more than MAX_BUNDLE_BYTES bytes."""
     charts = [mime for mime in data if mime.startswith(CHARTS)]
     # the HTML of a chart consists of scripts
     kept = [mime for mime in RICH if mime in data and not (charts and mime == "text/html")]
@@ -45,7 +47,8 @@ def bundle_medium(data: Mapping[str, Any]) -> bytes | None:
 
 
 def media_bundle(mime: str, data: str, alt: str) -> Bundle:
-    """Render a medium. ``data`` is base64: a picture, a chart for a renderer of its type, a bundle, or a table."""
+    """Render a media file of type ``mime`` as a MIME bundle. ``data`` is the base64 of a picture, a chart, a whole
+    bundle, or a table. ``alt`` is the text for front ends that cannot display it."""
     if not mime.endswith("+json"):
         return {mime: data, "text/plain": f"[{alt}]"}
     try:
@@ -59,7 +62,7 @@ def media_bundle(mime: str, data: str, alt: str) -> Bundle:
 
 
 def _table(table: Mapping[str, Any]) -> Bundle:
-    """Render a table from the JSON of the sandbox worker, which contains some of its rows and the shape of the whole
+    """Render a table. ``table`` is the JSON that the sandbox worker sends: some of the rows, and the shape of the whole
     table."""
     head = [str(column["name"]) for column in table["columns"]]
     index = table["index"] or [""] * len(table["rows"])

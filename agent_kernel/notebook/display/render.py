@@ -19,7 +19,7 @@ from agent_kernel.notebook.display.safe_markdown import safe_markdown
 
 TURN_MIME = "application/vnd.agent-kernel.turn+json"
 MAX_SHOWN = 16_000
-"""Limit of output characters in a card; longer output keeps its head and tail."""
+"""Limit of output characters in a card. Of longer output, the card shows the beginning and the end."""
 PLACES = {
     "live": "in your kernel",
     "draft": "in a draft (sees your variables, changes nothing)",
@@ -48,7 +48,8 @@ Bundle = dict[str, Any]
 
 @dataclass(slots=True)
 class Card:
-    """One tool call. ``state`` is text for the user; ``open`` means that the call is running or waiting."""
+    """What the user sees of one tool call: its name, where it runs, its code, state and output. ``state`` is text for
+    the user; ``open`` means that the call is running or waiting for an answer."""
 
     call: str
     name: str
@@ -90,8 +91,10 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class AnswerVersion:
-    """The position of a turn among the answers of its cell. ``later`` turns after the replaced one stay on the
-    branch ``kept_on``."""
+    """Which of the answers of its cell a turn gave: answer ``number`` of ``count``, on the branch ``branch``.
+
+    ``replaces`` is the turn that it replaces. ``later`` is the number of turns that followed the replaced turn; they
+    stay on the branch ``kept_on``."""
 
     branch: str = ""
     number: int = 1
@@ -102,7 +105,8 @@ class AnswerVersion:
 
     @property
     def labels(self) -> list[str]:
-        """The parts of the status line that say which version of the answer this is."""
+        """The parts of the status line that say which version of the answer this is; empty if there is only one
+        version."""
         if self.count < 2:
             return []
         return [f"version {self.number} of {self.count}", f"branch {self.branch}", "%agent versions shows the others"]
@@ -122,7 +126,8 @@ class AnswerVersion:
 
 @dataclass(slots=True)
 class TurnSummary:
-    """How a turn ended, as a line for people and as data for programs. ``stored`` is the time of a stored answer."""
+    """The state of a turn and what it used. ``line`` is the status line for people; the fields in RECORDED are data for
+    programs. ``stored`` is the time at which a stored answer was given, or None for a new answer."""
 
     turn: str
     session: str
@@ -175,7 +180,7 @@ def moment(seconds: float) -> str:
 
 
 def place(local: bool, host: str) -> str:
-    """Describe for the user where the model runs."""
+    """Return where the model runs, for the user: "local" or "remote", with the name of the host if there is one."""
     return ("local" if local else "remote") + (f": {host}" if host else "")
 
 
@@ -189,7 +194,7 @@ def reasoning_bundle(text: str, *, is_open: bool) -> Bundle:
 
 
 def line_bundle(text: str, details: str = "") -> Bundle:
-    """Render a line, with ``details`` folded below it. Both are plain text of any origin."""
+    """Render one line of text, with ``details`` folded below it. Both are escaped, so they may come from anyone."""
     plain = joined_line(text, details)
     if details:
         body = f"<pre style='{PRE}'>{html.escape(mark_invisible(details))}</pre>"

@@ -1,6 +1,7 @@
-"""A turn on a terminal: growing Markdown and a row per call. Control sequences in the text have no effect.
+"""Displays a turn on a terminal: the answer as Markdown that grows while it arrives, and a row for each call. Control
+sequences in the text have no effect.
 
-Finished blocks are printed once and stay. Only the last block, which still grows, is redrawn.
+Finished blocks of Markdown are printed once and stay. Only the last block, which still grows, is redrawn.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ OUTPUT = "  "
 
 
 def rich_screen(*, markdown: bool) -> RichScreen | None:
-    """Return a screen, or None if the output is not a terminal that can erase lines, or rich is not installed."""
+    """Return a RichScreen, or None if the output is not a terminal that can erase lines, or if the library rich is not
+    installed. With ``markdown`` the answer is rendered as Markdown."""
     try:
         from rich.console import Console
     except ImportError:
@@ -37,8 +39,8 @@ def rich_screen(*, markdown: bool) -> RichScreen | None:
 
 
 class RichScreen:
-    """Displays a turn on a terminal, with styles. ``console`` writes to the original stream, which is replaced while
-    the model's code runs."""
+    """Displays a turn on a terminal, with styles. ``console`` must write to the terminal's original stream, because
+    ``sys.stdout`` is replaced while the model's code runs."""
 
     def __init__(self, console: Console, *, markdown: bool = True) -> None:
         self._console = console
@@ -114,8 +116,8 @@ class RichScreen:
         """Do nothing: only the main thread writes to a terminal, and it has printed the output already."""
 
     def _grow(self) -> None:
-        """Redraw the open block with the text received since the last time. Limited in frequency, because the whole
-        block is parsed again."""
+        """Redraw the growing block with the text received since the last time. Called at most every INTERVAL_S seconds,
+        because every redraw parses the whole block again."""
         done, self._tail = split_finished(self._tail + "".join(self._new))
         self._new.clear()
         if done.strip():
@@ -125,7 +127,7 @@ class RichScreen:
             self._draw(self._render_text(self._tail))
 
     def _end(self) -> None:
-        """Finish the open block and remove the waiting line."""
+        """Finish the growing block and remove the line that shows why the turn waits."""
         self._clear()
         self._tail += "".join(self._new) + self._growing.end()
         self._new.clear()

@@ -32,14 +32,15 @@ LINK = re.compile(r"\]\((?=\s*(?P<target>[^)\s>]{0,200}))")
 REFERENCE = re.compile(r"^(?P<label>[ \t>]*\[[^\]\n]+\]):(?=\s*(?P<target>[^\s>]{0,200}))", re.MULTILINE)
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 LONGEST_TARGET = 200
-"""Number of characters of a link target that are checked. A scheme that starts later is hidden on purpose."""
+"""Length of a link target in characters. A target of this length or more that contains an entity or a backslash is
+unsafe even if no scheme is found in it, because a scheme may be hidden on purpose."""
 SAFE_SCHEMES = ("http:", "https:", "mailto:")
 MEANT = re.compile(r"[^\w ,.=/'\"]")
 
 
 def safe_markdown(text: str) -> str:
-    """Return harmless Markdown that looks the same. Every beginning of a text that still arrives is made harmless
-    too."""
+    """Return harmless Markdown that looks the same. May be called with the incomplete text of an answer that is still
+    arriving: the result is harmless at every point."""
     if not SUSPICIOUS.search(text):
         return text
     return "\n".join(_prose(block) if block.fence is None else _code(block) for block in _blocks(text))
@@ -47,7 +48,8 @@ def safe_markdown(text: str) -> str:
 
 @dataclass(slots=True)
 class MarkdownBlock:
-    """A block of prose (``fence`` is None), or the inside of a fence with the indentation of its opening line."""
+    """A block of prose (``fence`` is None), or the lines inside a code fence. For a fence, ``indent`` is the
+    indentation of its opening line and ``info`` the text after the opening characters."""
 
     fence: str | None = None
     info: str = ""
@@ -97,8 +99,8 @@ def _outdent(line: str, width: int) -> str:
 
 
 def _prose(block: MarkdownBlock) -> str:
-    """Escape every construct whose end a renderer might search for in later lines. In nbconvert, for example, a bracket
-    can extend into a fence."""
+    """Escape every construct of a block of prose whose end a renderer might search for in later lines. In nbconvert,
+    for example, an open bracket can extend into a code fence."""
     text = "\n".join(_brackets_closed(line) for line in block.lines)
     parts: list[str] = []
     end = 0
@@ -150,7 +152,8 @@ def _plain(text: str) -> str:
 
 
 def _is_safe(target: str) -> bool:
-    """True for relative targets and schemes that only open a page. Escapes and entities cannot hide another scheme."""
+    """Return True for link targets that are relative or have a scheme that only opens a page. Entities and backslashes
+    are decoded first, so they cannot hide another scheme."""
     plain = re.sub(r"[\x00-\x20\\]|&lt;", "", html.unescape(html.unescape(target.replace("&lt;", ""))))
     scheme = SCHEME.match(plain)
     return (

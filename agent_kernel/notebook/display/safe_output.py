@@ -53,8 +53,9 @@ def safe_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def safe_html(text: str) -> str:
-    """Reduce HTML to tables and text, without style, links, pictures or scripts. Anything but a plain tag becomes
-    text. Runs in linear time for every input, whereas ``html.parser`` needs minutes for some."""
+    """Reduce HTML to tables and text, without styles, links, pictures or scripts. Other tags are removed and their text
+    is kept; anything that is not a well-formed tag is displayed as text. Runs in linear time for every input, whereas
+    ``html.parser`` needs minutes for some."""
     parts: list[str] = []
     still_open: list[str] = []
     for kind, words in _tokens(text):

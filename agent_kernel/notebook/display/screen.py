@@ -1,4 +1,4 @@
-"""The screens a turn is displayed on: outputs of a notebook cell, or lines of a terminal."""
+"""The screens on which a turn is displayed: outputs of a notebook cell, or lines of a terminal."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ text of 50,000 characters twice a second."""
 
 
 class Screen(Protocol):
-    """Displays a turn. Segments appear in the order of their first call; ``text`` and ``reasoning`` extend the open
-    segment."""
+    """The interface of a display of one turn. Each kind of output starts a new segment below the previous ones;
+    ``text`` and ``reasoning`` extend the last segment if it is of the same kind."""
 
     def text(self, delta: str) -> None: ...
 
@@ -85,7 +85,7 @@ class OutputSegment:
                 self._send()
 
     def flush_from_thread(self) -> None:
-        """Send from another thread without waiting for the main thread."""
+        """Send the pending update from another thread. Does nothing if the main thread is sending at the moment."""
         if self._lock.acquire(blocking=False):
             try:
                 if self._dirty:
@@ -187,7 +187,7 @@ class CellScreen:
 
 
 class TerminalScreen:
-    """Prints lines as they arrive: for pipes, files, and terminals without other support."""
+    """Prints lines as they arrive, without styles: for pipes, files, and terminals that cannot erase lines."""
 
     def __init__(self) -> None:
         self._out = sys.stdout  # replaced while the model's code runs

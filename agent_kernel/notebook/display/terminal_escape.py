@@ -12,17 +12,19 @@ CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u2
 
 
 UNFINISHED = re.compile(r"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]{0,500}\x1b?|[ -/]*)|\x9b[0-?]*[ -/]*|\r)\Z")
-"""Matches the possible start of a sequence. A string longer than this is not treated as one."""
+"""Matches text at the end of a piece that may be the start of a control sequence. At most 500 characters of a string
+such as a title are waited for; longer ones are not treated as a sequence."""
 
 
 class PartialText:
-    """Text that arrives in pieces, which may split a sequence."""
+    """Makes text printable that arrives in pieces, where a control sequence may be split between two pieces."""
 
     def __init__(self) -> None:
         self._held = ""
 
     def add(self, piece: str) -> str:
-        """Add a piece and return what can be printed now."""
+        """Add a piece and return the text that can be printed now. A possible start of a sequence is held back until
+        the next piece."""
         text = self._held + piece
         start = UNFINISHED.search(text)
         self._held = start[0] if start else ""

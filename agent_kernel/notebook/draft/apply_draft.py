@@ -45,14 +45,14 @@ CALLED = re.compile(
 TO_TABLE = re.compile(rf"\b(?i:to)\s+({NAME})(?![\w(]|[./\\-]\w)")
 """Matches ``add a column to df``. A match is used only if the variable already exists."""
 ARTICLE = re.compile(rf"[aAI]{END}")
-"""Words that count as ordinary words of the sentence and not as names, except at the end of a list of names (``as a and
-b``)."""
+"""Matches ``a``, ``A`` and ``I``. They count as words of the sentence and not as names, except at the end of a list of
+names (``as a and b``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftApplier:
-    """Offers the changes of drafts to the user and applies them. ``denied`` returns why no code of the model may run
-    in this kernel, or ""; the user's consent does not override it."""
+    """Offers the changes of drafts to the user and applies them. ``denied`` returns why code of the model may not run
+    in this kernel now, or "" if it may; the user's consent does not override it."""
 
     shell: Any
     drafts: Drafts
@@ -62,9 +62,11 @@ class DraftApplier:
     denied: Callable[[], str]
 
     def after(self, turn: str, prompt: str, screen: Screen, result: str = "") -> None:
-        """After a turn, ask once about the new or changed variables that ``prompt`` marks (see ``marked_names``).
-        Other variables are named in one line; loop variables and parts of figures are not mentioned. Nor is ``result``,
-        the variable that the turn itself sets."""
+        """After a turn, ask the user once whether to keep the new or changed variables that ``prompt`` names (see
+        ``marked_names``).
+
+        The other variables are listed in one line. Loop variables, parts of figures, and ``result``, the variable that
+        the turn itself sets, are not mentioned."""
         new, changed = ([name for name in names if name != result] for names in self._made_by(turn))
         marked, targets = marked_names(prompt), {match[1] for match in TO_TABLE.finditer(prompt)}
         wanted = [name for name in new if name in marked]
@@ -113,8 +115,8 @@ class DraftApplier:
     def for_real(
         self, turn: str, card: Card, screen: Screen, *, returns_value: bool = False
     ) -> ExecutionOutcome | None:
-        """Offer to run a call that a draft may not run in the kernel, together with the earlier calls it depends on.
-        Returns None if the user refuses, or if no user can answer."""
+        """Offer to run a call in the kernel that a draft does not allow, after the earlier calls of the draft that it
+        depends on. Returns the outcome, or None if the user refuses or nobody can answer."""
         if not self.person.is_there or self.denied():
             return None
         code = card.code
@@ -128,8 +130,9 @@ class DraftApplier:
         return self._run(before, card, screen, turn=turn, show=screen.show, returns_value=returns_value)
 
     def value(self, turn: str, name: str, screen: Screen) -> ProgramValue | None:
-        """Ask the user, then run the last program of ``turn`` and the calls it depends on in the kernel, and return the
-        value that it ends with. None if the user refuses, if no user can answer, or if the code fails there."""
+        """Run the last program of ``turn`` in the kernel, after the calls that it depends on, and return the value that
+        it ends with. The user is asked first; ``name`` is the variable that will get the value. Returns None if the
+        user refuses, if nobody can answer, or if the code fails."""
         last = next((call for call in reversed(self.drafts.done) if call.turn == turn), None)
         if last is None or not self.person.is_there or self.denied():
             return None

@@ -42,12 +42,14 @@ from agent_kernel.notebook.kernel.variable_transfer import encode_draft_value
 MAX_FILES = 256
 """Number of file descriptors whose offsets are restored after a failed call."""
 NO_TRIAL = {"status": "error", "text": "This draft cannot be copied, so nothing can be tried in it.", "kept": True}
-"""The answer to a trial that was not run, because it could not be undone. The draft is as it was."""
+"""The answer for a program that was not tried, because the draft could not be copied and so the program's effects could
+not be undone. The draft is unchanged."""
 REFUSALS = {1, 13, 30}
-"""The error numbers EPERM, EACCES and EROFS."""
+"""The error numbers EPERM, EACCES and EROFS: the jail refused what the code tried."""
 NO_FRONT_END = "a draft has no connection to the notebook: widgets, input and comms need your kernel"
 MATPLOTLIB = (".cache/matplotlib", ".config/matplotlib")
-"""Directories below the home directory with the user's settings and the font list, which takes seconds to rebuild."""
+"""Directories below the home directory whose files are copied for matplotlib: the user's settings, and the font list,
+which takes seconds to build anew."""
 
 
 class NoFrontEnd(PermissionError):
@@ -159,8 +161,9 @@ def _may_fork(call: Mapping[str, Any]) -> bool:
 
 @dataclass(slots=True)
 class Fallback:
-    """The draft as it was before a call, in a process that sleeps. It ends when the call succeeds. When the call
-    fails and its parent has ended, the kernel wakes it to take the parent's place. ``woke`` is True in that process."""
+    """The draft as it was before a call, in a process that sleeps. It ends when the call succeeds. When the call fails
+    and the process that ran it has ended, the kernel wakes this process, which then takes its place. ``woke`` is True
+    in the process that was woken."""
 
     pid: int = 0
     _pipe: int = -1
@@ -204,15 +207,16 @@ class Fallback:
         close(self._pipe)
 
     def bury(self) -> None:
-        """Reap the dropped process. This happens at the next call, because the system needs time to free a lot of
-        memory."""
+        """Reap the fallback of the previous call, which was not needed. This happens at the next call and not at once,
+        because the system needs time to free a lot of memory."""
         with contextlib.suppress(OSError):
             os.waitpid(self.pid, 0)
 
 
 def _sleep(wake: int, dropped: int) -> None:
-    """Return when the kernel wakes this process. Exit when the call has succeeded or the kernel has ended. The end
-    of the parent alone is no reason to exit: the kernel will notice it and wake this process."""
+    """Wait until the kernel wakes this process. ``wake`` and ``dropped`` are descriptors: a byte on ``wake`` ends the
+    wait; the end of ``dropped`` means that the call has succeeded, and this process exits. It also exits when the
+    kernel has ended. The end of the parent alone is no reason to exit: the kernel notices it and wakes this process."""
     poll = select.poll()
     poll.register(wake, select.POLLIN)
     poll.register(dropped, select.POLLIN)
@@ -251,7 +255,8 @@ def _run_code(shell: Any, code: str, channel: DraftChannel, *, returns_value: bo
 
 
 def _describe_contents(shell: Any, answer: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
-    """Return digests of the variables that existed before and were changed, and of those of ``names`` that are new."""
+    """Return digests of variables by name: of those that the code changed, and of those in ``names`` that it
+    created."""
     described = {*answer["changed"], *(set(answer["new"]) & set(names))}
     return {name: variable_digest(shell.user_ns.get(name)) for name in sorted(described)[:MAX_VARIABLES]}
 
@@ -302,7 +307,8 @@ def _restore_random(state: object) -> None:
 
 
 def _cut_off(shell: Any) -> None:
-    """Make everything that would use a socket or thread of the kernel fail, or write to the draft's own streams."""
+    """Replace everything that uses a socket or thread of the kernel: it now fails, or writes to the draft's own
+    streams."""
     gc.freeze()
     streams = {"stdout": sys.stdout, "stderr": sys.stderr}
     sys.stdout, sys.stderr = _open_stream(1), _open_stream(2)
@@ -326,7 +332,8 @@ def _open_stream(fd: int) -> io.TextIOWrapper:
 
 
 def _redirect(stream: Any, name: str) -> None:
-    """Redirect a stream object that others still hold (a logger, for example) to the current stream of that name."""
+    """Make a stream object that other code still holds (a logger, for example) write to the stream that ``sys`` has
+    under this name."""
     with contextlib.suppress(AttributeError, TypeError):
         stream.write = lambda text: getattr(sys, name).write(text)
         stream.flush = lambda: None

@@ -1,7 +1,8 @@
-"""Drafts: runs the model's code in a copy of the kernel, which sees every variable and changes none in the kernel.
+"""Drafts: runs the model's code in a copy of the kernel. The copy sees every variable of the kernel; its changes do not
+reach the kernel.
 
 The same copy is used while the kernel is unchanged, so calls see the results of earlier calls and turns. A failed call
-leaves no trace in it. Any other code that runs in the kernel ends the copy, and so do IDLE_S seconds without a call.
+leaves no trace in it. The copy ends when any other code runs in the kernel, or after IDLE_S seconds without a call.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ NO_REVIEW = ProgramReview()
 
 
 class Drafts:
-    """The draft of one kernel. ``done`` lists the calls of the current copy, or of the last one, in order. Failed
-    calls are not included: their code is never offered to the user or combined with other code."""
+    """Manages the draft of one kernel. ``done`` lists the calls of the current copy, or of the last one, in order. It
+    does not contain failed calls: their code is never offered to the user or combined with other code."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -107,8 +108,8 @@ class Drafts:
         return self._unfit
 
     def begin(self) -> None:
-        """Called when a turn starts. Drops the copy if code of the user starts the turn: variables may have changed
-        since."""
+        """Called when a turn starts. Ends the copy if the running cell has code of the user before the turn, because
+        that code may have changed variables since."""
         if not self._own_cell:
             self.drop()
 
@@ -154,9 +155,11 @@ class Drafts:
         return self._record(turn, code, answer, heard)
 
     def try_programs(self, programs: Iterable[str], names: Sequence[str]) -> list[ProgramOutcome]:
-        """Run each program on the present state of the copy, undo it, and return what each did, in order. The list is
-        shorter than ``programs`` if TRIALS_S seconds are over or the copy ends. A program that the review refuses
-        counts as an error. Nothing is displayed. Raises KeyboardInterrupt."""
+        """Run each program on the present state of the copy and undo its effects. Returns the outcomes in order. An
+        outcome describes the variables that the program changed, and those in ``names`` that it created.
+
+        There are fewer outcomes than programs if TRIALS_S seconds have passed or the copy ends. A program that the
+        review refuses has an error as its outcome. Nothing is displayed. Raises KeyboardInterrupt."""
         reference = self._review.reference
         programs = [reference, *programs] if reference else list(programs)
         outcomes: list[ProgramOutcome] = []
@@ -203,7 +206,8 @@ class Drafts:
         return [outcome.status for outcome in outcomes] == ["success"]
 
     def find_calls(self, names: Iterable[str]) -> list[DraftedCall]:
-        """Return the calls that made or changed ``names``, and the calls these depend on, in order."""
+        """Return the calls that created or changed the variables ``names``, and all calls that these calls depend on,
+        in the order they ran."""
         wanted, calls = set(names), list[DraftedCall]()
         for call in reversed(self.done):
             if wanted & set(call.changes.names):
@@ -252,8 +256,9 @@ class Drafts:
             self._forget()
 
     def _compare(self, expected: ProgramOutcome, outcome: ProgramOutcome) -> ProgramOutcome:
-        """Return ``outcome``, or an error if it differs from the outcome of the reference. Loop variables of the
-        reference are not compared. A variable that a program did not change is compared by its value in the kernel."""
+        """Return ``outcome``, or an error if it differs from ``expected``, the outcome of the reference program. Loop
+        variables of the reference are not compared. A variable that only one of the programs changed is compared with
+        its value in the kernel."""
         names = {*expected.variables, *outcome.variables} - loop_names(self._review.reference)
         present = {name: variable_digest(self._shell.user_ns.get(name)) for name in names}
         before, after = (
@@ -316,7 +321,8 @@ class Drafts:
 
 
 class _Heard:
-    """Collects the output of a call. If the draft ends before it returns a result, the model reads this output."""
+    """Keeps the printed output of a call while passing it on. If the draft ends before the call has a result, this
+    output becomes the text that the model reads."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -334,7 +340,8 @@ class _Heard:
 
 
 def _show_safely(bundle: Mapping[str, Any], show: Show, draft: int) -> None:
-    """Display the harmless parts of a bundle, with display ids that are unique to the draft."""
+    """Display the harmless parts of a bundle. Display ids get the number ``draft`` as a part, so that they are unique
+    to the draft."""
     data, metadata, transient = (bundle.get(name) for name in ("data", "metadata", "transient"))
     display = transient.get("display_id") if isinstance(transient, Mapping) else None
     named = {"display_id": f"draft-{draft:x}-{display}"[:MAX_NAME]} if isinstance(display, str) else {}

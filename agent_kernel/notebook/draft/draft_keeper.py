@@ -20,9 +20,12 @@ from agent_kernel.sandbox.jail import privileges
 
 @dataclass(frozen=True, slots=True)
 class ChildEnds:
-    """File descriptors and state for the child. ``requests`` is read, ``results`` written; ``out`` and ``err`` receive
-    output that does not pass through Python's streams; ``reports`` belongs to the keeper; a byte on ``wake`` activates
-    the fallback fork. ``directory`` is where the draft may write, ``parent`` the kernel's process id."""
+    """File descriptors and state that the forked child gets.
+
+    The child reads ``requests`` and writes ``results``. ``out`` and ``err`` receive output that does not pass through
+    Python's streams. The keeper writes to ``reports``. A byte on ``wake`` wakes the fallback. ``directory`` is where
+    the draft may write, ``parent`` the kernel's process id, and ``random`` the state of the kernel's random
+    generator."""
 
     requests: int
     results: int
@@ -36,7 +39,7 @@ class ChildEnds:
 
 
 class _Ending(BaseException):
-    """Raised by SIGTERM: the kernel ends the draft or has ended itself."""
+    """Raised in the keeper by SIGTERM: the kernel ends the draft, or the kernel itself has ended."""
 
 
 def prepare() -> None:
@@ -69,7 +72,8 @@ def lead(pid: int) -> None:
 
 
 def fork() -> int:
-    """Fork without Python's warning about threads. Raises OSError."""
+    """Fork and return the child's process id, or 0 in the child. Suppresses Python's warning about threads. Raises
+    OSError."""
     with warnings.catch_warnings():
         # The warning is correct: other threads are not copied. The hang detector looks for code that waits for them.
         warnings.simplefilter("ignore", DeprecationWarning)

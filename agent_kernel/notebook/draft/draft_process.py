@@ -29,7 +29,7 @@ from agent_kernel.notebook.draft.hang_detector import HangDetector, excess_of_di
 
 START_S = 20.0
 TIMEOUT_S = 600.0
-"""Time limit of one call; longer code is meant for the kernel itself."""
+"""Time limit of one call in seconds. Code that takes longer should run in the kernel itself."""
 GRACE_S = 3.0
 END_S = 3.0
 LOOK_S = 1.0
@@ -117,14 +117,14 @@ class DraftProcess:
         returns_value: bool = False,
     ) -> dict[str, Any]:
         """Run code and return its result. ``beside`` in the result is output that did not pass through Python's
-        streams, for example of C code.
+        streams, for example of C code. With ``returns_value`` the result has a copy of the value that the program ends
+        with.
 
-        After a failed call the draft is in the state from before the call. ``trial_names`` makes the call a trial,
-        after which the draft is in that state too, whether the code failed or not; the result describes the contents of
-        the variables of these names. Where the state could not be kept, the draft has ended and ``lost`` is True. With
-        ``returns_value`` the result has a copy of the value that the program ends with. Raises DraftEnded when the
-        process ended during the call. A keyboard interrupt ends the call. ``stopped`` reports an interrupt as well,
-        because a KeyboardInterrupt raised in a finalizer gets lost."""
+        After a failed call the draft is in the state before the call. With ``trial_names`` the call is a trial: the
+        draft returns to that state in any case, and the result describes the variables that the code changed, and those
+        in ``trial_names`` that it created. If the state could not be restored, the draft has ended and the result has
+        ``lost`` True. Raises DraftEnded if the process ended during the call. A keyboard interrupt ends the call.
+        ``stopped`` returns True after an interrupt, because a KeyboardInterrupt in a finalizer gets lost."""
         try:
             request: dict[str, Any] = {"code": code, "threads": asdict(ThreadFacts.of(self.pid))}
             if returns_value:
@@ -183,8 +183,8 @@ class DraftProcess:
             raise DraftEnded(f"the copy of the kernel cannot be jailed: {refused}")
 
     def _restore(self) -> bool:
-        """End the process of a failed call and everything it started, and wake the fallback fork in its place.
-        Returns False if there is none; the draft has then ended."""
+        """End the process of a failed call and everything it started, and wake the fallback to take its place. Returns
+        False if there is no fallback or it cannot continue; the draft has then ended."""
         asleep, self._asleep = self._asleep, 0
         try:
             if asleep == 0 or not self._wait_for_end():
@@ -210,7 +210,7 @@ class DraftProcess:
         return True
 
     def _wait_for_end(self) -> bool:
-        """Kill the process that runs code and wait for its end. Raises DraftEnded."""
+        """Kill the process that runs code. Returns True if its end is reported within END_S. Raises DraftEnded."""
         deadline = time.monotonic() + END_S
         while self._status is None and time.monotonic() < deadline:
             self._signal(signal.SIGKILL)
@@ -219,8 +219,7 @@ class DraftProcess:
         return self._status is not None
 
     def _signal(self, number: int) -> None:
-        """Signal the process that runs code. Only its keeper can reap it, so no other process can have its number
-        yet."""
+        """Send signal ``number`` to the process that runs code. Its id is not reused: only the keeper can reap it."""
         if self._status is None and parent_of(self.pid) == self._keeper:
             with contextlib.suppress(OSError):
                 os.kill(self.pid, number)
@@ -256,7 +255,7 @@ class DraftProcess:
         timeout_s: float,
         stopped: Callable[[], bool] = lambda: False,
     ) -> dict[str, Any]:
-        """Read output until a frame of kind ``wanted`` arrives, and return its body. Raises DraftEnded,
+        """Read output until a frame of kind ``wanted`` arrives, and return its body. Raises DraftEnded and
         KeyboardInterrupt."""
         watch = HangDetector(self.pid, self._group, self.directory, jail.MEMORY_MB)
         rounds = _Rounds(watch, timeout_s)
@@ -286,8 +285,8 @@ class DraftProcess:
                 self._signal(signal.SIGINT)
 
     def _read(self, ready: list[int], on_text: OnText) -> Iterator[tuple[bytes, bytes]]:
-        """Yield frames that are not printed text. Text is passed on in one piece per stream. Raises DraftEnded at
-        the end of the process."""
+        """Yield (kind, body) of frames, except printed text, which goes to ``on_text`` in one piece per stream. Raises
+        DraftEnded at the end of the process."""
         for fd in ready:
             if fd in self._raw:
                 self._raw_text(fd, on_text)
@@ -325,7 +324,7 @@ class DraftProcess:
 
 @dataclass(frozen=True, slots=True)
 class _KernelEnds:
-    """The kernel's ends of the pipes. ``raw`` maps descriptors to stream names."""
+    """The kernel's ends of the pipes. ``raw`` maps the descriptors of unstructured output to "stdout" or "stderr"."""
 
     requests: int
     results: int
@@ -372,7 +371,7 @@ def _sweep() -> None:
 
 
 class _Rounds:
-    """The clock of one call: runs the periodic checks and detects the time limit."""
+    """Checks the time limit, the limits of resources, and whether the draft hangs, during one call."""
 
     def __init__(self, watch: HangDetector, timeout_s: float) -> None:
         self._watch = watch
@@ -382,7 +381,8 @@ class _Rounds:
         self.stopping = False
 
     def must_stop(self, *, heard: bool) -> bool:
-        """Return True once, when the time limit is reached. Raises DraftEnded when the draft must be ended."""
+        """Return True once, at the time limit. ``heard``: output has arrived. Raises DraftEnded if the draft must
+        end."""
         now = time.monotonic()
         if heard:
             self._watch.note_activity()

@@ -20,12 +20,13 @@ def draft_request(turn: str, code: str) -> str:
 
 
 def trial_request(programs: Sequence[str], names: Sequence[str]) -> str:
-    """Return the line magic that tries programs in a draft of the kernel."""
+    """Return the line magic that tries each of the programs in a draft of the kernel. ``names`` are the variables whose
+    contents the outcomes describe if a program creates them."""
     return f"%agent_draft {base64.b64encode(json.dumps([[*programs], [*names]]).encode()).decode()}"
 
 
 def read_request(line: str) -> tuple[str, str] | tuple[list[str], list[str]]:
-    """Return (turn, code), or (programs, names) for programs to try, from ``line``, the argument of a magic that
-    ``draft_request`` or ``trial_request`` returned."""
+    """Parse ``line``, the argument of the magic that ``draft_request`` or ``trial_request`` returned. Returns (turn,
+    code) for a ``draft_request``, and (programs, names) for a ``trial_request``."""
     first, second = json.loads(base64.b64decode(line))
     return first, second

@@ -22,7 +22,8 @@ MAX_THREADS = 32
 """Limit of Python threads. Each may hold a lock that is never released in a fork."""
 RESERVE_MB = 256
 POOLS: Mapping[str, str] = MappingProxyType({"polars": "polars-", "duckdb": "duckdb"})
-"""Libraries whose threads are recognized by name; only running threads matter."""
+"""Libraries with thread pools, and how the names of their threads begin. A library that is loaded makes a fork unsafe
+only while such threads run."""
 NEVER = ("tensorflow", "jax", "mpi4py.MPI", "ray._raylet", "pyspark")
 """Libraries that start threads when imported, or that would communicate with the same external processes from the
 copy."""
@@ -67,8 +68,8 @@ def _thread_problem() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ThreadFacts:
-    """The threads of a process for which a fork could wait: their names, and the GNU OpenMP libraries that the process
-    has loaded. Empty for a process with one thread."""
+    """Facts about the threads of a process: their names, and the paths of the GNU OpenMP libraries that the process has
+    loaded. Both are empty for a process with one thread."""
 
     names: Sequence[str] = ()
     openmp: Sequence[str] = ()
@@ -94,7 +95,8 @@ def unsafe_pool(threads: ThreadFacts) -> str:
 
 
 def _unsafe_openmp(paths: Iterable[str]) -> str:
-    """Ask GNU OpenMP to release its idle threads, which a fork would wait for. They start again when needed."""
+    """Ask the GNU OpenMP libraries at ``paths`` to release their idle threads, for which a fork would wait. OpenMP
+    starts them again when needed. Returns "OpenMP" if a library cannot do this, else ""."""
     for path in paths:
         with contextlib.suppress(OSError):
             library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD)

@@ -20,13 +20,13 @@ PROCESSES = 256
 DISK_MB = 2048
 DISK_RESERVE_MB = 512
 MAX_LOOKED_AT = 20_000
-"""Limit of files in the draft's directory that are counted; more count as too many."""
+"""Limit of files in the draft's directory that are counted. A directory with more files exceeds the disk limit."""
 
 
 class HangDetector:
-    """Watches the process of a draft. It hangs if for HANG_S seconds there is no output and no CPU time, every
-    thread waits for a lock, and no program it started runs. ``asleep`` is the fallback fork, which is not such a
-    program."""
+    """Watches the process of a draft. The process hangs if all of this holds for HANG_S seconds: it prints nothing,
+    uses no CPU time, every thread waits for a lock, and no program that it started runs. ``asleep`` is the process id
+    of the fallback, which does not count as such a program."""
 
     def __init__(self, pid: int, group: int, directory: str, memory_mb: int) -> None:
         self._pid = pid
@@ -65,7 +65,8 @@ class HangDetector:
         return -1
 
     def _all_wait(self) -> bool:
-        """True if every thread waits for a lock and no program runs; False where that cannot be read."""
+        """Return True if every thread waits for a lock and no started program runs. Returns False if that cannot be
+        read."""
         futex, tasks = FUTEX.get(platform.machine()), f"/proc/{self._pid}/task"
         try:
             calls = [Path(tasks, task, "syscall").read_text().split()[0] for task in os.listdir(tasks)]
@@ -118,7 +119,8 @@ def _memory_mb(pids: Sequence[int], most_mb: int) -> int:
 
 
 def _disk_usage(directory: str) -> int:
-    """Return the bytes of all files, or more than DISK_MB if there are too many files."""
+    """Return the bytes of all files below the directory, or a number above DISK_MB megabytes if there are too many
+    files to count."""
     size, waiting, left = 0, [directory], MAX_LOOKED_AT
     while waiting:
         with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:

@@ -1,7 +1,7 @@
-"""The jail of a draft. It can read what the sandbox can read, write only to its own directory, and reach no network and
-no process or memory outside.
+"""The jail of a draft. A draft in it can read what the sandbox can read and write only to its own directory. It reaches
+no network, and no process or memory outside the jail.
 
-The fork applies it before any code of the model runs. The jail cannot be lifted afterwards.
+The forked process applies the jail before any code of the model runs. The jail cannot be lifted afterwards.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ MAX_COVERED = 1000
 """Limit of hidden directories covered below a visible one (about 20 microseconds each). If there are more, the draft
 cannot list the visible directory."""
 FIXED = 0x10
-"""MAP_FIXED, the same on both architectures."""
+"""The mmap flag MAP_FIXED, the same on both architectures."""
 COPIED_MB = 512
-"""Limit for the total size of shared mappings without a file, which are copied."""
+"""Limit in MB for all shared mappings that belong to no file. Their content is copied."""
 PROC = ("cgroup", "cmdline", "exe", "fd", "limits", "maps", "mountinfo", "stat", "statm", "status")
-"""Readable files of the draft's own /proc entry. Not ``environ``, which still has the kernel's initial environment."""
+"""Files of the draft's own /proc entry that it may read. ``environ`` is not among them, because it still has the
+kernel's initial environment."""
 SECRETS = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssh"),
     *("/etc/ssl/private", "/etc/krb5.keytab", "/etc/agent-kernel"),
@@ -82,8 +83,8 @@ def confine(directory: str) -> str:
 
 
 def _own_shared_memory() -> list[str]:
-    """Mount a private /dev/shm, where locks between processes are created. Returns [] where the system allows no
-    mounts."""
+    """Mount a private /dev/shm, where locks between processes are created. Returns a list with the path, or an empty
+    list if the system allows no mounts."""
     assert libc is not None
     parent, user, group = os.getppid(), os.getuid(), os.getgid()
     try:
@@ -117,15 +118,15 @@ def readable_paths() -> list[str]:
 
 
 def _view(own: str) -> tuple[list[str], list[str]]:
-    """Return paths that may be read, and directories that may only be listed.
+    """Return (paths that may be read, directories that may only be listed).
 
-    The draft can read what the sandbox would see: the system, Python and its packages, and the notebook's directory
-    without dot entries, sidecars and Jupyter's own directories, at any depth. Other directories of ``sys.path`` are
-    treated in the same way. If the notebook's directory is the home directory or above it, none of it is readable: a
-    draft runs without asking, and a remote model reads what it prints.
+    The draft can read what the sandbox would see: the system, Python and its packages, and the notebook's directory. At
+    any depth, that directory is without dot entries, sidecars and Jupyter's own directories. Other directories of
+    ``sys.path`` are treated in the same way. If the notebook's directory is the home directory or contains it, none of
+    it is readable: a draft runs without asking, and a remote model reads what it prints.
 
-    ``own`` is the draft's directory if this process has its own mount namespace, else "". Without one, a directory
-    that contains something hidden cannot be listed."""
+    ``own`` is the draft's directory if this process has its own mount namespace, else "". Without a mount namespace, a
+    directory that contains something hidden cannot be listed."""
     configured = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
     hidden = sorted({os.path.realpath(path) for path in (*visible_paths.hidden_by_default(), *SECRETS, *configured)})
     home, here = os.path.realpath(os.path.expanduser("~")), os.path.realpath(os.getcwd())

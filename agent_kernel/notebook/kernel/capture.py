@@ -47,7 +47,8 @@ class CapturedOutput:
 
 
 class Tee(io.TextIOBase):
-    """Replaces sys.stdout or sys.stderr. Any thread may write."""
+    """Replaces ``sys.stdout`` or ``sys.stderr``: keeps the text and passes it on to the listener. Any thread may
+    write."""
 
     def __init__(self, name: str, lines: list[str], captured: CapturedOutput, listener: Listener) -> None:
         super().__init__()
@@ -75,7 +76,7 @@ class Tee(io.TextIOBase):
 
 
 class Publisher:
-    """Replaces ``shell.display_pub``."""
+    """Replaces ``shell.display_pub``: keeps what the code displays and passes it on to ``show``."""
 
     is_publishing = False
 
@@ -105,7 +106,7 @@ class Publisher:
 
 
 class ValueHook:
-    """Replaces ``sys.displayhook`` for the value of the last expression."""
+    """Replaces ``sys.displayhook``: keeps and displays the value of the last expression."""
 
     def __init__(self, shell: Any, publisher: Publisher, captured: CapturedOutput, listener: Listener) -> None:
         self._shell = shell
@@ -161,7 +162,8 @@ def _exit_the_code() -> None:
 
 
 def _is_plot(value: object) -> bool:
-    """True for the return values of matplotlib calls, which add nothing to the figure itself."""
+    """Return True for objects that calls of matplotlib return, such as lines and axes. Their text is not shown, because
+    the figure itself is displayed."""
     item = value[0] if isinstance(value, list | tuple) and value else value
     return type(item).__module__.startswith("matplotlib.") and not hasattr(type(item), "savefig")
 

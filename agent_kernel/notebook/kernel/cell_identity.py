@@ -8,9 +8,10 @@ from typing import Any
 
 
 class CellIdentity:
-    """Uses the cell id of the front end where it sends one (JupyterLab, VS Code). Elsewhere the id is a hash of the
-    source and of how often this source was run since the kernel started, so Run All after a restart gives every cell
-    the same id again."""
+    """Returns the id of the running cell. It is the cell id that the front end sends (JupyterLab, VS Code).
+
+    For other front ends the id is a hash of the cell's source, with the number of times that this source has run since
+    the kernel started. So Run All after a restart gives every cell the same id again."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -26,8 +27,8 @@ class CellIdentity:
         return f"{digest}:{self._occurrences[digest]}"
 
     def id_of_line(self, line: str) -> str:
-        """Return the id of an ``%agent ask`` line. A cell may have several; each gets the same id in every run of
-        the cell."""
+        """Return the id of an ``%agent ask`` line. Of several such lines in one cell, the first has the cell's id and
+        the others get a number after it; the ids are the same in every run of the cell."""
         request = parent_request(self._shell)
         sent = request.get("metadata", {}).get("cellId")
         if not isinstance(sent, str) or not sent:

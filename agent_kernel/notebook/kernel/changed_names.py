@@ -43,8 +43,10 @@ class StrongMark:
 
 
 class NamespaceSnapshot:
-    """A namespace before code runs. ``mark`` remembers a value: StrongMark where keeping values alive is free (in a
-    fork), else WeakMark, so that values the code releases are freed at once."""
+    """The state of a namespace before code runs.
+
+    ``mark`` makes the mark by which a value is recognised later. StrongMark keeps the values alive, which costs nothing
+    in a fork. WeakMark is for the kernel itself: values that the code releases are freed at once."""
 
     def __init__(
         self,
@@ -74,7 +76,8 @@ class NamespaceSnapshot:
 
 
 def cheap_facts(value: Any) -> object:
-    """Return cheap facts of a value: size, columns, types. None if there are none."""
+    """Return facts of a value that are quick to read: the shape, columns and types of a table, the shape and type of an
+    array, the length of a container. Returns None for other values."""
     try:
         if type(value).__name__ in ("DataFrame", "GeoDataFrame"):
             return tuple(value.shape), tuple(map(str, value.columns)), tuple(map(str, value.dtypes))

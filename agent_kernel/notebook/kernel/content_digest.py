@@ -15,7 +15,7 @@ from typing import Any
 MAX_BYTES = 64 << 20
 """Limit in bytes of an array."""
 MAX_CELLS = 2_000_000
-"""Limit in cells of a table; below half a second even if the cells are objects."""
+"""Limit in cells of a table. A digest within the limit takes less than half a second even if the cells are objects."""
 MAX_NODES = 100_000
 """Limit of items in nested lists and dictionaries together."""
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -24,7 +24,8 @@ DATES = (datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
 
 
 def content_digest(value: Any) -> str:
-    """Return the same digest for values of equal type and content, or "" for other types and large values."""
+    """Return a digest that is the same for values of equal type and content, or "" for values of other types and for
+    large values."""
     try:
         parts = _parts(value)
     except Exception:  # noqa: BLE001  a person's object may raise anything, and unhashable cells raise TypeError

@@ -1,7 +1,7 @@
-"""Decides by syntax tree whether a corrected cell hides the error of the cell that failed instead of correcting it.
+"""Decides from the syntax trees whether a corrected cell hides the error of the failed cell instead of correcting it.
 
-A cell hides the error if it catches the error around the failing statement, or around what replaces that statement, or
-if it leaves the statement out. Everything else counts as a correction, whether it is right or not.
+A corrected cell hides the error if it catches the error around the failing statement or around that statement's
+replacement, or if it leaves the statement out. Everything else counts as a correction, whether it is right or not.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def find_hidden_error(source: str, lines: Iterable[int], error: str, proposed: s
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement without the statements inside it. ``key`` is equal for equal code, ``names`` are the names that it
-    uses or binds, without those of builtins, and ``binds`` those that it binds or modifies in place."""
+    """A statement without the statements inside it. ``key`` is equal for equal code. ``names`` are the names that the
+    statement uses or binds, without those of builtins. ``binds`` are the names that it binds or modifies in place."""
 
     node: ast.stmt
     key: str
@@ -79,8 +79,8 @@ class Statement:
         return isinstance(self.node, ast.Expr) and not self.names and not _computes(self.node.value)
 
     def replaces(self, failing: Statement) -> bool:
-        """Whether this new statement can stand for ``failing``: the two share names, and it binds something if
-        ``failing`` does."""
+        """Return whether this new statement can be the replacement of ``failing``: the two share a name, and if
+        ``failing`` binds a name, this statement binds one too."""
         if isinstance(failing.node, Imports):
             return True
         if isinstance(self.node, Imports) or (failing.binds and not self.binds):
@@ -88,7 +88,8 @@ class Statement:
         return bool(self.names & failing.names) if failing.names else True
 
     def may_be_left_out(self, added: Sequence[Statement]) -> bool:
-        """Whether this failing statement has a replacement, or was to remove a name that does not exist."""
+        """Return whether the corrected cell may leave out this failing statement: one of the ``added`` statements
+        replaces it, or the statement only removed a name that does not exist."""
         return isinstance(self.node, ast.Delete) or any(one.replaces(self) for one in added)
 
 
@@ -118,7 +119,8 @@ def _computes(value: ast.expr) -> bool:
 
 
 def _class_names(error: str) -> frozenset[str]:
-    """Return the names of the class and its bases. Of a class that is not loaded the bases are not known."""
+    """Return the names of the error's class and of its base classes. If the class is not loaded, return its own name
+    only."""
     module, _, name = error.rpartition(".")
     found = getattr(sys.modules.get(module or "builtins"), name, None)
     bases = found.__mro__ if isinstance(found, type) else (Exception, BaseException)

@@ -36,8 +36,8 @@ class Person:
         return getattr(self._shell, "kernel", None) is not None
 
     def choose(self, question: str, words: Sequence[str], otherwise: str) -> str:
-        """Ask ``question`` and return one of ``words``, of which the user can type the beginning, in any case. Returns
-        ``otherwise`` when there is no input or after TRIES invalid answers."""
+        """Ask ``question`` and return one of ``words``. The user may type only the beginning of a word, in upper or
+        lower case. Returns ``otherwise`` if input is not possible, or after TRIES invalid answers."""
         for _ in range(TRIES):
             started = time.monotonic()
             try:

@@ -52,8 +52,8 @@ class TookTooLong(BaseException):
 
 
 def variables(shell: Any, name: str = "", chars: int = CHARS) -> str:
-    """Describe all variables of the user in one line each, newest first, or ``name`` in detail. Limited to ``chars``
-    characters plus a line."""
+    """Describe all variables of the user in one line each, newest first, or the variable ``name`` in detail. The text
+    has at most ``chars`` characters, plus one line about what is left out."""
     namespace: Mapping[str, Any] = shell.user_ns
     if name:
         if name not in namespace:
@@ -78,8 +78,9 @@ def user_variables(shell: Any) -> list[str]:
 
 
 def executions(shell: Any, ran: Any, numbers: tuple[int, ...] = (), chars: int = CHARS) -> str:
-    """Describe executed cells in one line each, newest last, or source, value and error of ``numbers``. ``ran`` is
-    an ExecutionHistory, or None in a kernel without one."""
+    """Describe the executed cells in one line each, newest last. With ``numbers``, describe only the executions with
+    these numbers, each with its source, value and error. ``ran`` is an ExecutionHistory, or None in a kernel without
+    one."""
     sources: list[str] = list(shell.user_ns.get("In", ())) or [""]
     if not numbers:
         recent = [number for number in range(1, len(sources)) if sources[number].strip()][-20:]
@@ -103,7 +104,8 @@ def describe_failure(failure: tuple[int, str, str, str], chars: int = CHARS) -> 
 
 
 def format_traceback(error: BaseException, sources: Callable[[str], str]) -> str:
-    """Format a traceback without colors and without IPython's frames. ``sources`` returns the name of a cell's file."""
+    """Format a traceback without colors and without IPython's frames. ``sources`` maps a file name to the name of its
+    cell, or to "" if it is no cell."""
     frames = [
         f"  {sources(frame.filename) or frame.filename}, line {frame.lineno}, in {frame.name}\n    {frame.line}"
         for frame in traceback.extract_tb(error.__traceback__)
@@ -156,7 +158,7 @@ def _missing(column: Any) -> int:
 
 
 def _head(table: Any) -> list[str]:
-    """Return the first rows in one line each, plain values only."""
+    """Return the lines that show the column names and the first rows of a table; empty for other values."""
     if not is_frame(table):
         return []
     names = list(table.columns)[:COLUMNS]
@@ -167,7 +169,8 @@ def _head(table: Any) -> list[str]:
 
 
 def _inside(value: Any) -> list[str]:
-    """Describe an object of unknown type by its class docstring and its fields, bypassing methods it overrides."""
+    """Describe an object of unknown type by its class docstring and its fields, which are read without calling methods
+    that its class overrides."""
     kind = type(value)
     lines: list[str] = []
     if isinstance(doc := kind.__dict__.get("__doc__"), str) and doc.strip():
@@ -229,7 +232,8 @@ def _last_failure(shell: Any) -> tuple[int, str, str, str] | None:
 
 
 def _patiently(look: Callable[[], list[str]], name: str, value: Any) -> list[str]:
-    """Call ``look`` with a time limit. Return the name and type of the value if the limit is exceeded."""
+    """Return what ``look`` returns, or only the name and type of the value if ``look`` fails or takes longer than
+    PATIENCE_S seconds."""
     try:
         with _at_most_seconds(PATIENCE_S):
             return look()

@@ -32,10 +32,10 @@ ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 @dataclass(frozen=True, slots=True)
 class ExecutionOutcome:
-    """The result of a run. ``text`` is for the model, ``traceback`` for the user. ``media`` are ``{mime, data}``
-    with data in base64. ``changes`` lists changed variables. ``value`` is the value that the program ends with, if it
-    was asked for and the program has one. ``needs_kernel`` means that the code failed because it tried what only the
-    kernel itself allows, and not a draft."""
+    """The result of a run. ``text`` is for the model, ``traceback`` for the user. ``media`` are ``{mime, data}`` with
+    data in base64. ``changes`` lists changed variables. ``value`` is the value that the program ends with, if it was
+    requested and the program has one. ``needs_kernel`` means that the code failed because a draft does not allow what
+    it tried; the kernel itself does."""
 
     status: str
     text: str

@@ -64,8 +64,8 @@ def _read_as_global(table: symtable.SymbolTable) -> set[str]:
 
 
 def _means_the_class(source: str) -> bool:
-    """True if ``datetime`` means the class (``datetime.now()``, ``datetime(2024, 1, 1)``), False for
-    ``datetime.date``."""
+    """Return True if the code uses ``datetime`` as the class (``datetime.now()``, ``datetime(2024, 1, 1)``), False if
+    it uses the module (``datetime.date``)."""
     nodes = list(ast.walk(ast.parse(source)))
     attributes = {
         node.attr

@@ -18,7 +18,7 @@ HIDDEN = "__agent_kernel_value__"
 """The variable that holds the value during the run; removed afterwards."""
 DISPLAYS = ("print", "display")
 AS_TEXT = ("to_string", "to_markdown")
-"""Methods whose text stands for the table they are called on."""
+"""Methods of tables that return text. If a program ends with such a text, its value is the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class ProgramValue:
 
 
 class ValueTransformer(ast.NodeTransformer):
-    """Makes the last statement of a program store its value in HIDDEN. Programs whose last statement has no value, for
-    example a loop, are not changed."""
+    """A transformer of syntax trees. It makes the last statement of a program store its value in HIDDEN. A program
+    whose last statement has no value, for example a loop, is not changed."""
 
     def visit(self, node: ast.AST) -> ast.AST:
         if isinstance(node, ast.Module) and node.body:
@@ -47,7 +47,8 @@ class ValueTransformer(ast.NodeTransformer):
 
 @contextlib.contextmanager
 def recording_value(shell: Any, found: list[ProgramValue]) -> Iterator[None]:
-    """Add the value of the program that runs meanwhile to ``found``, if it has one."""
+    """Record the value of the program that runs inside the ``with`` block: add it to the list ``found`` if the program
+    has a value."""
     transformer = ValueTransformer()
     shell.ast_transformers.append(transformer)
     try:
@@ -59,8 +60,9 @@ def recording_value(shell: Any, found: list[ProgramValue]) -> Iterator[None]:
 
 
 def with_assignment(code: str, name: str) -> str:
-    """Return a program that also assigns the value that ``code`` ends with to ``name``; "" if ``code`` is not plain
-    Python or has no such value. A value that ``print`` shows is computed a second time."""
+    """Return a program that does what ``code`` does and assigns the value that it ends with to the variable ``name``.
+    Returns "" if ``code`` is not plain Python or has no such value. A value that ``print`` shows is computed a second
+    time."""
     try:
         tree = ast.parse(code)
     except UNREADABLE:
@@ -102,7 +104,8 @@ def _with_stored_value(expression: ast.expr) -> ast.expr:
 
 
 def _with_stored_part(argument: ast.expr) -> ast.expr:
-    """Store the only placeholder of an f-string, or the table behind ``table.to_string()``, else the argument."""
+    """Return the argument of a ``print`` with code that stores a value: of an f-string with one placeholder the value
+    in it, of ``table.to_string()`` the table, else the argument itself."""
     match argument:
         case ast.JoinedStr(values=values):
             placeholders = [part for part in values if isinstance(part, ast.FormattedValue)]

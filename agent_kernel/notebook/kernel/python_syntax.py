@@ -1,4 +1,5 @@
-"""Reads Python code of cells and programs: plain Python from IPython syntax, the names that code uses, and statements.
+"""Reads the Python code of cells and programs: converts IPython syntax to plain Python, and finds statements and the
+names that code uses.
 
 Code is parsed, never run.
 """
@@ -26,7 +27,7 @@ def to_plain_python(shell: Any, code: str) -> str:
 
 
 def parse_or_empty(code: str) -> ast.Module:
-    """Parse plain Python. Code that cannot be parsed counts as a program without statements."""
+    """Parse plain Python. For code that cannot be parsed, return a module without statements."""
     try:
         return ast.parse(code)
     except UNREADABLE:
@@ -34,7 +35,7 @@ def parse_or_empty(code: str) -> ast.Module:
 
 
 def smallest_statement(tree: ast.Module, line: int) -> ast.stmt | None:
-    """Return the smallest statement around ``line``, or None if there is none."""
+    """Return the innermost statement that contains line number ``line``, or None if there is none."""
     statements = (node for node in ast.walk(tree) if isinstance(node, ast.stmt))
     around = (node for node in statements if node.lineno <= line <= (node.end_lineno or node.lineno))
     return min(around, key=lambda node: (node.end_lineno or node.lineno) - node.lineno, default=None)

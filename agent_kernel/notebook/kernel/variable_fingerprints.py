@@ -17,15 +17,15 @@ from agent_kernel.notebook.kernel.content_digest import content_digest
 from agent_kernel.notebook.kernel.python_syntax import UNREADABLE
 
 KEPT = 200
-"""Number of turns remembered; older ones count as changed."""
+"""Number of turns whose variables are remembered. The variables of older turns count as changed."""
 SMALL = (int, float, complex, bool, str, bytes, type(None))
 NOTHING = object()
 
 
 class WeakMark:
-    """Identifies an object without keeping it alive. Small values are compared; objects without weak references
-    (lists, dicts) are identified by address. With ``content``, another object of equal content matches too, as far
-    as ``content_digest`` can tell."""
+    """Recognises an object later without keeping it alive. Small values are compared by value; objects without weak
+    references (lists, dicts) by address. With ``content``, another object with equal content counts as the same, if
+    ``content_digest`` supports its type."""
 
     def __init__(self, value: object, *, content: bool = False) -> None:
         self._value = value if isinstance(value, SMALL) else NOTHING
@@ -43,15 +43,16 @@ class WeakMark:
 
 
 class VariableTracker:
-    """Remembers the variables of each turn's code."""
+    """Remembers, for each turn, which variables its code used and a mark of the value of each."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._turns: OrderedDict[str, dict[str, WeakMark] | None] = OrderedDict()
 
     def ran(self, turn: str, code: str, *, drafted: bool = False) -> None:
-        """Record code that a turn ran in the kernel, whether it completed or not. With ``drafted``, the code ran in a
-        draft, so names that it binds before it reads them do not refer to variables of the kernel."""
+        """Record the variables of code that a turn ran in the kernel, whether the code completed or not. With
+        ``drafted``, the code ran in a draft; names that it binds before it reads them are then ignored, because they
+        are not variables of the kernel."""
         names, before = self._names(code, read_only=drafted), self._turns.get(turn, {})
         namespace: Mapping[str, object] = self._shell.user_ns
         if names is None or before is None:
@@ -76,7 +77,8 @@ class VariableTracker:
         return [name for name, mark in marks.items() if not mark.fits(namespace.get(name, NOTHING))]
 
     def _names(self, code: str, *, read_only: bool) -> set[str] | None:
-        """Return the names in the code, or only those it reads from outside. None if it cannot be parsed."""
+        """Return the names in the code, or with ``read_only`` only those whose values come from outside the code. None
+        if the code cannot be parsed."""
         try:
             tree = ast.parse(self._shell.transform_cell(code))
         except UNREADABLE:
@@ -86,7 +88,7 @@ class VariableTracker:
 
 
 def _bound_first(tree: ast.Module) -> set[str]:
-    """Return the names that top-level statements bind completely before anything reads them."""
+    """Return the names that statements at the top level bind before any code reads them."""
     read: set[str] = set()
     bound: set[str] = set()
     for statement in tree.body:

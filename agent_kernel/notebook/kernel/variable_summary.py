@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 EARLIER = "Earlier variables"
-"""Title of the facts about data that an earlier prompt named. Comparisons of prompts ignore these facts."""
+"""Title of the note with facts about data that an earlier prompt named. The note is ignored when prompts are
+compared."""
 MAX_CHARS = 2_000
 MAX_COLUMNS = 40
 MAX_SCANNED_ROWS = 100_000

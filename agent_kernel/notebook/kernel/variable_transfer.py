@@ -85,7 +85,8 @@ def encode_variable(name: str, namespace: Mapping[str, Any], most: int) -> tuple
 
 
 def decode_variable(name: str, encoding: str, kind: str, data: bytes) -> Any:
-    """Decode a copy made by the sandbox. Raises AgentError. Never loads a pickle."""
+    """Return the value of a copy that the sandbox made. ``name`` is for error messages, ``kind`` the name of the
+    value's type. Raises AgentError if the copy cannot be decoded. Never loads a pickle."""
     if encoding not in SAFE:
         raise AgentError(f"{name} has the encoding {encoding or 'unknown'}, which cannot be read here.")
     namespace: dict[str, Any] = {}
@@ -137,7 +138,7 @@ class _Bounded(io.BytesIO):
 
 
 def _size(value: Any) -> int:
-    """Estimate the size in bytes without copying: a lower bound."""
+    """Estimate the size of a value in bytes without copying it. The estimate is never too high."""
     if variable_transfer.type_of(value) == "pandas.DataFrame":
         return int(value.memory_usage(index=False).sum())
     if isinstance(size := getattr(value, "nbytes", None), int):

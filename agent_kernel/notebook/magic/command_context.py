@@ -1,4 +1,5 @@
-"""What the ``%agent`` commands share: the server, the session of this notebook, questions to the user, and outputs."""
+"""The parts that all ``%agent`` commands share: the server, the session of this notebook, questions to the user, and
+outputs."""
 
 from __future__ import annotations
 
@@ -29,8 +30,10 @@ Json: TypeAlias = Mapping[str, Any]
 
 @dataclass(slots=True)
 class CommandContext:
-    """``started_by`` is the server that started this kernel, or None. ``show`` displays a stored answer. ``last_turn``
-    is the id of the last turn that a cell of this kernel ran, or "" if the conversation has changed since."""
+    """Gives the ``%agent`` commands access to the kernel, the server and the session of this notebook.
+
+    ``started_by`` is the server that started this kernel, or None. ``show`` displays a stored answer. ``last_turn`` is
+    the id of the last turn that a cell of this kernel ran, or "" if the conversation has changed since."""
 
     shell: Any
     person: Person
@@ -87,7 +90,7 @@ class CommandContext:
         return str(turns[-1 if number is None else number - 1]["id"])
 
     def show_version(self, answer: Json, version: Json) -> None:
-        """Display one version of ``answer``, which is the server's list of the answers to one cell."""
+        """Display the answer ``version``. ``answer`` is the server's list of all answers to the same cell."""
         position = {"number": version["version"], "count": len(answer["versions"]), "replaces": ""}
         answered = version["closed"] or version["opened"]
         self.show({**version, **position, "session": answer["session"], "answered": answered})
@@ -112,8 +115,8 @@ class CommandContext:
         rows: Sequence[Sequence[object]],
         none: str = "",
     ) -> None:
-        """Display ``rows`` as a table, or ``value`` as JSON if the arguments have ``--json``. ``none`` is the line
-        that is displayed when there are no rows."""
+        """Display ``rows`` as a table with the column titles ``head``, or ``value`` as JSON if the arguments have
+        ``--json``. ``none`` is the line that is displayed if there are no rows."""
         if "--json" in arguments.flags:
             self.publish(json_bundle(value))
         elif rows:
@@ -122,14 +125,15 @@ class CommandContext:
             self.print_line(none or f"There is no {head[0]} yet.")
 
     def confirm(self, arguments: CommandArguments, question: str, refused: str = "nothing changed") -> None:
-        """Ask the user, unless the arguments have ``--yes``. Raises AgentError if the user does not agree."""
+        """Ask the user, unless the arguments have ``--yes``. Raises AgentError, which says ``refused``, if the user
+        does not agree."""
         if "--yes" not in arguments.flags and not self.person.agrees(question):
             raise AgentError(f"{refused}: it was not confirmed (--yes confirms it beforehand).")
 
     def await_confirmation(self, answer: Json, why: str, what: str) -> None:
-        """If the server wants the user to confirm the request in the browser, wait until the user has. A kernel cannot
-        confirm a request itself, because code of the model may run in the kernel. Raises AgentError if the user
-        refuses."""
+        """If ``answer`` says that the server wants the user to confirm the request in the browser, wait until the user
+        has. A kernel cannot confirm a request itself, because code of the model may run in the kernel. Raises
+        AgentError if the user refuses."""
         if "pending" not in answer:
             return
         url = html.escape(answer["url"], quote=True)
@@ -148,5 +152,5 @@ class CommandContext:
 
 
 def session_path(session: Json, *more: str) -> str:
-    """Return the server's path of a session, or of a part of it."""
+    """Return the server's path of a session, or of the part of it that the segments ``more`` name."""
     return route("sessions", str(session["id"]), *more)

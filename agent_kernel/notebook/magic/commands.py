@@ -62,12 +62,13 @@ HELP = {
     "help": "[COMMAND]: show this list, or the help of one command",
 }
 COMPACT_TIMEOUT_S = 900.0
-"""Compaction reads a long conversation in several pieces, which takes a small model on a CPU many minutes."""
+"""Time limit of ``%agent compact`` in seconds. The model summarises a long conversation in several parts, which takes a
+small model on a CPU many minutes."""
 
 
 class Commands:
-    """Every ``%agent`` command. A command is the method of that name, here or in one of ``groups``; a name that is a
-    keyword of Python has an underscore after it.
+    """All ``%agent`` commands. The method that runs a command has the command's name and is in this class or in one of
+    ``groups``; if the name is a keyword of Python, an underscore follows it.
 
     ``running`` returns the ids of background turns that have not ended."""
 
@@ -239,7 +240,8 @@ class Commands:
         self._context.print_line(text)
 
     def _open_turns(self) -> list[str]:
-        """Return the ids of unfinished turns, queued ones first: otherwise stopping one would start the next."""
+        """Return the ids of unfinished turns, queued ones first. They are stopped in this order, so that stopping a
+        running turn does not start a queued one."""
         session = self._context.find_session()
         turn_ids = [*reversed(self._running()), *filter(None, [self._context.last_turn])]
         if session is not None:

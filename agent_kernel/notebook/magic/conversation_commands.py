@@ -235,7 +235,8 @@ class ConversationCommands:
 
 
 def _require_name(rest: str, usage: str) -> str:
-    """Return the argument of a command that needs one. Raises AgentError with ``usage`` if it is missing."""
+    """Return ``rest``, the argument of a command that needs one. If it is empty, raises AgentError with the text
+    ``usage``."""
     if not rest:
         raise AgentError(usage)
     return rest

@@ -27,11 +27,11 @@ from agent_kernel.notebook.server_client import ServerClient
 HELP = "start a server for this kernel alone, where no Jupyter server has agent-kernel; stop server stops it"
 NEEDED = ("jupyter_server", "jupyter_ext")
 START_S = 120.0
-"""Longest start of the server in seconds, for a slow disk. A few seconds are usual."""
+"""Time limit in seconds for the start of the server. It usually takes a few seconds, but longer on a slow disk."""
 STOP_S = 20.0
 LOOK_S = 0.2
 TAIL = 1_500
-"""Number of characters of the server's log shown when it does not start."""
+"""Number of characters at the end of the server's log that are shown if the server does not start."""
 NOT_HANDED_ON = ("AGENT_KERNEL_URL", "AGENT_KERNEL_ID", "AGENT_KERNEL_TOKEN", "JPY_PARENT_PID", "JPY_SESSION_NAME")
 STARTED = (
     "Started a server for this kernel: {process}. It listens on this machine only ({address}), knows this kernel only, "

@@ -64,7 +64,8 @@ class ExportCommands:
         self._print_line(f"Imported as session {imported['id']}; {then}.")
 
     def clear_outputs(self) -> None:
-        """Remove tool outputs from the conversation for cells whose outputs were cleared in the saved notebook."""
+        """Remove the outputs of tool calls from the conversation, for those cells whose outputs are empty in the saved
+        notebook."""
         path = session_path(self._context.require_session(), "clear-outputs")
         cleared = self._context.server.call("POST", path, {})
         if not cleared["results"]:

@@ -34,7 +34,7 @@ from agent_kernel.notebook.kernel.variable_summary import summary
 from agent_kernel.notebook.turn.execution_history import ExecutionHistory
 
 CHARS = 6_000
-"""Limit for source and traceback together; longer texts keep their head and tail."""
+"""Limit in characters for source and traceback together. Of longer texts, the beginning and the end are kept."""
 FIX = "Correct the cell In[{number}], which failed with {error}. Give the whole cell as it should be."
 EXPLAIN = "Explain in plain words what the cell In[{number}] does."
 EXPLAIN_FAILED = "Explain in plain words what the cell In[{number}] does and why it failed with {error}."
@@ -148,7 +148,7 @@ def _last_cell(shell: Any) -> tuple[int, str]:
 
 
 def _refuse_fix(shell: Any, number: int, source: str, traceback: str, code: str) -> str:
-    """Return why ``code`` is no correction of the failed cell, or ""."""
+    """Return why ``code`` is not a correction of the failed cell number ``number``, or "" if it is."""
     lines = [int(line) for cell, line in FRAME.findall(traceback) if int(cell) == number]
     error = _error_line(traceback).partition(":")[0].strip()
     return find_hidden_error(to_plain_python(shell, source), lines, error, to_plain_python(shell, code))
@@ -162,7 +162,8 @@ def diff_bundle(failed: str, proposed: str) -> Bundle:
 
 
 def is_same_code(shell: Any, one: str, other: str) -> bool:
-    """Compare two cells, ignoring comments, blank lines and layout."""
+    """Return whether the cells ``one`` and ``other`` have the same code. Comments, blank lines and layout are
+    ignored."""
     try:
         first, second = (ast.dump(ast.parse(to_plain_python(shell, code))) for code in (one, other))
     except UNREADABLE:

@@ -74,8 +74,10 @@ class FreezeCommand:
         return path
 
     def _own(self, binding: Mapping[str, Any]) -> Path | None:
-        """Return the path of this kernel's notebook. Jupyter starts a kernel in the notebook's folder; code may
-        change the current directory later, so the starting directory counts. Other front ends send the path."""
+        """Return the path of this kernel's notebook, or None if it is unknown. ``binding`` has the notebook's name.
+
+        Front ends such as VS Code send the path. Jupyter does not, but starts a kernel in the notebook's folder; the
+        directory at the start counts, because code may change the current directory later."""
         name = PurePosixPath(binding["notebook"] or "").name
         path = front_end_notebook(self._context.shell)
         if path and path.name == name:
@@ -131,8 +133,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, data: bytes, *, like: Path, over: bool) -> None:
-    """Write the file atomically, through a symbolic link to its target. An existing file keeps its permissions, a
-    new one gets those of ``like``."""
+    """Write the file atomically. If ``path`` is a symbolic link, its target is written. An existing file is replaced
+    only with ``over`` and keeps its permissions; a new file gets the permissions of ``like``."""
     if path.exists() and not over:
         raise AgentError(f"{path} exists already; --yes replaces it.")
     real = path.resolve()

@@ -148,7 +148,8 @@ class AgentMagics(Magics):
             self._in_turn = False
 
     def _one_turn(self, options: CellOptions, text: str, cell: str, task: CellTask | None = None) -> None:
-        """Run one turn for the cell that is being executed, or show its stored answer where no model is asked."""
+        """Run one turn for the cell that is being executed. In a mode that asks no model, show the cell's stored answer
+        instead."""
         with self._one_at_a_time():
             result = ResultAssignment.of(options, self._shell.user_ns)
             if self._stored.is_on:
@@ -258,8 +259,9 @@ class AgentMagics(Magics):
         self._propose(code, screen, task, tried=True)
 
     def _propose(self, code: str, screen: Screen, task: CellTask | None, *, tried: bool = False) -> None:
-        """Insert a cell with the code below this one. Without a front end that edits cells, the answer alone shows
-        the code. Code equal to the cell that it should replace is not proposed, nor code that the request refuses."""
+        """Insert a cell with the code below this one. In a run without a user no cell is inserted, and only the answer
+        shows the code. The code is not proposed if it equals the cell that it would replace, or if the request refuses
+        it."""
         refused = task.review.refuse(code) if task and code else ""
         if not code:
             screen.line("There is no code in this answer, so there is no cell to propose.")

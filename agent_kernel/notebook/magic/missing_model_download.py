@@ -44,7 +44,8 @@ class ModelDownload:
         return printable("\n".join(lines))
 
     def offer_download(self, person: Person) -> bool:
-        """Ask the user and download. Returns True when the model is now on this machine. Raises PullFailed."""
+        """Ask the user and download the model. Returns True if the model is now on this machine, False if the user
+        refuses or nobody can answer. Raises PullFailed."""
         if not self.name or not person.is_there:
             return False
         self._shell.display_pub.publish({"text/plain": self.described})

@@ -128,8 +128,8 @@ def freeze_notebook(
 
 
 def _by_cell(turns: Sequence[FrozenTurn]) -> dict[str, dict[str, FrozenTurn]]:
-    """Map the id of a cell to its turns by turn cell id, newest last. A cell with several ``%agent ask`` lines has
-    several: ID, ID#2."""
+    """Map the id of each cell to its turns: a mapping from the cell id of the turn to the newest turn with this id. A
+    cell with several ``%agent ask`` lines has several ids: ID, ID#2, ..."""
     by_cell: dict[str, dict[str, FrozenTurn]] = {}
     for turn in turns:
         if turn.cell:
@@ -140,8 +140,9 @@ def _by_cell(turns: Sequence[FrozenTurn]) -> dict[str, dict[str, FrozenTurn]]:
 def _with_result(
     ran: Sequence[tuple[str, str]], turn: FrozenTurn, source: str, outputs: Sequence[Any]
 ) -> list[tuple[str, str]]:
-    """Return the programs of a turn, and where the cell set a variable (``-> name: type``) also the code that sets it:
-    from the last program if the value was computed there, else from the answer."""
+    """Return the programs of a turn. If the cell sets a variable (``-> name: type``), this includes the code that sets
+    it: the last program with an assignment if that program computed the value, else an assignment of the value in the
+    answer."""
     variable = _result_of(source, turn.prompt)
     if variable is None:
         return list(ran)
@@ -194,8 +195,8 @@ def _comment(match: re.Match[str]) -> str:
 
 
 def _without(cell: Mapping[str, Any], turns: Sequence[FrozenTurn]) -> Mapping[str, Any]:
-    """Return a cell of ``%agent ask`` lines without those outputs that the frozen notebook contains as text and code
-    cells."""
+    """Return a cell with ``%agent ask`` lines without the outputs of ``turns``, because the frozen notebook contains
+    them as text and code cells."""
     if not turns:
         return cell
     answers = {turn.answer.strip() for turn in turns if turn.answer.strip()}
@@ -248,8 +249,8 @@ def _is_picture(output: Any) -> bool:
 
 
 def _bound_names(code: str) -> set[str]:
-    """Return names the code binds, in any scope. If this returns a name too many, the frozen notebook
-    may lack an import, which its reader can add."""
+    """Return the names that the code binds, in any scope. Names of inner scopes are included, so the frozen notebook
+    may lack an import; its reader can add the import."""
     names: set[str] = set()
     for node in ast.walk(parse_or_empty(code)):
         match node:

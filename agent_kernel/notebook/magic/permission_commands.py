@@ -67,7 +67,8 @@ class PermissionCommands:
         self._context.publish(table_bundle(("what", "", "because of"), rows))
 
     def _forget(self, session: str) -> None:
-        """Remove the permissions given in this kernel and those the server stores from the browser."""
+        """Remove all permissions of the session: those given in this kernel, and those given in the browser, which the
+        server stores."""
         self._consent.withdraw(session)
         self._context.server.call("DELETE", route("sessions", session, "permissions"))
         self._print_line("Each call is shown, and you are asked again.")

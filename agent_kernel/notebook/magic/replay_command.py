@@ -24,8 +24,8 @@ def names_a_file(rest: str) -> bool:
 
 
 def replay(rest: str) -> None:
-    """Print the output of the command. Raises AgentError if the command fails or an answer no longer holds, so that
-    Run All stops at this cell. An interrupt ends the process."""
+    """Run the command and print its output. Raises AgentError if the command fails or a stored answer no longer holds,
+    so that Run All stops at this cell. An interrupt ends the process."""
     words = [os.path.expanduser(word) for word in split_words(rest)]  # harmless for words that are not paths
     missing = [word for word in words if word.endswith(SUFFIXES) and not Path(word).is_file()]
     if missing:

@@ -30,7 +30,8 @@ def search(rest: str, context: CommandContext) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """A parsed ``%agent search`` line. The command searches literally for every word that is not a known flag."""
+    """The words and flags of an ``%agent search`` line. Every argument that is not a known flag is a word to search
+    for, even if it looks like a flag."""
 
     words: tuple[str, ...]
     flags: frozenset[str]
@@ -91,7 +92,8 @@ def _use(hit: Json) -> str:
 
 
 def _mark_words(text: str, words: Sequence[str]) -> str:
-    """Mark the words in ``text``. Matches that only case folding finds (ß for ss) stay unmarked."""
+    """Return ``text`` as HTML in which the words are highlighted, in upper or lower case. Matches that only Unicode
+    case folding finds (ß for ss) are not highlighted."""
     pattern = re.compile("|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)), re.IGNORECASE)
     marked, end = "", 0
     for match in pattern.finditer(text):

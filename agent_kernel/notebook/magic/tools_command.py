@@ -13,7 +13,7 @@ HELP = "[--json]: list the tools the model can call here, where each runs, and w
 ASKS = {"auto": "no", "ask": "yes", "deny": "is denied"}
 SOURCES = {"user": "your function", "mcp": "an MCP server", "external": "another program"}
 TIMEOUT_S = 60.0
-"""MCP servers are connected to list their tools, which may take a while."""
+"""Time limit in seconds. Listing the tools of MCP servers needs a connection to each, which may take a while."""
 
 
 def show_tools(rest: str, context: CommandContext, tool_fields: Mapping[str, Any]) -> None:

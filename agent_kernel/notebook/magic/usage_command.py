@@ -33,8 +33,8 @@ def show_usage(rest: str, context: CommandContext) -> None:
 
 
 def _cost(cost: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Format usage as table columns. Summaries are counted apart from turns, because the user asked for none of
-    them."""
+    """Return the usage as columns of a table row. Summaries of the conversation are counted apart from turns, because
+    the user did not ask for them."""
     turns = f"{cost['turns']} + {cost['summaries']} summaries" if cost["summaries"] else cost["turns"]
     about = "about " if cost["estimated"] else ""
     read, written = f"{about}{cost['prompt_tokens']:,}", f"{about}{cost['completion_tokens']:,}"

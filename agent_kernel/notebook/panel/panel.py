@@ -24,9 +24,12 @@ WAYS = ("auto", "server", "kernel")
 
 
 class ChatPanel(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget's bases have no types
-    """``way`` is ``auto``, ``server`` (only the page's server) or ``kernel`` (only this kernel, where requests of
-    the page wait while a cell runs, but answers do not). ``height`` is in pixels. The server's credential stays in
-    the kernel; the page only gets the kernel's id."""
+    """The chat panel as a widget.
+
+    ``way`` is the connection of the page: ``server`` (only the page's own server), ``kernel`` (only this kernel) or
+    ``auto`` (the server if it is this kernel's server, else the kernel). With ``kernel``, requests of the page wait
+    while a cell runs, but answers still arrive. ``height`` is in pixels. The server's credential stays in the kernel;
+    the page only gets the kernel's id."""
 
     _esm = STATIC / "widget.js"
     _css = STATIC / "widget.css"

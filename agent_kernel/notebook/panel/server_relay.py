@@ -1,8 +1,9 @@
-"""Relays requests of a panel from its widget's comm to the Jupyter server, with this kernel's credential.
+"""Relays requests of a chat panel to the Jupyter server. The requests arrive over the comm of the panel's widget and
+are sent with this kernel's credential.
 
 The kernel's main thread reads the page's messages between cells, so nothing here blocks it: threads do the work, and
-what they send reaches the page even while a cell runs. This is not a general proxy: it relays JSON requests to paths
-below ``agent/v1`` that the server allows to a kernel.
+what they send reaches the page even while a cell runs. This is not a general proxy: it relays only JSON requests to
+paths below ``agent/v1`` that the server allows to a kernel.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ MAX_AT_ONCE = 32
 
 
 class Relay:
-    """``known`` returns the server, or None while there is none. ``say`` sends to the page from any thread. Every
-    message names the view (``to``) that sent the request."""
+    """Relays the requests of one widget. ``known`` returns the server, or None while there is none. ``say`` sends a
+    message to the page from any thread. A widget may be displayed in several views; every message names the view
+    (``to``) that sent the request."""
 
     def __init__(self, known: Callable[[], ServerClient | None], say: Say) -> None:
         self._known = known
@@ -44,7 +46,8 @@ class Relay:
         return server
 
     def hear(self, content: Any) -> None:
-        """Handle a message and return at once. Messages that are not from the panel are ignored."""
+        """Start the work that a message from the page asks for, and return at once. Messages that are not from the
+        panel are ignored."""
         if self._closed or not isinstance(content, Mapping) or not isinstance(to := content.get("to"), str):
             return
         match content:
@@ -136,7 +139,7 @@ def check_path(path: str) -> str:
 
 
 def with_sandbox(method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Make turns started by the panel run their code in the sandbox. Code in the kernel would need its main thread,
-    which no cell holds for this turn."""
+    """Return the request body, changed so that a turn that the panel starts runs its code in the sandbox. Running code
+    in the kernel would need its main thread, which no cell holds for this turn."""
     begins = method == "POST" and re.fullmatch(r"(sessions/[^/]+/)?turns", path.partition("?")[0])
     return {**body, "where": "sandbox"} if begins and body is not None else body

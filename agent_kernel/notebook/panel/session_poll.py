@@ -1,4 +1,5 @@
-"""Polls the server for changes in a kernel's session, because a kernel's credential cannot open a socket."""
+"""Polls the server for turns of a session that start or end. A kernel cannot subscribe to them, because its credential
+cannot open a WebSocket."""
 
 from __future__ import annotations
 
@@ -16,28 +17,28 @@ EVERY_S = 2.0
 MAX_TURNS = 20
 """Number of newest turns read per poll. Changes of older turns are not reported."""
 UNTIL_S = 600.0
-"""A view is polled for this long after its last renewal. Closed pages send nothing; open pages renew when the kernel
-is idle."""
+"""A view is polled for this many seconds after it last asked for it. An open page asks again whenever the kernel is
+idle; a closed page does not, so its polling ends."""
 
 
 class Say(Protocol):
-    """Sends to the page, from any thread."""
+    """A function that sends a message to the page. It may be called from any thread."""
 
     def __call__(self, content: Mapping[str, Any], buffers: Sequence[bytes] = ...) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class PollState:
-    """The state of a session at the last poll: the time of its last change, its number of turns, and its running
-    turns."""
+    """The state of a session at the last poll. ``changed`` is (time of the last change, number of turns). ``runs`` maps
+    the ids of turns to whether they were running."""
 
     changed: tuple[float, int] = (0.0, -1)
     runs: Mapping[str, bool] = field(default_factory=dict)
 
 
 class SessionPoll:
-    """Polls in one thread while any view watches. A target is ``session:ID``, or ``kernel`` for the session that the
-    kernel's notebook has at that time."""
+    """Polls in one thread for as long as a view watches a target. A target is ``session:ID``, or ``kernel`` for the
+    session to which the kernel's notebook is bound at the time of the poll."""
 
     def __init__(self, server: Callable[[], ServerClient], say: Say) -> None:
         self._server = server
@@ -78,7 +79,8 @@ class SessionPoll:
                     self._thread = None
 
     def _targets(self) -> list[tuple[str, str]]:
-        """Return the watched targets. Without any, the thread ends; later watchers start another one."""
+        """Return the watched (view, target) pairs. If there are none, the thread ends; the next watching view starts a
+        new one."""
         with self._lock:
             now = time.monotonic()
             for key in [key for key, until in self._until.items() if until <= now]:
@@ -89,7 +91,8 @@ class SessionPoll:
             return list(self._until)
 
     def _look(self, to: str, target: str) -> None:
-        """Report turns that started or ended. Reads turns only if the session changed or one of them was running."""
+        """Report turns of the target that started or ended to the view ``to``. Requests the turns only if the session
+        has changed or one of its turns was running at the last poll."""
         kind, _, id = target.partition(":")
         call = self._server().call
         session = (

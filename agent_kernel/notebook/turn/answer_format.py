@@ -24,15 +24,16 @@ FENCED = re.compile(
     r"^ {0,3}(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[\w+#.-]*)[^\n]*\n(?P<code>.*?)^ {0,3}(?P=fence)", re.M | re.S
 )
 WRAPPER = re.compile(r'\s*\{\s*"value"\s*:\s*')
-"""The beginning of an answer whose value stands in an object, since models and servers expect an object."""
+"""Matches the beginning of an answer ``{"value": VALUE}``. Values that are not objects are requested in this form,
+because models and servers expect an object."""
 PYTHON = {"", "py", "python", "python3", "ipython", "ipython3"}
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
-    """One answer format. ``output`` constrains what the engine generates; ``rounds`` is the default limit of tool
-    rounds (None: the server's default); ``render`` makes an output of the text received so far; ``fields`` are
-    further fields of the turn's body."""
+    """One answer format. ``render`` makes an output from the text received so far. ``notes`` are notes for the model.
+    ``output`` constrains what the engine generates. ``rounds`` is the default limit of tool rounds (None: the server's
+    default). ``fields`` are further fields of the turn's body."""
 
     render: Callable[[str], Bundle] = text_bundle
     notes: tuple[dict[str, str], ...] = ()
@@ -46,13 +47,13 @@ def plain_bundle(text: str) -> Bundle:
 
 
 def json_text_bundle(text: str) -> Bundle:
-    """Render JSON that is still growing and may be incomplete."""
+    """Render the JSON text received so far, which may be incomplete."""
     return {"text/markdown": code_block(text, "json"), "text/plain": text}
 
 
 def json_value_bundle(text: str) -> Bundle:
-    """Render the value of an answer ``{"value": VALUE}`` that is still growing. The code block stays empty until the
-    value begins. An answer of another form is rendered whole."""
+    """Render the value of an answer ``{"value": VALUE}`` from the text received so far. The code block is empty until
+    the value begins. A text that has another form is rendered whole."""
     if match := WRAPPER.match(text):
         value = text[match.end() :].rstrip()
         try:

@@ -25,8 +25,8 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class ApprovalPrompt:
-    """``allowed`` are kinds of calls approved for this turn only. With ``remembered`` False, permissions stored for
-    the session do not count."""
+    """Decides the approval requests of one turn, with the user. ``allowed`` are kinds of calls that the user approved
+    for this turn only. With ``remembered`` False, permissions stored for the session are ignored."""
 
     person: Person
     consent: Consent
@@ -45,7 +45,8 @@ class ApprovalPrompt:
         return self._ask_user(asked, _tool(asked))
 
     def find_decision(self, asked: ApprovalRequired) -> tuple[str, str] | None:
-        """Return an earlier decision of the user, or None if the user must be asked."""
+        """Return ("approve" or "deny", reason) of an earlier decision of the user, or None if the user must be
+        asked."""
         tool = _tool(asked)
         if self.consent.refuses(self.session, asked.kind, tool):
             return "deny", "the person does not want to be asked for it again in this session"
@@ -81,8 +82,8 @@ def post_decision(server: ServerClient, asked: ApprovalRequired, decision: str, 
 
 
 def _tool(asked: ApprovalRequired) -> str:
-    """Return the subject to which a session-wide answer applies: the tool's name, or for path requests
-    ``access:path``."""
+    """Return what a decision for the whole session applies to: the name of the tool, or for a request of access to a
+    path ``access:path``."""
     if asked.kind == "path":
         return f"{asked.arguments.get('access', '')}:{asked.arguments.get('path', '')}"
     return asked.name

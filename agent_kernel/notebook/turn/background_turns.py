@@ -1,7 +1,8 @@
-"""Turns that continue after their cell has finished. A thread follows each and updates the output of its cell.
+"""Turns that continue after their cell has finished. For each turn, a thread follows it and updates the output of its
+cell.
 
-They run no code in the kernel. Their approval requests wait in ``PendingApprovals``. When the kernel ends, the server
-ends them.
+Background turns run no code in the kernel. Their approval requests wait in ``PendingApprovals``. When the kernel ends,
+the server ends the turns.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ BEGUN = "Running in the background: this output grows while your kernel is free.
 
 
 class CellPublisher:
-    """Publishes outputs for the current request, even after it has finished; ``shell.display_pub`` would attach them
-    to whichever request runs at that time. Safe from any thread. Raises AgentError outside a kernel."""
+    """Publishes outputs of the cell that runs when this object is created, even after the cell has finished.
+    ``shell.display_pub`` would attach them to the cell that runs at the time of the output. Safe from any thread.
+    Raises AgentError outside a kernel."""
 
     def __init__(self, shell: Any) -> None:
         kernel: Any = getattr(shell, "kernel", None)

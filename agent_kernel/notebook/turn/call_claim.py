@@ -23,8 +23,9 @@ TRIES = 3
 
 
 class Claim:
-    """Use as a context manager while the call runs. Its thread does the HTTP requests and calls ``tick`` every
-    COALESCE_S seconds. ``record`` returns where the call runs and its state; changes are sent to the server."""
+    """A claim on one client call. Use it as a context manager while the call runs. Its thread sends the HTTP requests
+    and calls ``tick`` every COALESCE_S seconds. ``record`` returns where the call runs and its state; when they change,
+    the thread tells the server."""
 
     def __init__(self, server: ServerClient, turn: str, call: str, grant: Mapping[str, Any]) -> None:
         self._server = server
@@ -78,11 +79,12 @@ class Claim:
         details: Mapping[str, Any] | None = None,
         patient: bool = True,
     ) -> None:
-        """Send the result of the call. ``details`` are for the tool that offered the call: ``variables`` that it
-        created or changed, ``where`` it ran if not where it started, ``waited_s``, the seconds spent waiting for the
-        user, which do not count as run time, and what that tool defines; empty details are not sent. It is no error if
-        the turn no longer waits for the result. With ``patient`` False, try once for at most half a second, because the
-        user has pressed stop."""
+        """Send the result of the call. It is no error if the turn no longer waits for it.
+
+        ``details`` are for the tool that offered the call; empty details are not sent. They can be ``variables`` (those
+        that the call created or changed), ``where`` (where the call ran, if not where it started), ``waited_s``
+        (seconds of waiting for the user, which do not count as run time), and whatever the tool defines. With
+        ``patient`` False, the request is sent once and may take half a second, because the user has pressed stop."""
         self._done.set()
         if patient:
             self._thread.join(2.0)

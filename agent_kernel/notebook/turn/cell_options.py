@@ -177,7 +177,8 @@ def parse_options(line: str) -> CellOptions:
 
 
 def _result_variable(line: str, position: int) -> tuple[ResultVariable, int]:
-    """Read ``-> name`` or ``-> name: type``, and return where it ends. Whether the type exists is not checked here."""
+    """Parse ``-> name`` or ``-> name: type`` at ``position``. Returns the variable and the position after it. Does not
+    check whether the type exists."""
     match = ARROW.match(line, position)
     assert match is not None
     check_name(match["name"])
@@ -191,7 +192,8 @@ def _result_variable(line: str, position: int) -> tuple[ResultVariable, int]:
 
 
 def _end_of_type(line: str, position: int) -> int:
-    """Return the end of the names, brackets and ``|`` that begin here, or ``position`` if there is no such type."""
+    """Return the position after the type (names, brackets and ``|``) that begins at ``position``; if there is none,
+    return ``position``."""
     while term := TERM.match(line, position):
         position = term.end()
         if line[position : position + 1] == "[":
@@ -204,7 +206,8 @@ def _end_of_type(line: str, position: int) -> int:
 
 
 def _end_of_brackets(line: str, position: int) -> int:
-    """Return the end of the brackets that open here. Raises AgentError if they do not close."""
+    """Return the position after the bracket that closes the one at ``position``. Raises AgentError if it is not
+    closed."""
     depth, quote = 0, ""
     for index in range(position, len(line)):
         letter = line[index]

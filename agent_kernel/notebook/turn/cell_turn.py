@@ -89,8 +89,8 @@ class CellTurn:
         return set(self._cards)
 
     def follow(self) -> TurnFinished:
-        """Follow the turn. Raises AgentInterrupted when the user stops it, AgentKernelError when it cannot be
-        followed."""
+        """Follow the turn to its end and return its last event. Raises AgentInterrupted when the user stops the turn,
+        and AgentKernelError when it cannot be followed."""
         summary = self._summary
         if summary.stored:
             self._screen.line(STORED.format(when=moment(summary.stored)))
@@ -193,8 +193,8 @@ class CellTurn:
         return tool.code(arguments) if tool else code
 
     def _ask(self, request: ApprovalRequired) -> None:
-        """Decide an approval request. The card must show exactly the code that will run, even where the call only
-        names it."""
+        """Decide an approval request. The card shows exactly the code that will run, even if the request contains only
+        a reference to the code."""
         if card := self._cards.get(request.call):
             if "code" in request.arguments:
                 card.code = self._displayed_code(request.name, request.target, request.arguments)

@@ -49,8 +49,8 @@ class ClientCalls:
         return self._look(claim, tool, arguments) if tool.only_reads else self._do(claim, turn, card, tool, arguments)
 
     def try_programs(self, turn: str, call: str, programs: Sequence[str], names: Sequence[str]) -> None:
-        """Run each program in the draft and send the outcomes to the server as the result of ``call``. The cell
-        displays nothing."""
+        """Run each program in the draft, undo its effects, and send the outcomes to the server as the result of
+        ``call``. Displays nothing in the cell."""
         claim = Claim.take(self.server, turn, call)
         if claim is None:
             return
@@ -63,8 +63,8 @@ class ClientCalls:
             claim.finish("success", "", (), details={"tried": [outcome.to_json() for outcome in outcomes]})
 
     def _draft_tool(self, turn: str, card: Card) -> ClientTool:
-        """Return the tool that runs Python in a draft. Code that a draft may not run is offered to the user for the
-        kernel."""
+        """Return the tool that runs Python in a draft. If the draft does not allow what the code tries, the tool offers
+        the user to run the code in the kernel."""
 
         def prepare_code(arguments: Mapping[str, Any]) -> str:
             return self.parts.drafts.prepare_code(str(arguments.get("code", "")))

@@ -54,8 +54,8 @@ class ClientTools:
         return names
 
     def knows(self, name: str) -> bool:
-        """True if any turn of this kernel has declared ``name``. Calls with other names are run by an open page of the
-        notebook."""
+        """Return True if any turn of this kernel has declared ``name`` as a client tool. Calls of other client tools
+        are for an open page of the notebook."""
         return name in self._declared
 
     def find(self, name: str, *, returns_value: bool = False) -> ClientTool | None:
@@ -82,7 +82,7 @@ class ClientTools:
 
 
 def _reader(read: Callable[[Mapping[str, Any]], str]) -> ClientTool:
-    """Return a tool that only reads: ``read`` makes its result from the arguments."""
+    """Return a tool that only reads. ``read`` returns the text of its result from the arguments."""
 
     def run(arguments: Mapping[str, Any], listener: Listener, show: Show) -> ExecutionOutcome:
         return ExecutionOutcome("success", read(arguments), "", (), interrupted=False)

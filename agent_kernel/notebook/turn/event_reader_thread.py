@@ -1,7 +1,7 @@
-"""The events of a turn, read by a thread and handed to the main thread in order.
+"""Reads the events of a turn in a thread and hands them to the main thread in order.
 
-The thread only does HTTP. It keeps reading while the main thread runs code or waits for the user. An interrupt, which
-always hits the main thread, cannot tear a half-read event.
+The thread sends and receives HTTP only. It keeps reading while the main thread runs code or waits for the user. An
+interrupt always hits the main thread, so it cannot break off the reading in the middle of an event.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ TICK_S = 0.1
 
 
 class FollowedStream:
-    """``with FollowedStream(server, turn) as events:``. Leaving the context closes the stream; the turn continues.
-    ``stored`` is the session of a stored turn that is displayed again."""
+    """The events of a turn, as a context manager: ``with FollowedStream(server, turn) as events:``. Leaving the context
+    closes the stream; the turn continues. ``stored`` is the session id if the turn is a stored one that is displayed
+    again, else ""."""
 
     def __init__(self, server: ServerClient, turn: str, stored: str = "") -> None:
         self._server = server

@@ -14,8 +14,8 @@ KEPT_FAILURES = 20
 
 
 class ExecutionHistory:
-    """Records the executions of cells. ``failures`` has (number, cell, source, traceback) of the last cells that
-    failed, by number. It keeps only names and text, so that no exception or value stays alive."""
+    """Records the executions of cells. ``failures`` maps execution numbers to (number, cell, source, traceback) of the
+    most recent cells that failed. Only names and text are kept, so that no exception or value stays alive."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -28,11 +28,12 @@ class ExecutionHistory:
 
     @property
     def failure(self) -> tuple[int, str, str, str] | None:
-        """The last cell that failed."""
+        """(number, cell, source, traceback) of the last cell that failed, or None."""
         return next(reversed(self.failures.values()), None)
 
     def of(self, number: int) -> tuple[str, str]:
-        """Return (cell, error) of an execution; an empty string where unknown or without error."""
+        """Return (cell, error) of the execution with this number. The cell is "" if it is unknown, the error "" if
+        there was none."""
         return self._ran.get(number, ("", ""))
 
     @property

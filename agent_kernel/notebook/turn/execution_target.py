@@ -39,8 +39,8 @@ def run_request(shell: Any, drafts: Drafts, line: str) -> None:
 
 
 class ExecutionTarget:
-    """``default`` applies to cells that do not choose; "" means a draft where possible, else the kernel after
-    asking."""
+    """Decides where the Python of each turn runs. ``default`` applies to cells that do not choose a place; "" means a
+    draft where possible, else the kernel after asking the user."""
 
     def __init__(self, shell: Any, drafts: Drafts) -> None:
         self._shell = shell
@@ -54,8 +54,9 @@ class ExecutionTarget:
         self.default = choice if choice in CHOICES else ""
 
     def of(self, asked: str, *, live_is_allowed: bool = False) -> str:
-        """Return where the Python of one turn runs. With ``live_is_allowed`` the user lets code run in the kernel
-        without asking, so a draft is used only on request."""
+        """Return where the Python of one turn runs: "live", "draft" or "sandbox". ``asked`` is the choice of the cell,
+        or "". With ``live_is_allowed`` the user lets code run in the kernel without asking, so a draft is used only if
+        the user chose it."""
         chosen = asked or self.default
         if chosen not in ("", "draft"):
             return chosen

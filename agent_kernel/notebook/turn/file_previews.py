@@ -1,9 +1,10 @@
-"""Describes files named in a prompt: columns with types and three rows, JSON keys and types, or the first lines of a
-text.
+"""Describes files that a prompt names: the columns, types and three rows of a table, the keys and types of a JSON
+document, or the first lines of a text.
 
-Only regular files below the working directory that a draft may also read are opened. At most HEAD_BYTES are read, or
-WHOLE_BYTES of a file that is not larger. Every line quoted from a file is indented, so that its content cannot pass for
-a fact about the file. Standard library only, but for the libraries without which pandas does not read a file either.
+Opens only regular files below the working directory that a draft may read too. Reads at most HEAD_BYTES of a file, or
+the whole file if it has no more than WHOLE_BYTES. Every line quoted from a file is indented, so that its content cannot
+pass for a fact about the file. Uses the standard library, and for files that pandas reads by means of another library
+also that library.
 """
 
 from __future__ import annotations
@@ -47,11 +48,12 @@ BY_PANDAS = {"parquet": "read_parquet", "xlsx": "read_excel", "xls": "read_excel
 LINES = re.compile(r"\blines?\b|\brows?\b", re.IGNORECASE)
 DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?(?:Z|[+-]\d\d:?\d\d)?")
 DAY_FIRST = re.compile(r"(\d?\d)(?:\.(\d?\d)\.|/(\d?\d)/)\d{4}(?: \d\d:\d\d(?::\d\d)?)?")
-"""A date with its day first. With slashes that is certain only where a day is above 12."""
+"""A date that begins with the day. Dates with slashes are certain to begin with the day only if one of the days is
+above 12."""
 DECIMAL_COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?")
 THOUSANDS = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
 MAX_SKIPPED = 10
-"""Lines before the header of a table that are recognised as a title."""
+"""Maximum number of lines before the header of a table that are recognised as a title."""
 MAX_WORKBOOK_BYTES = 32 << 20
 """Limit of the unpacked size of a workbook whose rows are described."""
 TYPES: tuple[tuple[str, Callable[[str], bool]], ...] = (
@@ -65,7 +67,8 @@ MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "None"})
 
 @dataclass(frozen=True, slots=True)
 class FileHead:
-    """The start of a file as text; ``whole`` means all of it. ``encoding`` is "" for UTF-8."""
+    """The beginning of a file as text. ``whole`` is True if the text is the whole file. ``size`` is the size of the
+    file in bytes. ``encoding`` is "" for UTF-8."""
 
     text: str
     whole: bool
@@ -139,8 +142,8 @@ def _parquet_columns(path: str) -> list[str]:
 
 
 def _workbook_rows(path: str) -> list[str]:
-    """Return the sheets, and the first rows of the first one. An unpacked size above the limit, which a small file can
-    have, is not read."""
+    """Return lines with the names of the sheets and the first rows of the first sheet. The rows are not read if the
+    unpacked size is above MAX_WORKBOOK_BYTES, which is possible for a small file."""
     from openpyxl import load_workbook
 
     with zipfile.ZipFile(path) as archive:
@@ -223,7 +226,8 @@ def _separator(lines: Sequence[str]) -> str:
 
 
 def _title_lines(numbered: Sequence[tuple[int, list[str]]]) -> int:
-    """Return how many lines are before the header: those whose rows have fewer cells than nearly all rows have."""
+    """Return how many lines come before the header of a table. These lines have fewer cells than nearly all other
+    rows."""
     widths = Counter(len(row) for _, row in numbered)
     width, often = widths.most_common(1)[0]
     at = next(at for at, (_, row) in enumerate(numbered) if len(row) >= width)
@@ -233,8 +237,8 @@ def _title_lines(numbered: Sequence[tuple[int, list[str]]]) -> int:
 
 
 def _number_options(cells: Sequence[Sequence[str]], kinds: list[str], separator: str) -> list[str]:
-    """Return the options by which pandas reads numbers with a decimal comma or separated thousands. The kinds of their
-    columns become float64 and int64."""
+    """Return the arguments with which pandas reads numbers that have a decimal comma or separated thousands. Changes
+    ``kinds`` in place: the kinds of these columns become float64 or int64."""
     options: list[str] = []
     written = DECIMAL_COMMA if separator != "," else THOUSANDS
     for at, column in enumerate(cells):
@@ -306,8 +310,8 @@ def _open_call(name: str, head: FileHead) -> str:
 
 
 def _reads(expression: str) -> str:
-    """Format the expression that reads a file. The code-fence protocol for small models copies it from here, so keep
-    its form."""
+    """Return the expression that reads a file, formatted for the description. The code-fence protocol for small models
+    copies the expression from the description, so its form must not change."""
     return f"read by {expression}"
 
 

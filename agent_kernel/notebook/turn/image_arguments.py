@@ -29,8 +29,8 @@ BEGINNINGS = (
 
 
 def read_images(names: Iterable[str], namespace: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return ``{mime, data}`` entries for the body of a turn, data in base64. Raises AgentError for content of other
-    types, and if there is too much."""
+    """Return ``{mime, data}`` entries for the body of a turn, with data in base64. Raises AgentError for content that
+    is not a supported format, and for more than MAX_BYTES bytes in all."""
     media: list[dict[str, str]] = []
     total = 0
     for name in names:

@@ -17,9 +17,9 @@ from agent_kernel.notebook.turn.user_functions import UserFunctions
 
 @dataclass(frozen=True, slots=True)
 class KernelParts:
-    """Built once for each kernel. ``person`` asks the user, ``consent`` has the user's decisions, ``tools`` and
-    ``functions`` are what the model can call in this kernel, ``variables`` tracks the variables that its code used, and
-    ``applier`` runs the code of ``drafts`` in the kernel."""
+    """The objects that all turns of a kernel share; built once for each kernel. ``person`` asks the user. ``consent``
+    has the user's decisions. ``tools`` and ``functions`` are what the model can call in this kernel. ``variables``
+    tracks the variables that the model's code used. ``applier`` runs the code of ``drafts`` in the kernel."""
 
     shell: Any
     person: Person

@@ -37,7 +37,7 @@ class PendingApprovals:
             self._questions.pop(approval, None)
 
     def forget(self, calls: set[str]) -> None:
-        """Remove the requests of a turn that has ended."""
+        """Remove the requests for these calls, because their turn has ended."""
         with self._lock:
             self._questions = {name: one for name, one in self._questions.items() if one.asked.call not in calls}
 

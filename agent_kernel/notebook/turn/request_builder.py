@@ -58,8 +58,9 @@ class RequestBuilder:
         *,
         result: ResultAssignment | None = None,
     ) -> dict[str, Any]:
-        """Return the body. ``result`` is the variable that gets the result of the turn. Raises AgentError for an
-        unknown variable or an unreadable picture."""
+        """Return the body of the request that starts a turn. ``notes`` are further notes for the model. ``result`` is
+        the variable that gets the result of the turn. Raises AgentError for an unknown variable or an unreadable
+        picture."""
         named = named_in_braces(prompt, self._shell.user_ns)
         place = self._where(request, session)
         copies = self._copies(request, prompt, named, place)
@@ -106,8 +107,8 @@ class RequestBuilder:
         return {**self._runs(CellOptions()), **({"where": place} if place else {})}
 
     def why_again(self, reason: str, turn: str) -> str:
-        """Explain to the user why the stored answer ``turn`` is out of date. The server gives every reason except
-        changed variables."""
+        """Return a line that tells the user why the cell is asked again although the turn ``turn`` has a stored answer.
+        The reasons come from the server; for changed variables, this names the variables."""
         if reason != "variables":
             return f"Asked again: {reason}."
         changed = self._parts.variables.find_changed(turn)
@@ -139,8 +140,9 @@ class RequestBuilder:
         return {"client_tools": self._parts.tools.declare(), "functions": self._parts.functions.to_json()}
 
     def _copies(self, request: CellOptions, prompt: str, named: list[str], place: str) -> CopiedVariables:
-        """Return copies of the named variables for the sandbox. Where the sandbox replaces a draft, tables in the
-        prompt are copied too."""
+        """Return copies of variables for the sandbox; none if Python runs elsewhere. Copied are the variables that the
+        options or the prompt name. If the sandbox is used in place of a draft, tables that the prompt mentions are
+        copied too."""
         namespace = self._shell.user_ns
         for name in request.variables:
             if name not in namespace:

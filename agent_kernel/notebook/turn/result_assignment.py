@@ -54,7 +54,8 @@ class ResultAssignment:
         return self.type is not None and self.type.schema is None
 
     def format(self, form: str) -> AnswerFormat:
-        """Return the format of the answer: ``form`` where the type does not determine it."""
+        """Return the format of the answer. The type determines it; ``form``, the format of the option ``-f``, applies
+        only without a type."""
         if self.type is None:
             return FORMS[form]
         if self.is_computed:
@@ -63,16 +64,18 @@ class ResultAssignment:
         return AnswerFormat(json_value_bundle if self.type.wrapped else json_text_bundle, output=self.type.output)
 
     def check_place(self, place: str) -> None:
-        """Raise AgentError if the Python of the turn runs where its values cannot be read."""
+        """Raise AgentError if the Python of the turn runs where the value cannot be read: a value that only a program
+        can make cannot be read from the sandbox."""
         if self.type is not None and self.is_computed and place == "sandbox":
             raise AgentError(NO_KERNEL.format(type=self.type.text))
 
     def find_value(
         self, answer: str, found: ProgramValue | None, run_in_kernel: Callable[[], ProgramValue | None]
     ) -> tuple[Any, str]:
-        """Return the value, and COMPUTED if a program computed it, else "". ``found`` is the value of the last program.
-        If that value exists only in a draft, ``run_in_kernel`` asks the user and runs the program in the kernel. Raises
-        AgentError if neither the program nor the answer has a value of the type."""
+        """Return (value, COMPUTED) if a program computed the value, or (value, "") if it comes from the answer.
+        ``found`` is the value of the last program. If that value exists only in a draft, ``run_in_kernel`` is called,
+        which asks the user and runs the program in the kernel. Raises AgentError if neither the program nor the answer
+        has a value of the type."""
         if self.type is None:
             return answer, ""
         if found is not None and found.elsewhere and self.type.may_be(found):
@@ -88,7 +91,7 @@ class ResultAssignment:
             raise AgentError(self._misfit(answer, found)) from None
 
     def set(self, shell: Any, value: Any, how: str, screen: Screen) -> None:
-        """Set the variable and report it in one line."""
+        """Set the variable and report it in one line. ``how`` is added to the line: COMPUTED or ""."""
         shell.push({self.name: value})
         screen.line(f"{self.name}: {self.type.text if self.type else 'str'} = {_describe(value)}{how}")
 

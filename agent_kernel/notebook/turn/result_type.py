@@ -184,7 +184,7 @@ def _require_class(found: Any) -> Any:
 
 
 def _is_class(found: Any) -> bool:
-    """True for a class. ``isinstance`` would ask the object itself, through ``__class__``."""
+    """Return True for a class. Does not use ``isinstance``, which would call the object's own ``__class__``."""
     return issubclass(type(found), type)
 
 
@@ -212,8 +212,8 @@ def _schema(kind: Any) -> Mapping[str, Any]:
 
 
 def _wrap(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
-    """Return a schema whose values are objects, since models and servers expect one, and whether that needed a
-    wrapper."""
+    """Return (schema, False) for a schema whose values are objects. For any other schema, return (schema of an object
+    whose ``value`` is such a value, True), because models and servers expect an object."""
     if schema.get("type") == "object" and "properties" in schema:
         return schema, False
     inner = {key: part for key, part in schema.items() if key != "$defs"}
@@ -249,7 +249,8 @@ def _has_fields(kind: Any) -> bool:
 
 
 def _unbox(value: Any, kind: Any) -> Any:
-    """Convert numpy scalars to Python's, arrays and series to a list where one is wanted, and a series to a table."""
+    """Convert values of table libraries to ``kind``: numpy scalars to Python's, arrays and series to a list, a series
+    to a dict or a table. Return any other value unchanged."""
     origin = typing.get_origin(kind) or kind
     root, name = type(value).__module__.partition(".")[0], type(value).__name__
     if root == "numpy" and getattr(value, "ndim", None) == 0:

@@ -40,8 +40,8 @@ class CellRequest:
 
 
 class RunAllDetector:
-    """Knows requests of cells that ran, and of queued cells if it was created before the kernel started to listen,
-    as in kernels that our server starts. Requires a front end that sends cell ids."""
+    """Records the requests to run cells: of all cells that ran, and of queued cells if this object was created before
+    the kernel started to listen, as in kernels that our server starts. Requires a front end that sends cell ids."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -131,8 +131,8 @@ class RunAllDetector:
             self._note({name: session.unpack(part) for name, part in named.items()})
 
     def _receive(self) -> None:
-        """Move messages that arrived meanwhile into the queue. ipykernel 6 reads its shell socket in the thread that
-        runs the cell, and does the same itself between two cells."""
+        """Move messages that have arrived on the shell socket into the queue. ipykernel 6 itself does this only between
+        two cells, because it reads the socket in the thread that runs the cell."""
         if hasattr(self._kernel, "msg_queue"):
             self._kernel.shell_stream.flush()
 

@@ -76,7 +76,7 @@ def _move(kind: str, tool: str, into: set[tuple[str, str]], out_of: set[tuple[st
 
 
 def _within(tool: str, known: Iterable[tuple[str, str]]) -> bool:
-    """True if ``tool`` (``access:path``) lies in an allowed folder."""
+    """Return True if ``tool`` (``access:path``) is a path in a folder for which ``known`` has the same access."""
     access, _, path = tool.partition(":")
     places = [scope.partition(":") for kind, scope in known if kind == "path" and scope]
     return any(access == mode and PurePath(path).is_relative_to(folder) for mode, _, folder in places)

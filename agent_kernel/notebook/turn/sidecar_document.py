@@ -46,7 +46,8 @@ class SidecarTurn:
 
 @dataclass(frozen=True, slots=True)
 class SidecarDocument:
-    """The turns of a sidecar file in the order they were asked; turns of other branches come last."""
+    """The content of a sidecar file. ``turns`` are its turns in the order they were asked; turns of other branches come
+    last. ``inline`` maps hashes to the base64 of media that are in the document."""
 
     path: Path
     session: str
@@ -54,8 +55,9 @@ class SidecarDocument:
     inline: Mapping[str, str] = field(repr=False)
 
     def find(self, prompt: str, cell: str, occurrence: int) -> SidecarTurn | None:
-        """Return the newest answer to ``prompt`` in ``cell``. If no cell has that id, return the answer to the
-        occurrence with this number of the prompt, or to its last one."""
+        """Return the newest answer to ``prompt`` that has the cell id ``cell``. If there is none, return the answer
+        number ``occurrence`` to this prompt in any cell, or the last one if there are fewer. None if the prompt has no
+        answer."""
         same = [turn for turn in self.turns if normalize_prompt(turn.prompt) == normalize_prompt(prompt)]
         mine = [turn for turn in same if turn.cell == cell]
         if mine:
@@ -63,8 +65,8 @@ class SidecarDocument:
         return same[min(occurrence, len(same)) - 1] if same else None
 
     def medium(self, digest: str) -> bytes | None:
-        """Return the medium with this digest, from the document or from the file beside it that is named after the
-        digest; None if neither has it."""
+        """Return the media file with this hash, from the document or from the file named after the hash in the folder
+        beside the document; None if neither has it."""
         if HASH.fullmatch(digest) is None:
             return None
         if digest in self.inline:
@@ -79,8 +81,8 @@ class SidecarDocument:
 
 
 def normalize_prompt(prompt: str) -> str:
-    """Normalize a prompt for comparison: spaces are joined, and braces around variables are removed, which prompts in
-    cells have and stored prompts do not."""
+    """Return a prompt in a form for comparison. Runs of spaces become one space. Braces around variables are removed,
+    because stored prompts do not have them."""
     return " ".join(BRACES.sub(r"\1", prompt).split())
 
 
@@ -120,7 +122,8 @@ def _plain(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _visible_segments(own: Mapping[str, Any]) -> dict[int, int]:
-    """Map each segment of the current branch to the item up to which the branch shows it."""
+    """Map the id of each segment that the current branch contains to the number of its last item that belongs to the
+    branch."""
     parents = {int(one["id"]): (int(one["parent"]), int(one["since"])) for one in own["segments"]}
     ends = {one["name"]: int(one["segment"]) for one in own["branches"]}
     at, until = ends.get(own["session"]["branch"], 0), END
@@ -162,7 +165,8 @@ def _numbers(value: Any, answer: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _inline(body: Mapping[str, Any], own: Mapping[str, Any], messages: list[Message]) -> Iterator[tuple[str, str]]:
-    """Yield (hash, base64) of media in the document. PNG images are stored apart, in the order they are referenced."""
+    """Yield (hash, base64) of the media files that are in the document itself. PNG images have no hash there; they are
+    in a list of their own, in the order in which messages refer to them."""
     for digest, blob in own["blobs"].items():
         if isinstance(blob.get("data"), str):
             yield str(digest), blob["data"]

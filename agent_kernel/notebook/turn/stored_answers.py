@@ -1,7 +1,8 @@
-"""Agent cells in the modes of ``AGENT_KERNEL_MODE`` that ask no model: replay answers from NAME.agent.json, or off.
+"""Runs agent cells without a model, in the two modes of ``AGENT_KERNEL_MODE``: ``replay`` shows answers from
+NAME.agent.json, ``off`` shows none.
 
-For graders and CI: only the file is needed, no server. The file is not trusted: text is shown like any answer, media
-only of types that cannot run code, and no code in the file runs.
+For graders and CI: only the file is needed, no server. The file is not trusted: text is shown like any answer, only
+media of types that cannot run code are shown, and no code in the file runs.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ NOTEBOOKS = ("JPY_SESSION_NAME", "PAPERMILL_INPUT_PATH")
 
 
 class StoredAnswers:
-    """Shows stored answers. Counts how often each prompt occurred since the kernel started: without cell ids, the
-    first cell with a prompt gets its first answer."""
+    """Shows stored answers. Counts how often each prompt occurred since the kernel started. If there are no cell ids,
+    the first cell with a prompt gets the first answer to this prompt, the second cell the second, and so on."""
 
     def __init__(self, shell: Any, env: Mapping[str, str] = os.environ) -> None:
         self._shell = shell
@@ -56,8 +57,10 @@ class StoredAnswers:
         return bool(mode)
 
     def show(self, prompt: str, cell: str, screen: Screen) -> str | None:
-        """Show the stored answer of a cell and return its text. Raises AgentError if there is none, unless
-        AGENT_KERNEL_REPLAY_MISSING is "tell"; then, and where cells are off, the result is None."""
+        """Show the stored answer of a cell and return its text.
+
+        If there is no answer, raises AgentError, or returns None if AGENT_KERNEL_REPLAY_MISSING is "tell". Also returns
+        None in the mode ``off``."""
         if self._env.get(MODE) == "off":
             self._tell(OFF)
             return None
