@@ -1,4 +1,4 @@
-"""A program's decisions about calls that wait for approval."""
+"""Sends a program's decisions about calls that wait for approval."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ FAILED = "The program that was to decide failed."
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A decision about one call; the model reads ``message``.
+    """A decision about one call. ``message`` is for the model.
 
-    ``remember`` is once, or ``session`` for the rest of the session (for a path also ``folder``; for a denial
-    ``never``), where the approval offers it. ``edited`` is the text with which the call runs in place of the argument
-    that the approval names in ``editable``; None for an unchanged call.
+    ``remember`` says how long the decision applies: ``once``, or ``session`` for the rest of the session. An approval
+    of a path can also be ``folder`` (the whole folder for the rest of the session), a denial ``never``. The server
+    accepts only those values that the approval request offers. ``edited`` is the text with which the call runs in place
+    of the argument that the approval names in ``editable``; None for an unchanged call.
     """
 
     decision: Literal["approve", "deny"]
@@ -42,7 +43,8 @@ class Decision:
 
 
 Said: TypeAlias = Decision | bool | str
-"""The answers that ``approve`` may return. A string denies the call; the model reads it as the reason."""
+"""The values that a callback ``approve`` may return. True approves, False denies. A string denies the call, and the
+model reads the string as the reason."""
 Approve: TypeAlias = Callable[[ApprovalRequired], Said | Awaitable[Said]]
 
 
@@ -80,10 +82,10 @@ async def decide(connection: ServerConnection, asked: ApprovalRequired, decision
 
 
 async def ask(connection: ServerConnection, asked: ApprovalRequired, approve: Approve) -> None:
-    """Call ``approve``, sync (in a thread of its own) or async.
+    """Call ``approve`` and send the decision that it returns. A synchronous callback runs in a thread of its own.
 
-    An exception denies the call. An approval that cannot be remembered applies once. A decision that the server rejects
-    becomes a denial, so that the call does not wait forever.
+    If the callback raises an exception, the call is denied. If an approval cannot be remembered, it applies once. If
+    the server rejects a decision, the call is denied, so that it does not wait forever.
     """
     try:
         decision = decision_of(await _call_approve(approve, asked))

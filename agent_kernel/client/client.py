@@ -38,9 +38,10 @@ class Client:
 
     ``url`` and ``token`` select the server. Without them the client uses AGENT_KERNEL_URL and AGENT_KERNEL_TOKEN, else
     (in a kernel) the server that started this kernel, else a running Jupyter server of this user on this machine.
-    ``defaults`` are options of every turn (``TurnOptions``). ``retries``: see ServerConnection. ``resume_s`` is for
-    how many seconds the client tries to follow a turn again after the connection was lost. ``verify`` is an SSL context
-    with your own certificates, or whether to verify certificates at all.
+    ``defaults`` are options of every turn (``TurnOptions``). ``retries`` is the number of times that a failed request
+    is repeated (see ServerConnection). After a lost connection, the client tries for ``resume_s`` seconds to follow the
+    turn again. ``verify`` is an SSL context with your own certificates, or a bool that says whether certificates are
+    verified at all.
     """
 
     def __init__(
@@ -82,10 +83,10 @@ class Client:
         await self._connection.aclose()
 
     async def run(self, prompt: str, **options: Unpack[TurnOptions]) -> Result:
-        """Run one turn to its end. Cancelling the task stops the turn.
+        """Run one turn to its end and return its result. Cancelling the task stops the turn.
 
-        Raises the error with which a failed turn ended, SessionBusy (``busy="raise"``), and OutputInvalid. If somebody
-        else stops the turn, this returns a result with the state ``cancelled``.
+        Raises the error with which a failed turn ended, OutputInvalid, and with ``busy="raise"`` SessionBusy. If
+        somebody else stops the turn, returns a result with the state ``cancelled``.
         """
         turn = self.stream(prompt, **options)
         result = await turn.result()
@@ -111,10 +112,10 @@ class Client:
         functions: Sequence[Tool | Callable[..., Any]] = (),
         stop_when_left: bool = False,
     ) -> Turn:
-        """Follow a running or finished turn from the event number ``after``.
+        """Follow a running or finished turn. The first event is the one after event number ``after``.
 
-        After a restart the server has only the stored messages of a turn, without event numbers. Then this yields the
-        whole turn again, with new event numbers from ``after`` on.
+        After a restart the server has only the stored messages of a turn, without event numbers. The whole turn is then
+        yielded again, with new event numbers that continue from ``after``.
         """
         options: TurnOptions = {"approve": approve, "leave_running": not stop_when_left}
 
@@ -125,7 +126,8 @@ class Client:
         return Turn(self._connection, attach, terms)
 
     async def cancel(self, turn: str, reason: str = "stopped by the person") -> str:
-        """Stop a turn and return its state. Raises TurnNotFound."""
+        """Stop a turn and return the state that it ends with. ``reason`` is stored with the turn. Raises
+        TurnNotFound."""
         reply = await self._connection.call("POST", route("turns", turn, "cancel"), {"reason": reason})
         return str(reply["state"])
 
@@ -202,9 +204,10 @@ class Client:
         return StartedTurn(str(reply["turn"]), str(reply["session"]))
 
     def _session(self, options: TurnOptions) -> str:
-        """Return the session id if it is needed before the turn, because files are uploaded to it.
+        """Return the id of the turn's session. A new id is chosen here if files must be uploaded to the session before
+        the turn. Returns "" if the server shall choose the session.
 
-        The first request that names the session creates it, so that a token that may not list sessions can begin one.
+        The first request that names the new session creates it, so this works with a token that may not list sessions.
         """
         if session := options.get("session", ""):
             return session

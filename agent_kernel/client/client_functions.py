@@ -1,4 +1,5 @@
-"""Functions of this process that a model calls: offered with the turn, claimed, run here, and answered."""
+"""Functions of this process that a model can call. The client offers them with the turn, claims their calls, runs them
+here, and sends the results."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ class ClientFunctions:
             raise InvalidRequest("Two functions have the same name.", hint="Rename one of them.")
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return the ``functions`` of a turn. They share no state with the server, so calls of one round may run
-        concurrently."""
+        """Return the functions for the ``functions`` field of a turn. The server may run calls of one round
+        concurrently, because the functions share no state with it."""
         return [
             {
                 "name": tool.spec.name,
@@ -88,7 +89,8 @@ class ClientFunctions:
 
 
 class ClaimedCall:
-    """A call that this client has claimed: renewal, output, and result."""
+    """A call that this client has claimed. Renews the claim while the function runs, and sends its output and
+    result."""
 
     def __init__(self, connection: ServerConnection, path: str, token: str, session: str) -> None:
         self._connection = connection
@@ -110,7 +112,8 @@ class ClaimedCall:
                 await self._post({"action": "renew"})
 
     async def finish(self, output: ToolOutput) -> None:
-        """Send the result. Retried after a lost connection, since the server accepts only one result."""
+        """Send the result. Tries again after a lost connection, which is safe because the server accepts only one
+        result of a call."""
         if self._sending is not None:
             await self._sending
         body = await self._body(output)

@@ -76,8 +76,8 @@ def find(url: str | None, token: str | None) -> ServerAddress:
 
 
 def _token_for(url: str) -> str:
-    """Return the token of the environment, unless it belongs to another server; else the token that a local server has
-    written for programs of its user."""
+    """Return the token for the server at ``url``: the one in the environment, unless that belongs to another server,
+    else the one that a local server has written to a file for programs of its user."""
     named, token = os.environ.get(URL, ""), os.environ.get(TOKEN, "")
     if token and (not named or _routes(named) == _routes(url)):
         return token

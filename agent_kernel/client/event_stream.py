@@ -18,8 +18,8 @@ RESUME_S = 60.0
 
 
 def resume_pauses(resume_s: float) -> Iterator[float]:
-    """Yield the pauses, in seconds, before each attempt to open a lost stream again: those of PAUSES_S, then its last
-    one again and again until ``resume_s`` seconds are over."""
+    """Yield the pauses, in seconds, before the attempts to open a lost stream again: the values of PAUSES_S, then the
+    last value repeatedly. Ends when ``resume_s`` seconds have passed."""
     end = time.monotonic() + resume_s
     for pause in itertools.chain(PAUSES_S, itertools.repeat(PAUSES_S[-1])):
         if time.monotonic() >= end:

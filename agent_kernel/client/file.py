@@ -80,7 +80,7 @@ class File:
         return self.text.encode() if self.text is not None else self.data
 
     def is_truncated(self) -> bool:
-        """Whether the body was not included; ``read`` fetches it."""
+        """True if the server did not include the whole content; ``read`` fetches it."""
         return self.as_bytes() is None and self.size > 0
 
     async def read(self) -> bytes:
@@ -92,13 +92,13 @@ class File:
         return (await connection.send("GET", path, query=query, headers={"Accept": "*/*"})).content
 
     async def read_text(self) -> str:
-        """Return the whole text. Raises UnicodeDecodeError if it is not text, and as ``read``."""
+        """Return the whole content as text. Raises UnicodeDecodeError if it is not text, and the errors of ``read``."""
         return (await self.read()).decode()
 
     async def save(self, path: str | os.PathLike[str]) -> Path:
-        """Save the file to a path, or under its own name in a folder, and return the path.
+        """Save the file to ``path``, or under its own name if ``path`` is a folder. Return the path of the saved file.
 
-        An existing file is replaced once the download is complete. Raises OSError, and as ``read``.
+        An existing file is replaced once the download is complete. Raises OSError, and the errors of ``read``.
         """
         target = await asyncio.to_thread(self._target, path)
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as part:
@@ -123,7 +123,8 @@ class File:
                 await asyncio.to_thread(into.write, piece)
 
     def _target(self, path: str | os.PathLike[str]) -> Path:
-        """Return the path to write. Only the last part of the name is used, because it may come from a model."""
+        """Return the path to write. Of the file's own name, only the last path segment is used, because the name may
+        come from a model."""
         target = Path(path).expanduser()
         last = self.name.replace("\\", "/").rpartition("/")[2]
         return target / (last if last not in ("", ".", "..") else self.id) if target.is_dir() else target

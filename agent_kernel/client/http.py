@@ -42,11 +42,11 @@ class RequestOptions(TypedDict, total=False):
 
 
 class ServerConnection:
-    """A connection for one event loop.
+    """A connection to one server, for one event loop.
 
-    ``retries`` is the number of attempts after the first. Requests are retried if they only read, if the server
-    recognises the repetition, or if they certainly did not start (no connection, or the server says so: 429, or 503
-    with Retry-After).
+    ``retries`` is the number of attempts after the first. A request is retried if it only reads, if the server
+    recognises a repeated request, or if it certainly was not processed (no connection, status 429, or status 503 with
+    Retry-After).
     """
 
     def __init__(
@@ -80,7 +80,8 @@ class ServerConnection:
         content: bytes | AsyncIterator[bytes] | None = None,
         **options: Unpack[RequestOptions],
     ) -> httpx.Response:
-        """Send a request and return the whole response. A streamed body is sent once. Raises as ``call``."""
+        """Send a request and return the whole response. A request whose body is a stream is not retried. Raises the
+        errors of ``call``."""
         can_repeat = isinstance(content, bytes) or content is None
         repeatable = method == "GET" or options.get("repeatable", False)
         for attempt in range(self._retries + 1):
@@ -105,8 +106,8 @@ class ServerConnection:
     async def stream(
         self, method: str, path: str, **options: Unpack[RequestOptions]
     ) -> AsyncIterator[tuple[Mapping[str, str], AsyncIterator[bytes]]]:
-        """Yield (headers, chunks of the body), without retries. Raises as ``call``, also within the ``async with``
-        block."""
+        """Send a request and yield (headers, chunks of the body). Does not retry. Raises the errors of ``call``, also
+        while the chunks are read."""
         try:
             async with self._open(method, path, None, options, STREAM_S) as response:
                 yield response.headers, response.aiter_bytes()
@@ -177,8 +178,8 @@ class RefusedResponse(Exception):
         self._wait = response.headers.get("Retry-After", "")
 
     def pause(self, usual: float, *, again: bool) -> float | None:
-        """Return the pause before the next attempt; None if there is none. ``again`` means that the request may always
-        be retried."""
+        """Return the pause in seconds before the next attempt, or None if there shall be no further attempt. ``usual``
+        is the pause if the server asks for none. ``again`` means that the request may always be retried."""
         wait = float(self._wait) if re.fullmatch(r"\d{1,6}(\.\d+)?", self._wait) else None
         if wait is not None and self._status in (429, 503):
             return max(wait, usual) if wait <= PATIENCE_S else None
@@ -197,8 +198,8 @@ def json_of(response: httpx.Response) -> dict[str, Any]:
 
 
 def _tls(place: ServerAddress) -> ssl.SSLContext | bool:
-    """Return whether to verify certificates. Jupyter servers often use self-signed ones, which are accepted on loopback
-    only, where packets never leave this machine."""
+    """Return the TLS settings: False for plain HTTP, else a context. Certificates are verified except on loopback:
+    Jupyter servers often use self-signed ones, and packets on loopback never leave this machine."""
     if not place.secure:
         return False  # nothing is verified, so no certificates are loaded
     context = ssl.create_default_context()
@@ -235,7 +236,7 @@ def _refusal(response: httpx.Response) -> AgentKernelError:
 
 
 def _parse_error(response: httpx.Response) -> AgentKernelError | None:
-    """Build the error that the server returned, if the response has our format."""
+    """Return the error that the response describes, or None if the response is not in our format."""
     try:
         body = response.json()["error"]
         error = from_json(body)

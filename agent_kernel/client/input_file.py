@@ -91,8 +91,7 @@ class InputFile:
         return None
 
     def open(self) -> BinaryIO:
-        """Open the file. Blocking. The caller closes files opened from a path or bytes; a file object that was passed
-        in stays open."""
+        """Open the content for reading. Blocking. The caller closes the result, except if ``borrowed`` is True."""
         if isinstance(self.source, Path):
             return self.source.open("rb")
         return io.BytesIO(self.source) if isinstance(self.source, bytes) else self.source

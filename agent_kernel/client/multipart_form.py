@@ -12,7 +12,8 @@ CHUNK = 1 << 18
 
 
 class MultipartForm:
-    """``multipart/form-data`` with ``fields`` first and the file, as ``field``, last. It can be sent once."""
+    """A form body of type ``multipart/form-data``: first the text fields ``fields``, then the file, in the field named
+    ``field``. It can be sent once."""
 
     def __init__(self, fields: Mapping[str, str], file: InputFile, *, field: str = "file") -> None:
         self._boundary = secrets.token_hex(16)

@@ -1,4 +1,5 @@
-"""The form of an answer (a type, a JSON schema, a choice or a pattern), and the answer as a value of that type."""
+"""The requested form of an answer (a type, a JSON schema, a choice or a pattern), and the conversion of an answer to a
+value of this form."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from agent_kernel.core.errors import InvalidRequest, OutputInvalid
 
 @dataclass(frozen=True, slots=True)
 class OutputType:
-    """An output format; ``wire`` is sent to the server, ``read`` converts the text to a value."""
+    """A form of answers. ``wire`` is what the client sends to the server; ``read`` converts the text of an answer to a
+    value."""
 
     wire: Mapping[str, Any]
     read: Callable[[str], Any] = field(repr=False)
@@ -29,8 +31,9 @@ class OutputType:
 
 
 def shape_of(output: Any) -> OutputType:
-    """Convert a pydantic model or any type that pydantic can validate, a JSON schema (a dict), ``"json"``, a list of
-    complete answers, or a compiled pattern. Raises InvalidRequest."""
+    """Convert ``output`` to an OutputType. It can be a pydantic model or any type that pydantic can validate, a JSON
+    schema (a dict), ``"json"``, a list of the allowed answers, or a compiled pattern. Raises InvalidRequest for
+    anything else."""
     if isinstance(output, OutputType):
         return output
     if output in ("json", "json_object"):

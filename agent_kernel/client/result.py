@@ -28,7 +28,8 @@ from agent_kernel.core.messages import ToolCall, Usage
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call and its result; ``status`` is empty if there is no result. ``files`` are ids."""
+    """A tool call of a turn and its result. ``status`` is empty if the call has no result. ``files`` are the ids of the
+    files that it produced."""
 
     id: str
     name: str
@@ -44,9 +45,10 @@ class Call:
 class Result:
     """The result of a turn.
 
-    ``text`` is the closing answer and ``value`` the answer as the requested type. ``state`` is committed, cancelled,
-    failed or interrupted, with ``reason``; ``finish`` is stop, length or calls. ``returned`` are calls that this
-    program answers in its next turn. ``notices`` are lines for a person to read.
+    ``text`` is the final answer, ``value`` the answer as a value of the requested type. ``state`` is committed,
+    cancelled, failed or interrupted, and ``reason`` says why. ``finish`` is why the model stopped: stop, length or
+    calls. ``returned`` are calls without a result, which this program answers in its next turn. ``notices`` are lines
+    for a person to read.
     """
 
     turn: str

@@ -62,7 +62,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A branch; ``facts`` is the complete JSON from the server."""
+    """A branch of a session. ``facts`` is the complete JSON that the server returned for it."""
 
     name: str
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A session that matches a search; ``snippets`` are the matching places, best first."""
+    """A session that matches a search, with its score. ``snippets`` are the passages that match, best first."""
 
     session: Session
     score: float

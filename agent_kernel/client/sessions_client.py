@@ -15,10 +15,10 @@ MOST = 1_000
 
 
 class SessionsClient:
-    """The sessions of a server.
+    """The sessions that the caller has on a server.
 
-    Methods that name a session raise SessionNotFound. Methods that change one raise Conflict: SessionBusy, or its
-    ``revision`` differs from ``seen``.
+    Methods that take a session's id raise SessionNotFound. Methods that change a session raise SessionBusy while a turn
+    runs, and Conflict if ``seen`` is given and is not the session's revision.
     """
 
     def __init__(self, connection: ServerConnection) -> None:
@@ -54,13 +54,13 @@ class SessionsClient:
         return Session.from_json(await self._call("POST", id, "clear", body={}))
 
     async def items(self, id: str, limit: int | None = None, branch: str | None = None) -> Sequence[Line]:
-        """Return the newest ``limit`` messages, oldest first."""
+        """Return the newest ``limit`` messages of a branch (None: of the current branch), oldest of them first."""
         reply = await self._call("GET", id, "items", query={"limit": limit, "branch": branch})
         return [Line.from_json(one) for one in reply["items"]]
 
     async def turns(self, id: str, limit: int | None = None, before: str = "") -> Sequence[dict[str, Any]]:
-        """Return the turns as the route ``sessions/{id}/turns`` does: the newest ``limit`` ones, or those before the
-        turn ``before``."""
+        """Return the newest ``limit`` turns, or with ``before`` the newest ones before the turn with this id, as JSON
+        of the route ``sessions/{id}/turns``."""
         reply = await self._call("GET", id, "turns", query={"limit": limit, "before": before or None})
         return [dict(one) for one in reply["turns"]]
 
@@ -69,21 +69,23 @@ class SessionsClient:
         return await self._call("GET", id, "usage")
 
     async def permissions(self, id: str) -> dict[str, Any]:
-        """Return the server's policy and the decisions for the rest of this session (``grants``)."""
+        """Return the server's policy, and in ``grants`` the user's decisions that apply to the rest of this session."""
         return await self._call("GET", id, "permissions")
 
     async def revoke(self, id: str, kind: str | None = None, tool: str | None = None) -> int:
-        """Delete the decisions about a kind or a tool, or all of them, and return how many there were."""
+        """Delete the stored decisions about the kind ``kind`` and the tool ``tool``, or all decisions if neither is
+        given. Returns how many were deleted."""
         return int((await self._call("DELETE", id, "permissions", query={"kind": kind, "tool": tool}))["revoked"])
 
     async def fork(self, id: str, turns: int | None = None, into: str | None = None) -> Session:
-        """Copy the first ``turns`` turns to a new session; None copies all."""
+        """Copy the first ``turns`` turns (None: all) to a new session and return the new session. ``into`` is its id;
+        None lets the server choose one."""
         body = {**({} if turns is None else {"turns": turns}), **({"id": into} if into else {})}
         return Session.from_json(await self._call("POST", id, "fork", body=body))
 
     async def undo(self, id: str) -> dict[str, Any] | None:
-        """Remove the newest turn and return it with the code it ran, whose effects cannot be undone; None if there is
-        no turn."""
+        """Remove the newest turn. Returns the turn with the code that it ran, because the effects of the code stay;
+        returns None if there is no turn."""
         reply = await self._call("POST", id, "undo", body={})
         return reply["undone"] and dict(reply["undone"])
 
@@ -103,7 +105,8 @@ class SessionsClient:
         await self._call("DELETE", id, "branches", name)
 
     async def search(self, words: str, limit: int = 5, role: str = "") -> Sequence[Found]:
-        """Return the sessions that contain any of the words, best first."""
+        """Return the sessions that contain any of the words in ``words``, best match first. ``role`` restricts the
+        search to messages of this role."""
         reply = await self._connection.call("GET", "search", query={"q": words, "limit": limit, "role": role or None})
         return [Found.from_json(one) for one in reply["hits"]]
 
@@ -113,8 +116,8 @@ class SessionsClient:
         return (await self._connection.send("GET", path, query=query, headers={"Accept": "*/*"})).content
 
     async def import_document(self, document: bytes | str, format: str | None = None) -> Session:
-        """Create a session from a document, with its text and without permissions. Raises InvalidRequest for an invalid
-        document."""
+        """Create a session from a document and return it. Its messages are imported, permissions are not. Raises
+        InvalidRequest for an invalid document."""
         body = document.encode() if isinstance(document, str) else document
         response = await self._connection.send("POST", "sessions/import", body, query={"format": format})
         return Session.from_json(json_of(response))

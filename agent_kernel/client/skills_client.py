@@ -46,7 +46,8 @@ class SkillsClient:
         self._connection = connection
 
     async def add(self, path: str | os.PathLike[str], *, version_of: str = "") -> Skill:
-        """Upload a folder with a ``SKILL.md``, or a zip of one; links are left out. Raises InvalidRequest,
+        """Upload a skill: a folder with a ``SKILL.md``, or a zip file of such a folder. Symbolic links in the folder
+        are left out. ``version_of`` is the id of the skill of which this is a new version. Raises InvalidRequest,
         QuotaExceeded."""
         with tempfile.TemporaryFile() as packed:
             form = MultipartForm({}, await asyncio.to_thread(_package, path, packed), field="files")

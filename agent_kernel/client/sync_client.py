@@ -26,8 +26,8 @@ from agent_kernel.core.errors import Conflict
 BRIDGED = (Client, SessionsClient, FilesClient, SkillsClient, File, Result, Turn)
 CLOSE_S = 15.0
 SHUTDOWN = "cannot schedule new futures"
-"""Part of the error message of a thread pool if the interpreter has already ended. Only a daemon thread can still wait
-then, and it ends too."""
+"""Part of the error message that a thread pool raises after the interpreter has ended. Only a daemon thread can still
+wait for a result then, and this thread ends too."""
 
 
 class EventLoopBridge:
@@ -46,7 +46,8 @@ class EventLoopBridge:
         atexit.register(self._at_exit)
 
     def run(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Run a coroutine in the context of the caller and wait for it; an interrupt cancels it.
+        """Call ``work``, run the coroutine that it returns with a copy of the caller's context variables, and wait for
+        the result. An interrupt cancels the coroutine.
 
         Raises the coroutine's exception, and Conflict if called on the bridge's own thread or after ``close``.
         """
@@ -86,8 +87,8 @@ class EventLoopBridge:
             raise
 
     def drop(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Close an object that is no longer read. Does not wait if the garbage collector calls this on the bridge's own
-        thread."""
+        """Close an object that the program no longer uses, by running the coroutine of ``close``. Does not wait for the
+        end if the garbage collector calls this on the bridge's own thread."""
         if self._closed:
             return
         if threading.current_thread() is self._thread:
@@ -162,8 +163,8 @@ class EventLoopBridge:
 
 
 class SyncProxy:
-    """A synchronous proxy of one object: coroutines become calls, async iterators become iterators, and objects with
-    such methods are wrapped in turn."""
+    """A synchronous wrapper of one object. Its coroutine methods become ordinary methods, its async iterators become
+    iterators, and objects with such methods that it returns are wrapped too."""
 
     def __init__(self, target: Any, bridge: EventLoopBridge) -> None:
         self._target = target

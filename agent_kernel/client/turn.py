@@ -39,8 +39,9 @@ class StartedTurn:
 @dataclass(frozen=True, slots=True)
 class FollowOptions:
     """How to follow a turn. ``functions`` and ``approve`` are the callbacks of this program, ``shape`` is the type of
-    the answer. With ``leave_running`` the turn continues when the program stops reading its events. ``resume_s`` is for
-    how many seconds a lost stream is opened again, and ``after`` the number of the last event that is known already."""
+    the answer. With ``leave_running`` the turn continues when the program stops reading its events. After a lost
+    connection, the client tries for ``resume_s`` seconds to open the stream again. ``after`` is the number of the last
+    event that the program already has."""
 
     functions: ClientFunctions
     approve: Approve | None = None
@@ -54,8 +55,8 @@ class Turn:
     """One turn. Iterate over it once to receive its events; the turn begins when the iteration begins.
 
     Closing the iterator (``break``, ``aclose``, the end of an ``async with``, a cancelled task) stops the turn, unless
-    ``leave_running`` is set. ``id`` and ``session`` are known once it has begun. Callbacks are answered while it is
-    open, whether the program reads events or not.
+    ``leave_running`` is set. ``id`` and ``session`` are empty until the turn has begun. While the iterator is open,
+    callbacks run whether or not the program reads events.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Turn:
 
     @property
     def finished(self) -> TurnFinished | None:
-        """The final event, once it was received."""
+        """The final event, or None until it has been received."""
         return self._gathered.finished
 
     async def begin(self) -> Turn:
@@ -138,9 +139,10 @@ class Turn:
                     yield event.body.text
 
     async def result(self) -> Result:
-        """Wait for the end and return the result. If the turn failed, the result contains its error.
+        """Wait for the end of the turn and return its result. If the turn failed, the result contains its error.
 
-        Raises OutputInvalid, and AgentKernelError if the end cannot be received.
+        Raises OutputInvalid if the answer does not have the requested type, and AgentKernelError if the end cannot be
+        received.
         """
         async with aclosing(self._read()) as events:
             async for _ in events:
@@ -153,7 +155,8 @@ class Turn:
         return self._gathered.result()
 
     async def decide(self, asked: ApprovalRequired, said: Said) -> bool:
-        """Answer an approval of this turn. Returns False if the call no longer waits."""
+        """Answer the approval request ``asked`` of this turn with ``said``: a Decision, True, False, or a string that
+        denies with this reason. Returns False if the call no longer waits."""
         return await decide(self._connection, asked, decision_of(said))
 
     async def approve(self, asked: ApprovalRequired, remember: str = "once") -> bool:
@@ -171,12 +174,13 @@ class Turn:
         return str(reply["state"])
 
     def _may_run(self) -> bool:
-        """Return whether the turn was requested and not refused."""
+        """Return True if the request for the turn has been sent and the server has not refused it."""
         starting = self._starting
         return starting is not None and (not starting.done() or not (starting.cancelled() or starting.exception()))
 
     async def aclose(self) -> None:
-        """Close the turn. Has no effect if it has ended."""
+        """Stop reading the events; this stops the turn unless ``leave_running`` is set. Has no effect if the turn has
+        ended."""
         if self._closed:
             return
         self._closed = True
@@ -217,7 +221,8 @@ class CallbackRunner:
             await asyncio.wait(self._running)
 
     async def _ask(self, asked: ApprovalRequired, approve: Approve) -> None:
-        """Ask about an approval. Following a turn from its beginning also yields old approvals; those are skipped."""
+        """Let ``approve`` decide an approval request. When a turn is followed from its beginning, its events contain
+        requests that have been decided already; those are skipped."""
         if self._attached:
             try:
                 await self._connection.call("GET", route("agent", "approvals", asked.approval))

@@ -32,18 +32,20 @@ LISTS = ("skills", "denied")
 class TurnOptions(TypedDict, total=False):
     """Options of one turn. All of them can also be passed to the client, for all its turns.
 
-    ``session`` is the session of the turn; without one a new session is created, whose id the result has. ``private``
-    keeps a new session in the server's memory only. ``model`` names the engine. ``busy`` says what to do if another
-    turn of the session runs: ``wait`` in line, or ``raise`` SessionBusy. With ``leave_running`` the turn continues when
-    nobody listens any more.
+    ``session`` is the id of the session; without one, the turn gets a new session, whose id is in the result.
+    ``private`` keeps a new session in the server's memory only. ``model`` names the engine. ``busy`` says what to do if
+    another turn of the session runs: ``wait`` in line, or ``raise`` SessionBusy. With ``leave_running`` the turn
+    continues after the program stops reading its events.
 
-    ``functions`` are typed functions of this process, sync or async, for the model to call. ``tools`` are names or
+    ``functions`` are typed functions of this process, sync or async, that the model may call. ``tools`` are names or
     groups of the server's tools (None: all that it offers; empty: none). ``approve`` is called for calls that need a
-    person; without it they are denied, unless ``answers`` says that the reader of the stream decides.
+    decision of a person. Without it such calls are denied, unless ``answers`` is True: then the program that reads the
+    events sends the decisions.
 
     ``files`` are uploaded for the turn, ``outputs`` are files requested by name, and ``media`` are images and videos
-    for the model. ``output`` is the format of the answer (``output_schema.py``), ``context`` are hidden notes by title,
-    and ``messages`` is a conversation to start with. All others are as in ``TurnRequest`` and ``Sampling``.
+    for the model. ``output`` is the form of the answer (``output_schema.py``), ``context`` maps titles to notes that
+    the user does not see, and ``messages`` is a conversation to start with. All others are as in ``TurnRequest`` and
+    ``Sampling``.
     """
 
     session: str
@@ -136,8 +138,8 @@ def _message(given: Message | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _medium(given: Given) -> dict[str, str]:
-    """Read an image or a video. Its type is taken from the given MIME type, the first bytes or the name. Raises
-    InvalidRequest for other types."""
+    """Read an image or a video and return ``{mime, data}``. The type is the given MIME type, else it is detected from
+    the first bytes or the name. Raises InvalidRequest for other types."""
     file = input_file(given)
     source = file.open()
     try:
