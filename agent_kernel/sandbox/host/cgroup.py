@@ -1,9 +1,10 @@
-"""Control groups: one per session, if this process may create them. A group limits the memory and the number of
+"""Control groups: one for each session, if this process may create them. A group limits the memory and the number of
 processes of a session as a whole, no matter which user the processes run as.
 
-Sources: ``Documentation/admin-guide/cgroup-v2.rst`` and ``cgroup-v1/`` of the kernel. A group is created beside ours
-only if ours is unlimited, because a session must not escape a limit that was set for this server. Version 1 has no
-delegation, so only the top of a hierarchy is used there, never a group that another program manages.
+Sources: ``Documentation/admin-guide/cgroup-v2.rst`` and ``cgroup-v1/`` of the kernel. A session's group is created
+beside the server's own group only if that group has no limits, because a session must not escape a limit that was set
+for the server. Version 1 has no delegation, so only the top of a hierarchy is used there, never a group that another
+program manages.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Cgroups:
-    """Where groups can be created: controller -> (directory, version)."""
+    """The places where groups can be created. ``parents`` maps a controller to (parent directory, version)."""
 
     parents: Mapping[str, tuple[Path, int]] = field(default_factory=dict)
 
@@ -165,7 +166,8 @@ def _own(proc: Path) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def _find_delegated_group(group: Path, top: Path) -> Path | None:
-    """Return the nearest group, from ours up to ``top``, in which groups with limits can be created."""
+    """Return the nearest group in which groups with limits can be created: the server's own ``group`` or a group above
+    it, up to ``top``. None if there is none, or if a limit would be escaped."""
     for directory in (group, *group.parents):
         # Only the root group may contain both processes and groups with limits. It has no cgroup.type file.
         free = directory != group or not (directory / "cgroup.type").exists()

@@ -33,7 +33,7 @@ BASE64 = re.compile(r"[A-Za-z0-9+/=]*")
 
 
 class NotShown(Exception):
-    """The reason why a table or chart is not displayed, in words for the user."""
+    """Raised if a table or chart must not be displayed. ``str()`` is the reason, for the user."""
 
 
 def check_address(text: str) -> None:
@@ -85,8 +85,8 @@ def field_refused(key: str) -> NotShown:
 
 
 def check_unknown(key: str, value: Any) -> None:
-    """Accept an unknown field if it is a number or a boolean, which a newer version may have added. Raises NotShown
-    otherwise."""
+    """Check a field that is not on the allow-list. Numbers and booleans are accepted, because a newer version may have
+    added the field. Raises NotShown for all other values."""
     check_text(key)
     if isinstance(value, (str, list, dict)):
         raise NotShown(f"it has a field {key[:80]!r}, which is not on the list of what charts may have")

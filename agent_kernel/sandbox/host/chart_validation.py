@@ -29,7 +29,8 @@ MAX_CELL = 400
 
 
 def validate_chart(mime: str, data: bytes) -> bytes:
-    """Return the medium in canonical form. Raises NotShown."""
+    """Return the table or chart as JSON in canonical form, without parts that have no effect. Raises NotShown if it is
+    not allowed."""
     if len(data) > MAX_BYTES:
         raise NotShown(f"it has more than {MAX_BYTES >> 20} MB")
     try:

@@ -1,4 +1,4 @@
-"""Finds the file that code was denied, from the error of the code, so that users can allow it."""
+"""Finds the file to which access was denied from the error of the code, so that the user can be offered to allow it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ NOBODYS = ("/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/run")
 
 
 def find_denied_path(error: str, workdir: str, hidden: Sequence[str]) -> str:
-    """Return the last absolute path the error reports as refused, if a user may allow it, else "". Does not check
-    whether the file exists, because code must not learn that. The error is written by the code, so it is not
-    trusted."""
+    """Return the last absolute path whose access ``error`` reports as denied, or "" if there is none or the user may
+    not allow it. ``hidden`` are paths that are never allowed.
+
+    Does not check whether the file exists, because the code must not learn that. The code can write any text as its
+    error, so the text is not trusted."""
     denied = ""
     for match in _REFUSAL.finditer(error):
         try:

@@ -31,13 +31,15 @@ from agent_kernel.sandbox.jail.jail import IsolationPlan, JailSpec, missing_plat
 
 SELF_CHECK = "import subprocess\nopen('check', 'w').write('1')\nopen('check').read()"
 OLDEST = (3, 11)
-"""Oldest Python version of a kernel's environment in which the worker runs."""
+"""Oldest Python version in which the worker runs; it applies to the environment of a kernel whose interpreter the
+session uses."""
 VERSION_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class JailSupport:
-    """The result of probing this system: the strictest isolation plan that works, or why none works."""
+    """The result of testing this system. ``plan`` is the strictest isolation plan that works; if none works, it is None
+    and ``reason`` says why. ``layers`` maps each layer to {required, active, detail}."""
 
     plan: IsolationPlan | None
     layers: Mapping[str, Mapping[str, Any]]
@@ -46,7 +48,8 @@ class JailSupport:
 
 @dataclass(frozen=True, slots=True)
 class JailRequest:
-    """The session for which a jail is created. ``interpreter`` is that of its kernel, or "" for the server's own."""
+    """What a session needs of its jail: the work directory, the user id, and additional paths to read and write.
+    ``interpreter`` is that of the session's kernel, or "" for the server's own."""
 
     workdir: Path
     uid: int
@@ -86,7 +89,7 @@ class JailFactory:
         self._closing = False
 
     async def support(self) -> JailSupport:
-        """Return what is possible on this system; probes at the first call."""
+        """Return how much isolation this system supports. The first call tests it, which starts processes."""
         if self._support is None:
             self._support = asyncio.create_task(self._probe())
         return await asyncio.shield(self._support)
@@ -106,7 +109,8 @@ class JailFactory:
         return await self._enter(process, support_here.plan, cell, self.interpreter)
 
     async def fill(self) -> None:
-        """Start missing warm processes. Does nothing where there is no sandbox."""
+        """Start processes until the configured number of warm ones is ready. Does nothing if this system supports no
+        sandbox."""
         if len(self._warm) >= self.policy.warm or (await self.support()).plan is None:
             return
         async with self._filling:
@@ -165,8 +169,8 @@ class JailFactory:
         )
 
     async def _serves(self, interpreter: str) -> bool:
-        """Return whether to run the session with this interpreter: not the server's own, it runs, and it is recent
-        enough."""
+        """Return True if the session can run with this interpreter: it is not the server's own (for which there are
+        warm processes), it starts, and its version is at least OLDEST."""
         if _same(interpreter, str(self.interpreter)):
             return False  # this is the server's own interpreter, for which there are warm processes
         if interpreter not in self._versions:
@@ -199,7 +203,8 @@ class JailFactory:
     async def _try(
         self, plan: IsolationPlan, layers: Mapping[str, Mapping[str, Any]]
     ) -> tuple[str, Mapping[str, Mapping[str, Any]]]:
-        """Return (problem or "", the layers as far as they are known) of one plan."""
+        """Test one plan by running code in a jail. Returns ("" or why the plan does not work, the layers of the jail).
+        ``layers`` are returned if the jail reported none."""
         workdir = self._work_root / f"probe-{os.getpid()}-{id(self):x}"
         stop: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
         process = None
@@ -243,7 +248,8 @@ async def _version(interpreter: str) -> tuple[int, ...]:
 
 
 def _same(one: str, other: str) -> bool:
-    """True if both paths are the same interpreter of one environment; several environments may share a binary."""
+    """Return True if both paths are the same interpreter of the same environment. Comparing the files alone is not
+    enough, because several environments may share one binary."""
     prefixes = [os.path.dirname(os.path.abspath(path)) for path in (one, other)]
     return prefixes[0] == prefixes[1] and os.path.realpath(one) == os.path.realpath(other)
 

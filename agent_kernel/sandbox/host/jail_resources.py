@@ -15,8 +15,8 @@ EXTRA = 4
 
 
 class JailResources:
-    """The resources of one jail. They are created before the process becomes a jail, and closed after it has ended.
-    ``reach`` is set if the network is ``full``."""
+    """The resources that the server holds for one jail. They are created before the process becomes a jail, and closed
+    after it has ended. ``reach`` says where the proxy may connect; it is set if the network mode is ``full``."""
 
     def __init__(self, cgroups: Cgroups, reach: ProxyPolicy | None = None) -> None:
         self._cgroups = cgroups
@@ -26,7 +26,8 @@ class JailResources:
         self._proxy: Proxy | None = None
 
     def count(self, pid: int, limits: Mapping[str, int]) -> dict[str, str]:
-        """Put the process into a new group. Returns a mapping from layer to how it is enforced."""
+        """Put the process into a new control group. Returns a mapping from the layers that the group enforces to a
+        description; empty if there are no groups."""
         if not self._cgroups.parents:
             return {}
         self._memory_mb = memory = limits["session_memory_mb"]
@@ -37,7 +38,8 @@ class JailResources:
         return {names[name]: details[name] for name in self._scope.directories}
 
     async def open(self, way: socket.socket) -> None:
-        """Serve the proxy socket the jail has sent, if any. Takes ownership of ``way``."""
+        """Receive the proxy's listening socket from the jail over ``way``, and serve it, if the jail has sent one.
+        Closes ``way``."""
         with way:
             way.setblocking(False)
             with suppress(BlockingIOError):

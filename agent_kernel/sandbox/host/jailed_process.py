@@ -1,4 +1,4 @@
-"""The server's handle of one jailed process: started warm, entered for a session, run, interrupted, ended.
+"""The server's handle of one jailed process: starts it, makes it the jail of a session, runs code in it, and ends it.
 
 Frames from the worker are not trusted; messages from the supervisor are.
 """
@@ -45,7 +45,7 @@ from agent_kernel.sandbox.worker import variable_transfer
 from agent_kernel.sandbox.worker.bounded_output import BoundedOutput, Pipe
 
 ENTER_S = 60.0
-"""Time limit for starting and jailing a process, long enough for busy machines."""
+"""Time limit in seconds for starting a process and for jailing it. It is long enough for busy machines."""
 END_S = 2.0
 BUFFER = 1 << 20
 """Limit in bytes of copies and pictures received at once."""
@@ -144,8 +144,8 @@ class JailedProcess:
         on_output: Callable[[str, str], None] = lambda stream, text: None,
         workdir: str = "/",
     ) -> RunResult:
-        """Run code. Ends within the time limit plus the grace period; afterwards the worker is idle or dead, never
-        in between."""
+        """Run code and return its result. Resolving ``stop`` ends the run early. Ends at the latest after the time
+        limit and the grace period; the worker is then either idle or dead."""
         started = time.monotonic()
         run = self._begin(on_output, stop)
         heads = [{"name": one.name, "encoding": one.encoding, "type": one.type} for one in work.given]
@@ -178,7 +178,7 @@ class JailedProcess:
         return run
 
     async def kill(self, why: str) -> None:
-        """End the process and everything below it. No process is left when this returns."""
+        """End the process and all its descendants; ``why`` becomes ``ended``. When this returns, no process is left."""
         self.ended = self.ended or why
         self._control.close()  # end of file: the supervisor ends everything, then itself
         try:
@@ -199,7 +199,7 @@ class JailedProcess:
         return self._run
 
     async def _exchange(self, run: SandboxRun, request: list[bytes], timeout_s: float) -> StopReason | None:
-        """Return why the run was stopped, or None if it ended normally or did not start."""
+        """Send the request and wait for the end. Returns why the run was stopped, or None if it was not."""
         try:
             if self.ended and not run.done.done():
                 run.done.set_result(None)
@@ -216,7 +216,7 @@ class JailedProcess:
                 pipe.drain()
 
     async def _finish(self, run: SandboxRun, timeout_s: float) -> StopReason | None:
-        """Return why the run was stopped, or None if it ended normally."""
+        """Wait for the end of the run. Returns why it was stopped, or None if it ended normally."""
         either: set[asyncio.Future[Any]] = {run.done, run.stop}
         await asyncio.wait(either, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         if run.done.done():
@@ -323,7 +323,7 @@ class JailedProcess:
                 self.ended = self.ended or message.get("why") or killed or _why(message["exit"])
 
     def _end(self, why: str) -> None:
-        """Stop using the worker: its supervisor ends it, and reports how it ended if it did so itself."""
+        """Stop using the worker, for the reason ``why``. Its supervisor ends it, or reports how it ended."""
         self.ended = self.ended or why
         self._control.close()
 

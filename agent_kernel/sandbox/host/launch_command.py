@@ -17,7 +17,8 @@ for name, path in (("agent_kernel", package), ("agent_kernel.sandbox", package +
 from agent_kernel.sandbox.worker.supervisor import main
 main(*map(int, channels))
 """
-"""Imports only our sandbox modules: the interpreter may belong to another environment without this package."""
+"""The program that the interpreter starts with. It imports only our sandbox modules, because the interpreter may belong
+to another environment, which does not have this package."""
 DEFAULT = SandboxPolicy()
 
 

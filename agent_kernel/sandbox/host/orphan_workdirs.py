@@ -1,7 +1,7 @@
-"""Finds work directories of sessions that no longer exist, because another program deleted the session or a server was
-killed.
+"""Finds work directories of sessions that no longer exist. They are left if another program deleted the session or if a
+server was killed.
 
-A note beside each work directory names its session. The code in the jail cannot reach the note.
+A note (a file beside each work directory) names its session. The code in the jail cannot reach the note.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def forget(workdir: Path) -> None:
 
 
 def find_orphans(work_root: Path) -> list[OrphanWorkdir]:
-    """Return all work directories with a note. Unreadable notes are skipped."""
+    """Return all work directories with a readable note. The caller must check which of their sessions still exist."""
     leftovers = []
     for place in sorted(work_root.glob(f"*{NOTE}")):
         try:
@@ -64,7 +64,8 @@ def find_orphans(work_root: Path) -> list[OrphanWorkdir]:
 
 @functools.cache
 def _of(pid: int) -> dict[str, Any]:
-    """Return facts that identify this process. They never change."""
+    """Return facts that identify the process ``pid`` beyond its number, such as its start time and machine. They never
+    change."""
     where = {
         "machine": process_identity.machine_id(),
         "boot": process_identity.boot_id(),

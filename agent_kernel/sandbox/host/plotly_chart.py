@@ -34,7 +34,8 @@ _OTHER_TYPES = """
     horizontal vertical percent constant sqrt data raster fill
 """
 OTHER_TYPES = frozenset(_OTHER_TYPES.split())
-"""Values of ``type`` outside of traces: axes, shapes, menus, contours, error bars."""
+"""Allowed values of the attribute ``type`` in objects that are not traces: axes, shapes, menus, contours, error
+bars."""
 _KEYS = """
     a a0 aaxis active activebgcolor activecolor activeselection activeshape add align alignmentgroup alphahull
     ambient anchor angle angleref angularaxis annotationdefaults annotations arrangement array arraydtick arrayminus
@@ -136,7 +137,8 @@ def checked_plotly(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _value(key: str, value: Any, depth: int, *, in_template: bool) -> Any:
-    """Check a value. ``key`` is the attribute that has the value, or whose list contains it."""
+    """Check the value of the attribute ``key``, or one item of a list that is its value, and return it without parts
+    that have no effect. Raises NotShown."""
     if depth > MAX_DEPTH:
         raise NotShown("it nests too deeply")
     if key == "source":
@@ -191,8 +193,8 @@ def _source(key: str, value: Any) -> Any:
 
 
 def _arguments(value: list[Any], depth: int) -> list[Any]:
-    """Check the effect of a button or slider: ``[{attribute: value}, ...]``, ``[attribute, value, ...]`` or frames
-    by name."""
+    """Check the arguments of a button or slider. They are ``[{attribute: value}, ...]``, ``[attribute, value, ...]`` or
+    the names of frames."""
     if value and isinstance(value[0], str):
         name = _allowed_attribute(value[0])
         if not name:

@@ -1,4 +1,4 @@
-"""The sandbox policy: what code may use, see and reach, and which layers are required."""
+"""The sandbox policy: how much code may use, what it sees and reaches, and which layers are required."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ LAYERS = (*REQUIRED, *WANTED)
 
 @dataclass(frozen=True, slots=True)
 class SandboxPolicy:
-    """Limits per session. Memory and file size apply per process (``setrlimit``); ``session_memory_mb`` applies to
-    all processes of a session together (0 = twice ``memory_mb``).
+    """Limits per session. Memory and file size apply per process (``setrlimit``); ``session_memory_mb`` applies to all
+    processes of a session together (0 = twice ``memory_mb``).
 
-    ``mode`` on: a missing layer is an error; auto: it is reported; off: no isolation, a plain process with limits.
-    ``profile`` developer also sees the tools of this machine. ``network`` loopback is private to the jail; full
-    reaches other machines through a proxy (``proxy.py``), private addresses only if they are among ``hosts``.
+    ``mode`` says what happens if a layer is missing: ``on`` is an error, ``auto`` reports it, ``off`` runs code in a
+    plain process with limits and no isolation. With ``profile`` ``developer``, code also sees the tools of this
+    machine. With ``network`` ``loopback`` there is a loopback device that is private to the jail; with ``full`` code
+    reaches other machines through a proxy (``proxy.py``), and private addresses only if they are among ``hosts``.
     ``read`` and ``write`` are additional paths, ``env`` additional variables.
 
-    ``cpu_s`` is CPU time per run. Wall time is limited too (``Work.timeout_s``); the run is killed ``grace_s`` after
-    its interrupt. ``output_chars`` per stream are kept (head and tail); a run that writes more than
-    ``output_stop_mb`` is stopped. ``tmp_mb`` limits each of the private /tmp and /dev/shm. A run that leaves less
-    than ``disk_reserve_mb`` on the work directory's disk is stopped. ``max_sessions`` 0 means max(4, GiB of memory)."""
+    ``cpu_s`` is CPU time per run. Wall time is limited too (``Work.timeout_s``); the run is killed ``grace_s`` seconds
+    after its interrupt. Of each stream, ``output_chars`` characters are kept (from the beginning and the end); a run
+    that writes more than ``output_stop_mb`` is stopped. ``tmp_mb`` limits each of the private /tmp and /dev/shm. A run
+    that leaves less than ``disk_reserve_mb`` free on the work directory's disk is stopped. ``max_sessions`` 0 means 4
+    or the machine's memory in GiB, whichever is more."""
 
     mode: Mode = "auto"
     profile: Profile = "restricted"

@@ -46,7 +46,8 @@ def _quiet(stream: str, text: str) -> None: ...
 
 @dataclass(slots=True, eq=False)
 class SessionSlot:
-    """A session's slot in the pool."""
+    """What the pool keeps for one session: the work directory, the user id, and the process if one runs. ``lost`` says
+    why the last process ended, ``used`` is the time of the last use."""
 
     workdir: Path
     uid: int
@@ -61,9 +62,9 @@ class SessionSlot:
 
 
 class LinuxSandbox:
-    """The ``Sandbox`` for Linux. Work directories are ``work_root/<hash of namespace and id>``; ``hidden`` paths are
-    never visible to code. ``plans`` are isolation plans to try, strictest first; None uses all the system supports.
-    The constructor does no I/O."""
+    """The implementation of ``Sandbox`` for Linux. Work directories are ``work_root/<hash of namespace and id>``. Code
+    never sees the paths in ``hidden``. ``plans`` are isolation plans to try, strictest first; None tries all that the
+    system supports. The constructor does no I/O."""
 
     def __init__(
         self,
@@ -154,7 +155,8 @@ class LinuxSandbox:
         return run.listed if run is not None else ()
 
     async def _ask(self, session: SessionKey, name: str = "") -> SandboxRun | None:
-        """Query the session's process. Returns None when none is running."""
+        """Ask the session's process for the variable ``name``, or for the list of its variables. Returns None if the
+        session has no process."""
         place = self._places.get(session)
         if place is None:
             return None

@@ -39,8 +39,8 @@ Connect: TypeAlias = Callable[[str, int], Awaitable[Streams]]
 
 @dataclass(frozen=True, slots=True)
 class ProxyTarget:
-    """A target of a connection. ``head`` is sent to it first; it is empty for CONNECT, where the client gets a
-    confirmation instead."""
+    """The host and port that a connection asks for. ``head`` is the request head to send there first. For CONNECT it is
+    empty; the client then gets a confirmation."""
 
     host: str
     port: int
@@ -55,7 +55,8 @@ class ProxyPolicy:
         self._exits = exits
 
     async def admit(self, host: str, port: int) -> FetchTarget:
-        """Check a target and return its addresses. Raises Forbidden, InvalidRequest, FetchFailed."""
+        """Check a target and return it with its addresses. Raises Forbidden if it is not allowed, and InvalidRequest,
+        FetchFailed."""
         if port in REFUSED_PORTS:
             raise Forbidden(f"Port {port} is for mail, which a sandbox cannot send.")
         self._exits.check(f"[{host}]" if ":" in host else host, "a connection of the sandbox")
@@ -91,7 +92,8 @@ class Proxy:
         await asyncio.sleep(0)  # aborted connections are notified in the next iteration of the loop
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Start a task for a new connection; ``aclose`` knows it from here on, not from its first step."""
+        """Start a task for a new connection. The task is registered at once, so that ``aclose`` also ends a task that
+        has not begun to run."""
         if self._server is None or not self._server.is_serving():
             writer.transport.abort()  # the connection was accepted just before ``aclose``
             return
@@ -206,7 +208,8 @@ async def _shut(writer: asyncio.StreamWriter) -> None:
 
 
 async def _relay(one: Streams, other: Streams) -> None:
-    """Copy in both directions until both have ended, or nothing moved for IDLE_S."""
+    """Copy data in both directions until the server has sent everything, a side fails, or no data moves for IDLE_S
+    seconds. ``one`` is the client's side, ``other`` the server's."""
     moved = [asyncio.get_running_loop().time()]
     tasks = [asyncio.create_task(_pump(one[0], other[1], moved)), asyncio.create_task(_pump(other[0], one[1], moved))]
     try:

@@ -1,5 +1,5 @@
-"""What the two profiles add to Python's own needs: ``developer`` adds this machine's tools, toolchains and their
-variables, ``restricted`` nothing.
+"""The two profiles: what code sees in addition to what Python needs. ``developer`` adds this machine's tools,
+toolchains and their variables; ``restricted`` adds nothing.
 
 The server decides this from its own environment.
 """
@@ -34,7 +34,8 @@ NETWORK_FILES = (
     "/etc/pki/tls",
 )
 OF_HOME = {"RUSTUP_HOME": "~/.rustup", "PYENV_ROOT": "~/.pyenv", "NVM_DIR": "~/.nvm"}
-"""Toolchains look for these below HOME, which is the work directory inside the jail."""
+"""Environment variables that toolchains need inside the jail. Without them, the toolchains would search below HOME,
+which is the work directory there."""
 SECRETS = frozenset({".condarc", "condarc", ".npmrc", ".netrc", ".env", "credentials", "credentials.toml"})
 """Entries that are never visible, not even at the top of a toolchain."""
 
@@ -77,7 +78,8 @@ def path(policy: SandboxPolicy, interpreter: Path, environ: Mapping[str, str] = 
 
 
 def _toolchains() -> list[str]:
-    """Return the toolchains' own programs. They precede rustup's proxies, which would write beside the toolchains."""
+    """Return the directories with the programs of the Rust toolchains. They come before rustup's proxy programs in
+    PATH, because these would write beside the toolchains."""
     return sorted(map(str, Path(os.path.expanduser("~/.rustup/toolchains")).glob("*/bin")))
 
 
@@ -101,7 +103,7 @@ def _below(path: str, other: str) -> bool:
 
 
 def _without_secrets(root: str) -> list[str]:
-    """Return the path itself, or its entries without those that contain secrets."""
+    """Return ``root`` itself, or if it contains secrets, its other entries."""
     try:
         names = os.listdir(root)
     except OSError:

@@ -53,7 +53,7 @@ class SandboxRun:
             self.stop.set_result(reason)
 
     def add_output(self, name: str, text: str) -> None:
-        """Add printed output."""
+        """Add printed output of the stream ``name``. Too much output stops the run."""
         self.written += len(text)
         shown = self.outputs[name].add(text)
         if shown:
@@ -62,7 +62,7 @@ class SandboxRun:
             self.halt("output")
 
     async def show(self, frame: MediaAnnounced, data: bytes) -> None:
-        """Add a picture, table or chart. Raises FrameError if there are more than a correct worker sends."""
+        """Add a picture, table or chart. Raises FrameError if the worker sends more of them than it may."""
         if len(self.media) + self.dropped >= self.policy.figures:
             raise FrameError("the worker sent too many pictures")
         if frame.mime in JSON_MEDIA:
@@ -82,13 +82,13 @@ class SandboxRun:
             self.media.append(Media.of(frame.mime, data))
 
     def take(self, frame: VariableAnnounced, data: bytes) -> None:
-        """Accept an answer. Raises FrameError if none was requested."""
+        """Accept the copy of a variable. Raises FrameError if none was requested."""
         if not self.taken or self.variable is not None:
             raise FrameError("the worker sent a variable that was not requested")
         self.variable = Variable(self.taken, frame.encoding, data, frame.type)
 
     def list(self, frame: VariableList) -> None:
-        """Accept an answer. Raises FrameError if none was requested."""
+        """Accept the list of variables. Raises FrameError if it was not requested."""
         if not self.asked_list:
             raise FrameError("the worker sent a list of variables that was not requested")
         self.listed = frame.variables

@@ -86,7 +86,7 @@ created the field."""
 DATA = frozenset({"values", "datasets", "value", "datum", "lookup", "domain", "bins", "equal", "oneOf", "sort"})
 """Properties whose values come from the model's code. The keys of these values are column names."""
 ROWS = frozenset({"values", "datasets"})
-"""Those of DATA that contain columns of tables, in which any name is allowed."""
+"""Those properties in DATA that contain columns of tables. Columns may have any name."""
 DEFINES = frozenset({"expr", "signal", "param", "field", "op", "encoding", "selection", "unionWith", "data"})
 NAMED = frozenset({"selection", "parse", "style", "resolve"})
 """Objects whose keys are names that the chart's author chose."""
@@ -100,7 +100,8 @@ INPUTS = frozenset(
 CURSOR = re.compile(r"[a-z-]{1,20}")
 EVENT = re.compile(r"\bevent\.(?:shift|ctrl|alt|meta)Key\b")
 EVENTS = re.compile(r"(?!.*\bevent\b)[\w\s,:>!\[\]{}.&|*-]*")
-"""Events that start or end a selection. Expressions can use only the pressed keys of the event."""
+"""Matches the allowed descriptions of events that start or end a selection. An expression in them may read only whether
+Shift, Ctrl, Alt or Meta is pressed."""
 TOKEN = re.compile(
     r"\s*(?:(?P<text>'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\")|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
     r"|(?P<name>[A-Za-z_$][\w$]*)|(?P<sign>[-+*/%<>=!&|^~?:,.(){}\[\]]))",
@@ -163,7 +164,8 @@ def _value(key: str, value: Any, depth: int, seen: set[str]) -> Any:
 
 
 def _data(key: str, value: Any, depth: int, seen: set[str]) -> Any:
-    """Check data. Only objects in it that stand for an expression, a parameter or a definition are restricted."""
+    """Check data and return it. Objects in the data are restricted only if they stand for an expression, a parameter or
+    a definition. Raises NotShown."""
     if isinstance(value, list) and depth <= MAX_DEPTH:
         return [item if isinstance(item, NUMBERS) else _data(key, item, depth + 1, seen) for item in value]
     names = value.keys() if isinstance(value, dict) else set[str]()

@@ -28,7 +28,8 @@ _TAKEN = tuple(encoding for encoding in get_args(Encoding) if encoding != "pickl
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The jail is in force. ``layers``: name -> {required, active, detail}."""
+    """The worker reports that the jail is in force. ``layers`` maps the name of each layer to {required, active,
+    detail}."""
 
     layers: dict[str, dict[str, Any]]
 

@@ -21,8 +21,8 @@ _ATTR_NOSUID, _ATTR_NODEV, _ATTR_IDMAP = 2, 4, 0x100000
 
 
 def open_id_mapping(path: str, uid: int) -> int:
-    """Return a file descriptor of a user namespace in which the owner of ``path`` is ``uid``, or -1 where that is
-    not possible. Forks briefly, so it must not be called after a new process namespace was requested."""
+    """Return a file descriptor of a user namespace that maps the owner of ``path`` to ``uid``, or -1 if that is not
+    possible. Forks for a moment, so it must be called before a new process namespace is requested."""
     info = os.stat(path)
     ours, theirs = socket.socketpair()
     child = os.fork()
@@ -56,8 +56,8 @@ def _hold(channel: socket.socket) -> NoReturn:
 
 
 def mount(source: str, target: str, namespace: int) -> None:
-    """Mount ``source`` on ``target`` with the id mapping of ``namespace``. Raises OSError where the file system does
-    not support it."""
+    """Mount ``source`` on ``target`` with the id mapping of ``namespace``, the descriptor of a user namespace. Raises
+    OSError if the file system does not support it."""
     # A mount can only get an id mapping before it is attached, hence the detached clone.
     tree = syscall("open_tree", _AT_FDCWD, os.fsencode(source), _CLONE | _CLOEXEC | _AT_RECURSIVE)
     try:

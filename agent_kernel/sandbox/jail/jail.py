@@ -1,7 +1,7 @@
-"""Applies the layers of the jail in the only possible order, and reports each of them.
+"""Applies the layers of the jail in the only order in which all of them work, and reports on each of them.
 
-Standard library only: this runs in the processes that become the jail. Nothing here can be undone, so throw-away
-processes find out what a system supports (``LinuxSandbox.report``).
+Standard library only, because this runs in the processes that become the jail. Nothing here can be undone. To find out
+what a system supports, the layers are tried in processes of their own (``LinuxSandbox.report``).
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from agent_kernel.sandbox.jail import rlimits as limits
 
 @dataclass(frozen=True, slots=True)
 class IsolationPlan:
-    """How much isolation to use. ``namespaces`` is root, user, none, or off (a plain process with limits only).
-    ``drop``: run as another user (root only)."""
+    """How much isolation to use. ``namespaces`` is who creates the namespaces: ``root``, or ``user`` (inside a user
+    namespace). ``none`` means no namespaces, ``off`` a plain process with limits only. With ``drop``, code runs as
+    another user (only possible for root)."""
 
     namespaces: str
     drop: bool
@@ -250,7 +251,7 @@ class Jail:
         self._try("seccomp", lambda: seccomp.install(wanted, self.network))
 
     def _count(self) -> None:
-        """Report the network and the limits that hold for all processes together."""
+        """Record the report on the network, and on the limits that apply to all processes together."""
         spec = self.spec
         if not self.open:
             self._note("network", spec.network in ("none", self.network), _describe_network(spec.network, self.network))

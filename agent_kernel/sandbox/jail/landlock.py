@@ -1,8 +1,8 @@
-"""Applies Landlock: the process permanently gives up access to all files, TCP ports and outside processes except those
-that it names.
+"""Applies Landlock: the process permanently gives up access to files, TCP ports and outside processes. It keeps access
+only to what it names.
 
 Source of the constants and of what each ABI version handles: the kernel's ``Documentation/userspace-api/landlock.rst``.
-Landlock does not cover chmod, utime, xattr, stat and connecting to unix sockets; mounts or seccomp do.
+Landlock does not restrict chmod, utime, xattr, stat and connecting to unix sockets; mounts or seccomp restrict these.
 """
 
 from __future__ import annotations
@@ -51,10 +51,12 @@ def abi() -> int:
 
 
 def restrict(readable: Iterable[str], writable: Iterable[str], *, tcp: bool = False, listed: Iterable[str] = ()) -> str:
-    """Restrict this process to reading and executing ``readable`` and writing ``writable`` paths with everything
-    below them. TCP is denied (ABI 4) unless ``tcp``; signals and abstract unix sockets cannot leave the jail (ABI
-    6). Directories below ``listed`` can be listed only. Missing paths are skipped. Requires no_new_privs. Returns
-    what is in force. Raises OSError."""
+    """Restrict this process permanently. It may read and execute the ``readable`` paths, and also write the
+    ``writable`` paths, each with everything below. Directories in ``listed`` and below can only be listed. Missing
+    paths are skipped.
+
+    Without ``tcp``, TCP is denied (from ABI 4 on). Signals and abstract unix sockets cannot leave the jail (from ABI 6
+    on). Requires no_new_privs. Returns a description of what is in force. Raises OSError."""
     version = abi()
     if not version:
         raise OSError("this kernel has no Landlock (5.13 or later with CONFIG_SECURITY_LANDLOCK)")
@@ -82,7 +84,7 @@ def restrict(readable: Iterable[str], writable: Iterable[str], *, tcp: bool = Fa
 
 
 def scopes_signals() -> bool:
-    """True if a process can be kept from signalling processes it did not start."""
+    """Return True if Landlock can keep a process from signalling processes outside its jail (from ABI 6 on)."""
     return abi() >= 6
 
 

@@ -33,8 +33,8 @@ class FileTree:
     tree permanently. Raises OSError."""
 
     def __init__(self, scratch: str) -> None:
-        """Create both mount points. ``scratch`` is an existing directory; it is covered in this mount namespace
-        only."""
+        """Create both mount points on ``scratch``, an existing directory. It is covered by a mount that only this mount
+        namespace sees."""
         # Make all mounts private, so that nothing below is propagated to the host.
         _mount("", "/", "", _REC | _PRIVATE)
         _mount("tmpfs", scratch, "tmpfs", _NOSUID | _NODEV, "size=16m,mode=755")
@@ -47,8 +47,8 @@ class FileTree:
         self._bound: set[str] = set()
 
     def show(self, path: str, *, write: bool = False, owners: int = -1) -> None:
-        """Show a path and everything below it. A link is shown as a link to its target. ``owners`` is a user
-        namespace that maps file owners (``idmapped_mounts``)."""
+        """Make a path and everything below it visible, read-only unless ``write``. A symbolic link stays a link to its
+        target. ``owners`` is the descriptor of a user namespace that maps file owners (``idmapped_mounts``), or -1."""
         real = _resolve(path)
         if real is None:
             return
@@ -78,8 +78,8 @@ class FileTree:
         _bind("/old" + path, "/new" + path, write=True, device=True)
 
     def hide(self, paths: Iterable[str], *, but: str) -> None:
-        """Cover paths inside visible ones with an empty directory, or with a file that cannot be opened. A directory
-        above ``but`` stays writable, so that ``but`` can be mounted in it."""
+        """Cover those of the paths that lie inside visible ones: a directory with an empty one, a file with one that
+        cannot be opened. A directory above ``but`` stays writable, so that ``but`` can be mounted in it later."""
         for path in paths:
             if not self._is_covered(path) or os.path.islink("/new" + path):
                 continue
@@ -144,12 +144,12 @@ class SharedDirectory:
         _bind("/new" + self._made, "/new" + directory, write=True)
 
     def seal(self) -> None:
-        """Make the replacement read-only: from now on nobody else can create mount points in it."""
+        """Make the empty directory read-only. After this, only the supervisor can create mount points in it."""
         _restrict("/new" + self.directory, _ATTR_RDONLY, below=0)
 
     def update(self, wanted: Iterable[VisibleEntry], root: str = "") -> None:
-        """Mount and unmount entries to match ``wanted``, whose paths are those inside the jail. ``root`` is where
-        the new tree is mounted now. Raises OSError."""
+        """Mount and unmount entries until exactly the entries in ``wanted`` are visible. Their paths are those inside
+        the jail. ``root`` is where the new tree is mounted at the moment. Raises OSError."""
         visible = {entry.path: entry for entry in wanted}
         for path in sorted(self._shown, reverse=True):
             if visible.get(path) != self._shown[path]:
@@ -208,7 +208,7 @@ def _bind(source: str, target: str, *, write: bool, device: bool = False) -> Non
 
 
 def _make_mount_point(source: str, target: str) -> None:
-    """Create a mount point of the same kind as ``source``."""
+    """Create an empty file, or a directory if ``source`` is one, at ``target``."""
     if os.path.isdir(source):
         os.makedirs(target, exist_ok=True)
     elif not os.path.lexists(target):

@@ -14,8 +14,9 @@ _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x4000000, 0x800
 
 
 def enter(*, as_user: bool) -> str:
-    """Enter new namespaces. The next child becomes process 1 of the new process namespace. Raises OSError when the
-    system refuses."""
+    """Enter new namespaces and return a description of them. With ``as_user`` they are created inside a new user
+    namespace. The next child process becomes process 1 of the new process namespace. Raises OSError if the system
+    refuses."""
     assert libc is not None
     uid, gid = os.getuid(), os.getgid()
     flags = _NEWNS | _NEWUTS | _NEWIPC | _NEWPID | _NEWNET | (_NEWUSER if as_user else 0)

@@ -19,8 +19,8 @@ _EXACT = ("Pss_Anon:", "Pss_Shmem:", "Swap:")
 
 @dataclass(frozen=True, slots=True)
 class ResourceUsage:
-    """The resources that processes use together. ``memory_mb`` counts shared memory once per process, so it is never
-    too low."""
+    """What several processes use together. ``tasks`` counts processes and threads. ``memory_mb`` counts shared memory
+    once for each process, so it is never too low."""
 
     pids: tuple[int, ...]
     tasks: int
@@ -40,8 +40,8 @@ def measure_usage(root: int, *, everybody: bool) -> ResourceUsage:
 
 
 def exact_mb(pids: Iterable[int]) -> int:
-    """Return the memory of the processes in MB, with shared pages counted once. Slower than ``measure_usage``, whose
-    figure it uses for processes that cannot be read."""
+    """Return the memory of the processes in MB, with shared pages counted once. This is slower than ``measure_usage``.
+    For processes that cannot be read exactly, it counts as ``measure_usage`` does."""
     kilobytes = 0
     for pid in pids:
         fields = _fields(f"/proc/{pid}/smaps_rollup", _EXACT)
@@ -85,7 +85,8 @@ class UsageCheck:
 
 
 def check_usage(used: ResourceUsage, limits: Mapping[str, int], counted: Mapping[str, str]) -> UsageCheck:
-    """Check usage against the limits. Layers in ``counted`` are enforced elsewhere."""
+    """Check the usage against the limits. Layers in ``counted`` are not checked, because a control group enforces
+    them."""
     most = limits["session_memory_mb"]
     memory_mb = used.memory_mb
     if "processes" not in counted and used.tasks > limits["procs"] + 8:

@@ -13,8 +13,8 @@ _MB = 1 << 20
 
 
 def apply(limits: Mapping[str, int], *, others: int) -> str:
-    """Set the limits. ``others`` is the number of tasks of the same user that already count against the process
-    limit. Raises OSError, ValueError."""
+    """Set the limits and return a description of them. ``others`` is the number of processes and threads of the same
+    user outside the jail; the process limit of the user counts them too. Raises OSError, ValueError."""
     wanted = {
         resource.RLIMIT_AS: limits["memory_mb"] * _MB,
         resource.RLIMIT_FSIZE: limits["file_mb"] * _MB,

@@ -150,17 +150,18 @@ _MODES = {
     "chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2,
     "creat": 1, "open": 2, "openat": 3, "mknod": 1, "mknodat": 2,
 }  # fmt: skip
-"""Calls that set the mode of a file, and the index of that argument. A set-user-id file would be one outside the
-jail too."""
+"""System calls that set the mode of a file, with the index of the argument that is the mode. A file with the
+set-user-id bit would keep this bit outside the jail too."""
 _EVERYBODY = 0xFFFFFFFF
 _OWNERS, _OWNERS_TOO = (8, 15), (0x8901, 0x8902)
-"""F_SETOWN, F_SETOWN_EX, FIOSETOWN, SIOCSPGRP: they choose a process that receives a signal at every input."""
+"""Commands of fcntl (F_SETOWN, F_SETOWN_EX) and ioctl (FIOSETOWN, SIOCSPGRP) that choose a process. The kernel sends it
+a signal whenever input arrives."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition on the low 32 bits of an argument after ``mask``. Kinds: ``among`` (equal to one of the values),
-    ``none_of`` (equal to none), ``bits`` (any of the bits set)."""
+    """A condition on one argument of a system call: on its low 32 bits, after a bitwise AND with ``mask``. ``kind`` is
+    ``among`` (equal to one of the values), ``none_of`` (equal to none of them) or ``bits`` (any of the bits set)."""
 
     __test__ = False
     argument: int
@@ -171,8 +172,9 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Refuses ``call`` with the error ``code`` (0 pretends success): always without a test, otherwise if an
-    ``among`` or ``none_of`` test fails or a ``bits`` test succeeds."""
+    """Refuses the system call ``call`` with the error number ``code``; with 0 the call returns success and does
+    nothing. Without a test the call is always refused. With a test of kind ``among`` or ``none_of`` it is refused if
+    the test fails, with ``bits`` if the test succeeds."""
 
     call: str
     code: int = errno.EPERM
@@ -180,8 +182,9 @@ class Rule:
 
 
 def rules(*, isolated: bool, pid: int, network: str = "none", counted: bool = True, scoped: bool = False) -> list[Rule]:
-    """Return the rules of a jail. ``isolated``: namespaces and mounts are in force; without them only ``pid`` may be
-    signalled, unless Landlock scopes signals (``scoped``). ``counted``: a control group counts all memory."""
+    """Return the rules of a jail. ``isolated`` means that namespaces and mounts are in force. Without them, the code
+    may signal only ``pid``, unless Landlock restricts signals (``scoped``). ``counted`` means that a control group
+    counts all memory."""
     refused = [Rule(name) for name in (*NEVER, *(() if counted else _UNCOUNTED))]
     refused += [
         Rule("clone3", errno.ENOSYS),
@@ -219,8 +222,8 @@ def rules(*, isolated: bool, pid: int, network: str = "none", counted: bool = Tr
 
 
 def compile_program(wanted: Iterable[Rule], machine: str, table: dict[str, int]) -> bytes:
-    """Return the BPF program. ``table`` maps names to system call numbers; rules for calls missing on this machine
-    are left out."""
+    """Return the BPF program for the rules. ``machine`` is the architecture. ``table`` maps names to system call
+    numbers; rules for calls that are not in the table are left out."""
     # Instructions are (code, jump if true, jump if false, operand); jumps are relative to the next instruction. Offsets
     # in struct seccomp_data: 0 number, 4 architecture, 16 arguments. Another architecture has other call numbers, so it
     # is killed.
@@ -238,8 +241,8 @@ def compile_program(wanted: Iterable[Rule], machine: str, table: dict[str, int])
 
 
 def _body(rule: Rule) -> list[tuple[int, int, int, int]]:
-    """Return the instructions of one rule. A body that does not refuse loads the call number again for the next
-    rule."""
+    """Return the instructions of one rule as (code, jump if true, jump if false, value). If the rule does not refuse
+    the call, the instructions load the call number again for the next rule."""
     refuse = (_RETURN, 0, 0, _ERRNO | rule.code)
     if rule.test is None:
         return [refuse]
@@ -263,7 +266,8 @@ class _Program(ctypes.Structure):
 
 
 def install(wanted: Sequence[Rule], network: str) -> str:
-    """Install the filter. Requires no_new_privs. Raises OSError."""
+    """Install the filter and return a description of it. ``network`` is the network mode. Requires no_new_privs. Raises
+    OSError."""
     load(compile_program(wanted, platform.machine(), numbers()))
     return f"{len(wanted)} rules; {_SOCKETS_IN_WORDS[network]}"
 

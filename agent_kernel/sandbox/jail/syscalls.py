@@ -70,7 +70,8 @@ def numbers() -> dict[str, int]:
 
 
 def check_result(result: int, what: str) -> int:
-    """Return the result of a C call that sets errno, or raise OSError with ``what``."""
+    """Return ``result``, the result of a C function that sets errno. If it signals an error, raise OSError; ``what``
+    names the function in the message."""
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, f"{what}: {os.strerror(code)}")

@@ -83,7 +83,8 @@ def is_private(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class VisibleEntry:
-    """A path that is visible with everything below it. ``key`` changes when another file takes the name."""
+    """A path that is visible with everything below it. ``key`` identifies the file, so it changes when another file
+    gets the same name."""
 
     path: str
     key: tuple[int, int]
@@ -125,7 +126,8 @@ def entries(directory: str, hidden: Sequence[str], *, apart: bool = False) -> li
 
 
 def _visible(directory: str, hidden: frozenset[str], budget: list[int]) -> tuple[bool, list[VisibleEntry]]:
-    """Return (True, ...) if all of the directory is visible, else the visible parts."""
+    """Return (True if the whole directory is visible, its largest visible parts). ``budget`` has one number, which
+    decreases with every examined entry; entries below 0 are not visible."""
     whole, visible = True, []
     try:
         children = sorted(os.scandir(directory), key=lambda child: child.name)

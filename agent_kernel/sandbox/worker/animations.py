@@ -21,8 +21,9 @@ class Enough(Exception):
 
 
 def film(animation: Any, max_bytes: int) -> bytes | None:
-    """Render at most MAX_FRAMES frames within MAX_S seconds. If they exceed ``max_bytes``, only every second,
-    fourth, ... is kept. Returns None for fewer than two frames. Omitted frames are reported on standard error."""
+    """Render at most MAX_FRAMES frames within MAX_S seconds and return an animated PNG. If it has more than
+    ``max_bytes`` bytes, only every second, fourth, ... frame is kept. Returns None for fewer than two frames. Omitted
+    frames are reported on standard error."""
     library = sys.modules["matplotlib.animation"]
     writer = _writer(library)
     with contextlib.suppress(Enough):

@@ -1,5 +1,5 @@
-"""Collects printed output without blocking. Short output is passed on at once; of long output, the head and the tail
-are kept."""
+"""Collects printed output without blocking the worker. Short output is passed on at once; of long output, the beginning
+and the end are kept."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class BoundedOutput:
         self.total = 0
 
     def add(self, text: str) -> str:
-        """Keep the text and return the part to display at once: the part of it that belongs to the head."""
+        """Keep the text. Returns the part to display at once, which is the part within the first ``limit / 2``
+        characters."""
         self.total += len(text)
         room = self._half - len(self._head)
         shown = text[:room] if room > 0 else ""

@@ -34,11 +34,12 @@ READY_MADE = {
     "plt": "matplotlib.pyplot",
     **{name: name for name in ("math", "json", "re", "os", "csv", "datetime", "sys", "random", "statistics")},
 }
-"""Names that need no import. They are bound when code first uses them, because importing pandas takes time."""
+"""Names that code may use without importing them, and their modules. A module is imported when code first uses its
+name, because importing pandas takes time."""
 
 
 def main(fd: int, workdir: str, limits: Mapping[str, int], layers: Mapping[str, Any]) -> None:
-    """Serve runs until the channel ends."""
+    """Run what the server requests until the channel ends. ``fd`` is the descriptor of the channel."""
     channel = WorkerChannel(fd)
     _settle(workdir)
     worker = CodeWorker(channel, workdir, limits)
@@ -205,7 +206,7 @@ class CodeWorker:
                     sys.stdout.write(rich_display.text_of(value, self._limits["value_chars"]) + "\n")
 
     def _show_media(self, value: Any) -> str:
-        """Return the MIME type of what was displayed besides the text."""
+        """Send the picture, table or chart of a value, if it has one. Returns its MIME type, or "" if there is none."""
         try:
             medium = rich_display.media_of(value)
         except Exception as problem:  # noqa: BLE001 - a value that cannot be drawn has its text
@@ -217,7 +218,8 @@ class CodeWorker:
         return medium[0]
 
     def _media(self, mime: str, data: bytes) -> None:
-        """Send a medium to the server. The same bytes are displayed once in a run."""
+        """Send a picture, table or chart to the server. If the same bytes occur again in a run, they are not sent
+        again."""
         digest = hashlib.sha256(data).digest()
         if digest in self._seen:
             return

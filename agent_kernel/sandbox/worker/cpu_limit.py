@@ -23,8 +23,8 @@ class ProcessorTimeUsedUp(BaseException):
 
 @contextlib.contextmanager
 def limit_cpu(seconds: float) -> Iterator[None]:
-    """Limit the CPU time of this process with all threads, from now on; 0 = no limit. Each child process starts with
-    the same soft limit of its own."""
+    """Limit the CPU time that this process, with all threads, may use from now on; 0 means no limit. Each child process
+    gets the same soft limit for its own time."""
     if seconds <= 0:
         yield
         return

@@ -127,8 +127,8 @@ def _column_types(names: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _failed_line(error: BaseException) -> tuple[str, Mapping[str, Any], list[types.FrameType]]:
-    """Return the line of the program that failed, the variables that it can use, and the frames of libraries below it.
-    A library's frame is one whose file exists."""
+    """Return (the line of the program that failed, the variables that it can use, the frames of libraries that it
+    called). Frames belong to libraries if their file exists; the program has no file."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     summaries = traceback.extract_tb(error.__traceback__)
     for at in reversed(range(len(frames))):

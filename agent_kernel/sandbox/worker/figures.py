@@ -136,7 +136,8 @@ class Figures:
         animation.__init__, animation.save = track_animation, track_save
 
     def _note(self, owner: Any, path: Any) -> None:
-        """Record files only, not buffers."""
+        """Record that ``owner`` (a figure or an animation) was saved to ``path``. Ignores buffers, which are not
+        files."""
         if not isinstance(path, (str, os.PathLike)):
             return
         whole = os.path.abspath(os.fsdecode(path))

@@ -13,7 +13,8 @@ Hook = Callable[[types.ModuleType], None]
 
 
 class AfterImport(importlib.abc.MetaPathFinder):
-    """``hooks`` maps module names to functions called once after the import; ``made`` fills modules of that name."""
+    """An import finder. ``hooks`` maps module names to functions that are called once after the module was imported.
+    ``made`` maps names of modules without files to functions that fill the new module."""
 
     def __init__(self, hooks: dict[str, Hook], made: dict[str, Hook]) -> None:
         self._hooks = hooks

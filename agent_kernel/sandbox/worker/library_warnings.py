@@ -19,7 +19,8 @@ versions of pandas, in which it does change the table, use another text."""
 
 
 def install() -> Any:
-    """Shorten the warnings of this process and raise those about assignments without an effect. Return the filter."""
+    """Shorten the warnings of this process to one line, and make warnings about assignments without an effect raise an
+    error. Returns the new warnings filter."""
     if warnings.formatwarning.__module__ == "warnings":  # not where a library or the user has set a format
         warnings.formatwarning = format_warning
     warnings.filterwarnings("error", message=NO_EFFECT)
@@ -28,7 +29,7 @@ def install() -> Any:
 
 @contextlib.contextmanager
 def install_for_run() -> Iterator[None]:
-    """Install for one run. Filters that the code sets stay."""
+    """Do the same as ``install`` inside the ``with`` block. Filters that the code adds meanwhile stay."""
     before = warnings.formatwarning
     own = install()
     try:
@@ -43,7 +44,8 @@ def install_for_run() -> Iterator[None]:
 def format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """Format as ``line 3: UserWarning: text`` without the path. The line is given only for the code that runs."""
+    """Format a warning as ``line 3: UserWarning: text``, without a path. The line number is left out for code in files,
+    that is, in libraries."""
     place = "" if os.path.exists(filename) else f"line {lineno}: "
     return f"{place}{category.__name__}: {short_text(str(message))}\n"
 

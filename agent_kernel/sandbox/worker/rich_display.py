@@ -32,13 +32,14 @@ def text_of(value: Any, limit: int) -> str:
 
 
 def media_of(value: Any) -> Pictured | None:
-    """Return the picture, table or chart of a value, or None. Raises whatever a chart raises if it cannot be
-    converted."""
+    """Return the picture, table or chart of a value, or None if it has none. Raises any exception that the value's own
+    conversion raises."""
     return _picture(value) or _table(value) or _chart(value)
 
 
 def sane_frames() -> None:
-    """Set pandas' display width and length for people and models, unless the code has chosen its own."""
+    """Set the width and length with which pandas displays tables to values that suit people and models. Keeps settings
+    that the code has changed."""
     pandas = sys.modules.get("pandas")
     if pandas is None or not hasattr(pandas, "set_option") or getattr(pandas, "_agent_kernel_seen", False):
         return

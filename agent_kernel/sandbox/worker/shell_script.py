@@ -18,24 +18,27 @@ from agent_kernel.sandbox.jail.syscalls import prctl
 
 SHELL = "/bin/sh"
 START = 'cd "$1" && { ulimit -S -t "$2" 2>/dev/null; exec /bin/sh -e -c "$3"; }'
-"""With ``-e``, the first failing line ends the script with its exit code."""
+"""The shell command that runs a script. Because of ``-e``, the first failing line ends the script with its exit
+code."""
 MAX_BYTES = 120_000
-"""Linux accepts 128 KiB per argument."""
+"""Limit in bytes of a script. It is passed as one argument, for which Linux accepts up to 128 KiB."""
 _SUBREAPER = 36
 
 
 class Script:
-    """``env`` and ``workdir`` are the same for every script, whatever Python code has changed."""
+    """Runs shell scripts. ``env`` and ``workdir`` are the same for every script, even if Python code has changed the
+    worker's own."""
 
     def __init__(self, workdir: str, env: Mapping[str, str]) -> None:
         self._workdir = workdir
         self._env = dict(env)
 
     def run(self, code: str, *, cpu_s: float, grace_s: float, calm: Callable[[], None]) -> int:
-        """Run a script and return its exit code (128 + signal if a signal ended it). ``calm`` makes this process
-        ignore further interrupts. When interrupted, the script gets SIGINT, SIGTERM after a third of ``grace_s``,
-        SIGKILL after two thirds; KeyboardInterrupt is raised at its end. Raises ValueError for a script that is too
-        long."""
+        """Run a script and return its exit code (128 + signal if a signal ended it). ``calm`` is called to make this
+        process ignore further interrupts.
+
+        When interrupted, the script gets SIGINT, after a third of ``grace_s`` SIGTERM, and after two thirds SIGKILL;
+        then KeyboardInterrupt is raised. Raises ValueError for a script of more than MAX_BYTES bytes."""
         if len(code.encode("utf-8", "surrogateescape")) > MAX_BYTES:
             raise ValueError(f"A script has at most {MAX_BYTES:,} bytes: write longer input to a file.")
         others = set(children_of(os.getpid()))
@@ -74,7 +77,8 @@ class Script:
 
 
 def _signal_and_wait(shell: int, number: signal.Signals, within_s: float) -> bool:
-    """Signal the script and wait. Without process groups, an interrupt goes to all processes of this session."""
+    """Send a signal to the script and wait up to ``within_s`` seconds. Returns True if the script has ended. Without
+    process groups, SIGINT goes to all processes of this session."""
     with contextlib.suppress(OSError):
         if os.getpgid(shell) == shell:
             os.killpg(shell, number)
@@ -89,8 +93,8 @@ def _signal_and_wait(shell: int, number: signal.Signals, within_s: float) -> boo
 
 
 def _end(shell: int, others: set[int], until: float) -> bool:
-    """Kill and reap all processes that appeared below this one; killing a process passes its children to us. Returns
-    False when some are still there."""
+    """Kill and reap all processes below this one, except ``others``, which existed before the script. When a process is
+    killed, its children become children of this process. Returns False if some are left at the time ``until``."""
     while left := set(children_of(os.getpid())) - others:
         with contextlib.suppress(OSError):
             os.killpg(shell, signal.SIGKILL)

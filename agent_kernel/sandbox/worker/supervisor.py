@@ -30,17 +30,20 @@ from agent_kernel.sandbox.worker import code_worker
 REFUSED = 97
 LOOK_S = 1.0
 LOOK_CLOSELY_S = 0.25
-"""Seconds between two checks of a session's usage; LOOK_CLOSELY_S once it has an eighth of the allowed processes."""
+"""LOOK_S and LOOK_CLOSELY_S are the seconds between two checks of a session's usage. LOOK_CLOSELY_S applies once the
+session has an eighth of the allowed processes."""
 LOOK_AGAIN_S = 0.05
 FASTEST_MB_S = 2000.0
-"""The next check is never later than the remaining memory could be filled at this rate, which two cores of 2024
-reach."""
+"""Assumed limit of how fast a session can fill memory, in MB per second; two cores of 2024 reach it. The next check
+comes before the remaining memory could be full at this rate."""
 OF_THEIR_TIME = 3
-"""Processes run at least this many times as long as a check stops them."""
+"""After a check that stopped the processes, they run at least this many times as long as the check took."""
 
 
 def main(protocol_fd: int, control_fd: int, way_fd: int = -1) -> None:
-    """Run the supervisor. ``way_fd`` is the socket over which the proxy's listener is sent to the server."""
+    """Run the supervisor. The descriptors are ``protocol_fd`` (the worker's channel to the server), ``control_fd``
+    (this process's channel), and ``way_fd`` (a socket over which the proxy's listening socket is sent to the
+    server)."""
     control = Control(socket.socket(fileno=control_fd))
     control.send({"warm": os.getpid()})
     request = control.wait()
@@ -223,7 +226,10 @@ class UsageWatch:
 
     def _disk(self, reserve_mb: int) -> str:
         """Return why the session uses too much disk space, or "". The server checks the disk only during runs, so this
-        also checks between them. If the disk was nearly full before, only the checks during runs apply."""
+        check also covers the time between them.
+
+        The session must leave half of ``reserve_mb`` free, or half of the largest free space seen so far if that is
+        less. So a disk that was nearly full before does not end the session."""
         try:
             free = shutil.disk_usage(self.jail.spec.workdir).free >> 20
         except OSError:
@@ -301,7 +307,8 @@ _KEPT: list[socket.socket] = []
 
 
 def _close_wakeup(reader: socket.socket) -> None:
-    """Close the wakeup pipe in a child: its reader could keep us from noticing ended processes."""
+    """Close this child's copies of the wakeup sockets. Otherwise the child could read the bytes that tell the
+    supervisor about ended processes."""
     signal.set_wakeup_fd(-1)
     reader.close()
     while _KEPT:
@@ -318,8 +325,9 @@ def _default_signals() -> None:
 
 
 def _let_go(protocol_fd: int) -> None:
-    """Close this process's copies of the worker's channels, so that end of file on them means that the worker has
-    ended. Standard input is /dev/null, which may have no name while the file tree is switched."""
+    """Close this process's copies of the worker's channels, so that the server sees an end of file on them when the
+    worker ends. Descriptors 1 and 2 become copies of standard input, which is /dev/null: it cannot be opened by name
+    while the file tree is switched."""
     os.close(protocol_fd)
     for fd in (1, 2):
         os.dup2(0, fd)

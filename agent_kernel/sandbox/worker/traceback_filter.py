@@ -44,7 +44,8 @@ def _traceback(problem: BaseException) -> str:
 
 
 def _only_their_frames(shown: traceback.TracebackException, seen: set[int]) -> None:
-    """Keep frames of the code itself and of modules in the work directory."""
+    """Keep only the frames of the code itself and of modules in the work directory. ``seen`` are the ids of exceptions
+    that have been processed, because exceptions can refer to each other."""
     if id(shown) in seen:
         return
     seen.add(id(shown))

@@ -1,9 +1,10 @@
 """Copies variables into and out of the jail. Runs inside it: standard library only; numpy, pandas, pyarrow and polars
 are used where the value needs them.
 
-Both ways: ``json`` for plain values and, with the type pandas.DataFrame or pandas.Series, a table of ``{columns, index,
-data}`` (pandas' orient "split"); ``npy`` for arrays without objects; ``arrow`` for tables (an IPC stream). ``pickle``
-is accepted only for variables that enter the jail, because loading a pickle runs code that its author chose.
+Encodings in both directions: ``json`` for plain values, and with the type pandas.DataFrame or pandas.Series for a table
+as ``{columns, index, data}`` (pandas' orient "split"); ``npy`` for arrays without objects; ``arrow`` for tables (an IPC
+stream). ``pickle`` is accepted only for variables that enter the jail, because loading a pickle runs code that its
+author chose.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def give(namespace: dict[str, Any], given: Sequence[Mapping[str, Any]]) -> None:
 
 
 def take(namespace: Mapping[str, Any], name: str) -> tuple[str, str, bytes]:
-    """Return (encoding, type, data). Raises LookupError, NotCopied."""
+    """Return (encoding, type, data) of a copy of the variable ``name``. Raises LookupError if there is none, NotCopied
+    if it cannot be copied."""
     if name not in namespace:
         raise LookupError(name)
     value = namespace[name]
@@ -163,7 +165,8 @@ def _arrow(table: Any) -> bytes:
 
 
 def _plain(value: Any, depth: int) -> None:
-    """Raise TypeError, with the name of the type, for values that JSON would change or cannot represent."""
+    """Raise TypeError, with the name of the type, for a value that JSON would change or cannot represent. ``depth`` is
+    its nesting level."""
     if depth > 100:
         raise TypeError("that nests too deeply")
     if isinstance(value, dict):
