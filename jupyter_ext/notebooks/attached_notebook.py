@@ -1,4 +1,5 @@
-"""The notebook of a turn as this server reaches it: the file through the contents manager, the kernel through jobs."""
+"""Gives the server access to the notebook of a turn: to the file through the contents manager, and to the kernel
+through jobs."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def _answer(what, arguments):
         return last_error(shell, ran)
     return executions(shell, ran, tuple(int(number) for number in arguments.get("numbers") or ()))
 """
-"""Runs in the kernel for an inspection. The kernel's own AgentMagics, where loaded, knows more than the shell."""
+"""Code that answers an inspection in the kernel. If the kernel has loaded the AgentMagics extension, its inspection is
+used, which knows more than the IPython shell."""
 
 
 UNFIT = """
@@ -62,7 +64,8 @@ def _sizes():
         if not name.startswith("_") and name not in shell.user_ns_hidden and type(value).__name__ != "module"
     }})
 """
-"""Lists the person's newest variables. Of a value, only the size is read."""
+"""Code that lists the person's newest variables. Of each value it reads the identity and the size, never the
+content."""
 
 
 class LiveKernel:
@@ -136,8 +139,8 @@ class StartedJobs:
 class AttachedNotebook:
     """The notebook of one turn: its file, and the kernel if the server may use it.
 
-    ``path`` is empty for a kernel without a notebook. ``runs``: the server may run code in the kernel for this
-    turn, because a person asked for it (not the kernel's own credential) and the kernel runs IPython.
+    ``path`` is empty for a kernel without a notebook. ``runs``: the server may run code in the kernel for this turn.
+    This is so if a person started the turn (not the kernel's own credential) and the kernel runs IPython.
     """
 
     def __init__(
@@ -195,7 +198,8 @@ class AttachedNotebooks:
 
 
 def _changed_names(before: ToolOutput, after: ToolOutput | None, code: str) -> list[str]:
-    """Return the names that are new, rebound, of a different size, or changed in place as far as the code shows."""
+    """Return the names of variables that are new, rebound or of a different size, and of those that ``code`` changes in
+    place as far as its text shows."""
     if before.status != "success" or after is None or after.status != "success":
         return []
     try:
@@ -207,13 +211,15 @@ def _changed_names(before: ToolOutput, after: ToolOutput | None, code: str) -> l
 
 
 def inspection_expression(what: str, arguments: Mapping[str, Any]) -> str:
-    """Return an expression that evaluates to the inspection's result in a kernel that may have none of our modules."""
+    """Return an expression that evaluates to the result of an inspection. It works in a kernel in which agent-kernel is
+    not installed."""
     return isolated_call(_source(), "_answer", what, dict(arguments))
 
 
 def isolated_call(source: str, function: str, *arguments: object) -> str:
-    """Return an expression that evaluates to the result of a function of ``source``. It neither uses nor leaves
-    names in the person's namespace, where for example ``id`` may be redefined."""
+    """Return an expression that calls ``function``, which ``source`` defines, and evaluates to its result. The
+    expression neither uses nor creates names in the person's namespace, where a name such as ``id`` may be
+    redefined."""
     name = {"__name__": "agent_kernel_inspection"}
     return (
         f"(lambda names: (__import__('builtins').exec({source!r}, names), "

@@ -29,8 +29,8 @@ class Notebooks:
     ``root`` is the directory that the contents manager serves.
 
     A place is a notebook's path below the root, or ``kernel:ID``. Before a session is created for a notebook,
-    ``find_arriving`` is called: it binds and returns the session that came with the notebook's file, if there is one.
-    ``on_bound`` is called with the namespace and the place of each binding that has changed.
+    ``find_arriving`` is called. If a session came with the notebook's file, ``find_arriving`` binds that session and
+    returns it. ``on_bound`` is called with the namespace and the place of each binding that has changed.
     """
 
     def __init__(self, store: SessionStore, sessions: SessionManager, root: str) -> None:
@@ -96,8 +96,8 @@ class Notebooks:
         return [place for place in places if not place.startswith((KERNEL, DELETED))]
 
     async def on_renamed(self, old: str, new: str) -> None:
-        """Move the bindings of a renamed file or directory. Clients tell the session manager about a rename later,
-        or never; until then the path of a kernel is looked up in this object."""
+        """Move the bindings of a renamed file or directory. Clients tell the session manager about a rename later, or
+        never; until then, this object translates the kernel's old path."""
         self._renames.pop(new, None)
         self._renames[old] = new
         while len(self._renames) > MAX_RENAMES:
@@ -105,12 +105,12 @@ class Notebooks:
         await self._store.move(self.root, old, new)
 
     async def on_deleted(self, path: str) -> None:
-        """Detach the bindings of a deleted file. The sessions stay in the store; a later file of the same name does
+        """Detach the bindings of a deleted file. The sessions stay in the store, but a new file with the same name does
         not get them."""
         await self._store.move(self.root, path, f"{DELETED}{new_id('at')}/{path}")
 
     def on_created(self, path: str) -> None:
-        """Forget a former name: a file was saved under it, so it now names that file."""
+        """Forget that ``path`` was the former name of a renamed file: a new file now has this name."""
         self._renames.pop(path, None)
 
     def current_path(self, path: str) -> str:

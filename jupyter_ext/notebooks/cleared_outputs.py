@@ -1,8 +1,8 @@
-"""Cells of the agent whose outputs a person has cleared, and the tool outputs that the session still holds of them.
+"""Finds agent cells whose outputs a person has cleared, and removes the tool outputs of these cells from the session.
 
-Jupyter does not notify a server when outputs are cleared, so it is detected when the notebook is saved. A cell counts
-as cleared if it has neither outputs nor an execution count, the session has turns of it that ran tools, and none of
-them still runs.
+Jupyter does not notify a server when outputs are cleared, so this is detected when the notebook is saved. A cell counts
+as cleared if it has neither outputs nor an execution count, the session has turns of the cell that ran tools, and none
+of these turns still runs.
 """
 
 from __future__ import annotations

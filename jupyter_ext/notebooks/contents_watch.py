@@ -14,8 +14,8 @@ SCHEMA = "https://events.jupyter.org/jupyter_server/contents_service/v1"
 
 
 class ContentsWatch:
-    """Calls ``listener`` for each event. Paths are below the contents root, without a leading slash; the event of a
-    directory is the only event for everything in it."""
+    """Calls ``listener`` for each event of the contents service. Paths are below the contents root, without a leading
+    slash. For a directory there is one event, and none for the files in it."""
 
     def __init__(self, events: EventLogger, listener: NotebookFiles) -> None:
         if SCHEMA not in events.schemas:  # the contents manager registers this hook only at its first event

@@ -1,5 +1,5 @@
-"""The kernel that has started this server for itself and that no Jupyter server manages. Its credential comes in the
-environment, and the server ends with the kernel, however that ends."""
+"""Registers the kernel that started this server for itself. No Jupyter server manages that kernel. Its credential comes
+in the environment, and the server stops when the kernel ends for any reason."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def adopt(
 
 
 def _stop_with_parent() -> None:
-    """Wait for the end of standard input, then stop the server. The kernel holds the other end and writes nothing."""
+    """Wait for the end of standard input, then stop the server. The kernel holds the other end of the pipe and writes
+    nothing, so the input ends when the kernel ends."""
     while sys.stdin is not None and sys.stdin.buffer.read(4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What the server tells its kernels through environment variables: its address, and settings that the magic follows."""
+"""Environment variables that the server sets for its kernels: its address, and settings that the magic follows."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def server_url(server: ServerApp) -> str:
 def page_url(server: ServerApp, env: Mapping[str, str] = os.environ) -> str:
     """Return the address at which a person's browser reaches the server, ending in ``/``.
 
-    It is the public address that JupyterHub or the setting ServerApp.custom_display_url states. Behind a hub that
-    states none it is only a path, which the browser completes with the address of the page it shows. Without a hub it
-    is ``server_url``.
+    This is the public address that JupyterHub or the setting ServerApp.custom_display_url states. If a hub runs the
+    server and states no address, only a path is returned, which the browser completes with the address of the page that
+    it shows. Without a hub and the setting, ``server_url`` is returned.
     """
     if stated := env.get("JUPYTERHUB_PUBLIC_URL"):
         return f"{stated.rstrip('/')}/"

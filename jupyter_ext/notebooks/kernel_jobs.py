@@ -1,8 +1,8 @@
 """Jobs: code of the agent that the server itself runs in a notebook's kernel. A job can outlive the turn that started
 it.
 
-A job runs in the main shell of an idle kernel and never queues behind the person's code. It is interrupted only while
-the kernel reports that it executes this job.
+A job starts only in a kernel whose main shell is idle, so it never waits behind the person's code. The server
+interrupts a job only while the kernel reports that it executes this job.
 """
 
 from __future__ import annotations
@@ -28,21 +28,23 @@ from agent_kernel.sandbox.worker.bounded_output import BoundedOutput
 from jupyter_ext.notebooks.kernel_shell_client import CONNECT_WITHIN_S, LAST_WORDS_S, Execution, KernelShell, Message
 
 HANDED_OVER_S = 60.0
-"""How long a tool call waits for its job; then the call returns and the job goes on by itself."""
+"""Seconds that a tool call waits for its job. After that, the call returns and the job continues."""
 STOPS_WITHIN_S = 5.0
 SETTLED_S = 0.3
 ALIVE_EVERY_S = 1.0
 RESTARTED_WITHIN_S = 4.0
-"""Jupyter polls for dead kernels every 3 s. Its report is awaited first, because it says why the kernel ended."""
+"""Seconds to wait for Jupyter's report that a kernel died, because the report says why. Jupyter polls for dead kernels
+every 3 s."""
 KEPT_CHARS = 200_000
-"""Output kept of a job; of longer output, the beginning and the end."""
+"""Maximum number of characters that are kept of a job's output. Of longer output, the beginning and the end are
+kept."""
 PASSED_CHARS = 100_000
-"""Output of one call that is shown while the call runs."""
+"""Maximum number of output characters that are shown while a call runs."""
 RESULT_CHARS = 4_000
 MAX_IMAGES = 8
 MAX_IMAGE_BYTES = 8 << 20
 KEPT_JOBS = 20
-"""Jobs kept for each kernel; the oldest finished ones are dropped."""
+"""Maximum number of jobs that are kept for each kernel; the oldest finished ones are dropped."""
 IMAGES = ("image/png", "image/jpeg")
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -94,8 +96,8 @@ class KernelJob:
             alive.cancel()
 
     async def stop(self) -> None:
-        """Interrupt the job and wait a moment for its end. Code that the agent did not start is never interrupted: a
-        job that is still queued in the shell is interrupted once it runs."""
+        """Interrupt the job and wait briefly for its end. Code that the agent did not start is never interrupted: if
+        the job is still queued in the shell, the interrupt is sent once the job runs."""
         self.stopping = True
         if self.execution is None or self.ended.is_set():
             return
@@ -219,8 +221,8 @@ class KernelJobs:
         return any(job.status is None for job in self.jobs_of(kernel))
 
     async def run(self, kernel: str, code: str, context: ToolContext, title: str = "") -> ToolOutput:
-        """Run code in an idle kernel and return its result, or after a while the id of the job, which goes on.
-        ``title`` is shown to people in place of the code."""
+        """Run code in an idle kernel and return its result. If the code is still running after HANDED_OVER_S seconds,
+        return the id of the job, which continues. ``title`` is shown to people in place of the code."""
         try:
             if problem := await self.busy_reason(kernel):
                 return ToolOutput(problem, "error")
@@ -230,7 +232,8 @@ class KernelJobs:
         return await self._wait_and_report(job, context, self._handed_over_s, stop_with_turn=True)
 
     async def inspect(self, kernel: str, context: ToolContext) -> ToolOutput:
-        """Return the output of a job so far, after waiting for it or stopping it as the call asks."""
+        """Return the output that a job has produced so far. If the arguments of the call say so, wait for the job or
+        stop it first."""
         arguments = context.call.arguments
         jobs = self.jobs_of(kernel)
         wanted = str(arguments.get("job") or "")

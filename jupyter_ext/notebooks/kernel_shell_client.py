@@ -1,4 +1,5 @@
-"""The server's own client of a kernel's main shell: checks whether it is idle, executes code, evaluates expressions.
+"""The server's own client of a kernel's main shell. It checks whether the shell is idle, executes code and evaluates
+expressions.
 
 The client has its own Jupyter session, because two clients with the same ZMQ identity receive each other's messages
 without any error.
@@ -21,9 +22,11 @@ from agent_kernel.core.errors import AgentKernelError
 log = logging.getLogger(__name__)
 IDLE_WITHIN_S = 1.0
 CONNECT_WITHIN_S = 20.0
-"""A kernel that has just been started answers after a few seconds."""
+"""Maximum seconds to wait for the first answer of a kernel. A kernel that has just been started answers after a few
+seconds."""
 LAST_WORDS_S = 1.0
-"""How long to wait after the reply for the rest of the output; on a crowded channel, output can be lost altogether."""
+"""Seconds to wait after the reply for the rest of the output. On an overloaded channel, output can be lost
+altogether."""
 
 Message = Mapping[str, Any]
 
@@ -45,9 +48,9 @@ class Execution:
 class KernelShell:
     """A client of one kernel's main shell.
 
-    ``manager`` is the kernel's manager. ``running_code`` is the first line of code that another client runs, as
-    far as known. ``has_answered``: the shell has been idle since this client connected. ``reborn``: the kernel was
-    just restarted.
+    ``manager`` is the kernel's manager. ``running_code`` is the first line of the code that another client runs; empty
+    if unknown. ``has_answered``: the shell has been idle at least once since this client connected. ``reborn``: the
+    kernel was just restarted.
     """
 
     def __init__(self, manager: Any, *, reborn: bool = False) -> None:
@@ -123,8 +126,9 @@ class KernelShell:
 
     @property
     def _may_be_starting(self) -> bool:
-        """Whether the kernel has not answered yet and Jupyter has not seen it execute anything. After a restart,
-        what Jupyter has seen may be from the kernel's former process."""
+        """Whether the kernel may still be starting: it has not answered yet, and Jupyter has not seen it execute
+        anything. After a restart Jupyter's information does not count, because it may be about the kernel's former
+        process."""
         return not self.has_answered and (self._reborn or getattr(self._manager, "execution_state", "") != "busy")
 
     def _connect(self) -> None:

@@ -29,11 +29,11 @@ IPYKERNEL_MODULES = frozenset({"ipykernel", "ipykernel_launcher"})
 
 @dataclass(slots=True)
 class Kernel:
-    """A kernel of this server, and what it may use.
+    """A kernel of this server, and what the kernel may use.
 
-    ``epoch`` identifies the kernel's present process. ``sessions`` are those that the kernel created or a person
-    let it use. ``may_search``: a person allowed it to search the whole namespace. ``starts_server``: the kernel
-    started this server for itself, so it may do what a user may do.
+    ``epoch`` identifies the kernel's present process. ``sessions`` are the ids of the sessions that the kernel created,
+    or that a person let the kernel use. ``may_search``: a person allowed the kernel to search the whole namespace.
+    ``starts_server``: the kernel started this server for itself, so it may do everything that a user may do.
     """
 
     id: str
@@ -47,9 +47,10 @@ class Kernel:
 class Kernels:
     """The kernels of one server. Each kernel that runs IPython is started with a credential and the magic.
 
-    ``url`` returns this server's URL as kernels on this machine reach it, ``namespace`` that of the current request.
-    ``on_end`` is called with the kernel's id and the reason at each restart, shutdown or death of a kernel, ``on_gone``
-    when a kernel has ended for good. ``told`` are additional environment variables for kernels.
+    ``url`` returns the URL at which kernels on this machine reach this server. ``namespace`` returns the namespace of
+    the current request. ``on_end`` is called with the kernel's id and the reason at each restart, shutdown or death of
+    a kernel, ``on_gone`` with the id when a kernel has ended for good. ``told`` are additional environment variables
+    for kernels.
     """
 
     def __init__(
@@ -85,17 +86,17 @@ class Kernels:
         return self._kernels.get(kernel)
 
     def of_token(self, token: str) -> Kernel | None:
-        """Return the kernel whose present credential this is."""
+        """Return the kernel whose current credential is ``token``, or None."""
         return self._kernels.get(self._credentials.kernel(token) or "")
 
     def touch(self, kernel: str, now: Any) -> None:
-        """Record activity of the kernel, so that a culler leaves it alone."""
+        """Record that the kernel was active at the time ``now``, so that a culler does not shut it down as idle."""
         if kernel in self._manager and hasattr(manager := self._manager.get_kernel(kernel), "last_activity"):
             manager.last_activity = now
 
     def busy_ids(self) -> set[str]:
-        """Return the kernels that execute code as far as Jupyter knows; a kernel that no client has connected to is
-        not included."""
+        """Return the ids of the kernels that execute code as far as Jupyter knows. Kernels to which no client has
+        connected are missing."""
         managers = {kernel: self._manager.get_kernel(kernel) for kernel in self._manager.list_kernel_ids()}
         return {kernel for kernel, manager in managers.items() if getattr(manager, "execution_state", "") == "busy"}
 
@@ -112,7 +113,7 @@ class Kernels:
         return first if os.path.isabs(first) else sys.executable if first.startswith("python") else ""
 
     def close(self) -> None:
-        """Restore the kernel manager. Kernels that start later are not registered."""
+        """Undo the changes to the kernel manager. Kernels that start later get no credential and are not registered."""
         self._manager.pre_start_kernel = self._prepare  # type: ignore[method-assign]
         self._manager.remove_kernel = self._remove  # type: ignore[method-assign]
 

@@ -11,7 +11,7 @@ RUNS = frozenset({"run_cells"})
 
 @dataclass(slots=True)
 class PageTools:
-    """The tools of all open pages. It belongs to one event loop."""
+    """The tools of all open pages. Use the object in one event loop only."""
 
     _pages: dict[tuple[str, str], list[frozenset[str]]] = field(default_factory=dict)
 

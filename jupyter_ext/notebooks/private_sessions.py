@@ -1,4 +1,4 @@
-"""Private sessions of this server, and what they have outside of the store. All of it is deleted with them."""
+"""The private sessions of this server, and their data outside of the store, which is deleted together with them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from jupyter_ext.notebooks.kernels import Kernel
 log = logging.getLogger(__name__)
 TRIES = 50
 PAUSE_S = 0.2
-"""Delay between attempts to delete a session: a turn of a kernel that is gone takes a moment to stop."""
+"""Seconds between attempts to delete a session. If the session's kernel is gone, its running turn takes a moment to
+stop."""
 
 
 class PrivateSessions:
-    """A private session lives until a person ends it, the kernel of its last notebook is shut down, or the server
-    stops."""
+    """The private sessions of this server. Such a session exists until a person ends it, the kernel of its last
+    notebook is shut down, or the server stops."""
 
     def __init__(self, store: SessionStore, sandbox: Sandbox) -> None:
         self._store = store
@@ -32,12 +33,13 @@ class PrivateSessions:
         return len(self._known)
 
     def add(self, key: SessionKey) -> None:
-        """Register a session that was created; sessions that are not private are ignored."""
+        """Register a session that was created, if it is private; other sessions are ignored."""
         if is_private(key.id):
             self._known.add(key)
 
     async def forget(self, key: SessionKey) -> bool:
-        """Delete the session and its work directory. Raises SessionBusy while a turn runs."""
+        """Delete the session and its work directory. Return whether the session existed. Raises SessionBusy while a
+        turn runs."""
         existed = await self._store.delete(key)
         await self._sandbox.close(key, remove=True)
         self._known.discard(key)

@@ -1,4 +1,5 @@
-"""The files of one sidecar on disk: written completely or not at all, never over unknown content. Blocking."""
+"""Reads and writes the files of one sidecar on disk. A file is written completely or not at all, and content that this
+store does not know is never overwritten. All functions block."""
 
 from __future__ import annotations
 
@@ -44,10 +45,11 @@ class SidecarFile:
         return self.main.with_name(self.main.name.removesuffix(".json"))
 
     def write(self, body: bytes, blobs: Mapping[str, bytes], known: Callable[[bytes], bool]) -> Outcome:
-        """Write the document and its media. ``known`` returns whether the present content may be replaced.
+        """Write the document and its media. ``known`` receives the present content of the sidecar and returns whether
+        it may be replaced.
 
-        Media that no document beside the notebook names any more are deleted. Raises OSError, and then nothing has
-        changed.
+        Media files to which no document beside the notebook refers any more are deleted. Raises OSError; the files are
+        then unchanged.
         """
         present = _read(self.main)
         if present == body:
@@ -74,7 +76,7 @@ class SidecarFile:
         return "conflict" if conflict else "written"
 
     def move(self, new: SidecarFile) -> None:
-        """Rename the sidecar; does nothing if there is one of the new name already. Raises OSError."""
+        """Rename the sidecar to ``new``; do nothing if ``new`` exists already. Raises OSError."""
         if not self.main.exists() or new.main.exists():
             return
         if new.make_parents:
@@ -85,7 +87,8 @@ class SidecarFile:
                 old_path.rename(new_path)
 
     def remove(self, known: Callable[[bytes], bool]) -> None:
-        """Delete the sidecar unless it holds content that the store does not know. Raises OSError."""
+        """Delete the sidecar unless it holds content that the store does not know. ``known`` receives the content and
+        returns whether the store knows it. Raises OSError."""
         present = _read(self.main)
         if present is None or not known(present):
             return
@@ -95,18 +98,19 @@ class SidecarFile:
             shutil.rmtree(self.blobs, ignore_errors=True)
 
     def read(self, max_bytes: int) -> bytes | None:
-        """Return the content; None if there is no file. Raises OSError, also for more than ``max_bytes``."""
+        """Return the content of the document; None if there is no file. Raises OSError, also if the file is larger than
+        ``max_bytes``."""
         if self.main.exists() and self.main.stat().st_size > max_bytes:
             raise OSError(errno.EFBIG, "is too large", str(self.main))
         return _read(self.main)
 
     def forget_bak(self) -> None:
-        """Delete the backup, which still holds content that was to be deleted. Raises OSError."""
+        """Delete the backup, because it still holds content that a person wanted to delete. Raises OSError."""
         self.bak.unlink(missing_ok=True)
         self.collect()
 
     def files(self, wanted: Collection[str], max_bytes: int) -> dict[str, bytes]:
-        """Return the media beside the document by hash, up to ``max_bytes`` in total. Symbolic links are not
+        """Return the media files of ``wanted`` (hashes) by hash, up to ``max_bytes`` in total. Symbolic links are not
         followed."""
         contents: dict[str, bytes] = {}
         if self.blobs.is_symlink():
@@ -122,7 +126,7 @@ class SidecarFile:
         return contents
 
     def collect(self) -> None:
-        """Delete media that neither the document nor its backup or conflict version names."""
+        """Delete the media files to which neither the document nor its backup or conflict version refers."""
         if not self.blobs.is_dir() or self.blobs.is_symlink():
             return
         documents = [_read(path) or b"" for path in (self.main, self.bak, self.conflict)]
@@ -149,8 +153,8 @@ class SidecarFile:
             _write_temporary(path, data).replace(path)
 
     def _keep(self, present: bytes) -> None:
-        """Keep the present version as the backup; as a hard link where possible, so that the sidecar's name always
-        has a file."""
+        """Keep ``present``, the present version, as the backup. Uses a hard link where possible, so that there is a
+        file with the sidecar's name at any time."""
         spare = self.bak.with_name(f".{self.bak.name}.{os.getpid()}")
         spare.unlink(missing_ok=True)
         try:

@@ -1,7 +1,7 @@
-"""Import of the sidecar that a notebook brings along when it was moved, copied, or came from another place.
+"""Imports the sidecar that came with a notebook which was moved, copied, or received from another machine.
 
-The session id in a sidecar is a hint, not a permission: a session is bound only if the document holds what the store
-holds of it.
+The session id in a sidecar is a hint, not a permission: the notebook is bound to that session only if the sidecar
+contains what the store contains of the session.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from jupyter_ext.notebooks.sidecar_writer import Sidecars, origin_of
 log = logging.getLogger(__name__)
 SidecarKind: TypeAlias = Literal["nothing", "own", "moved", "copied", "ahead", "foreign", "unreadable"]
 ARRIVING: tuple[SidecarKind, ...] = ("foreign", "ahead")
-"""The kinds that can be imported."""
+"""The kinds of sidecars that a person can import."""
 REMEMBERED = 64
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSidecar:
-    """The sidecar found beside a notebook.
+    """The sidecar found beside a notebook. ``kind`` is one of:
 
-    ``own``: it belongs to the notebook's session, or the session was imported from it. ``moved`` and ``copied``: it
-    belongs to a session of the store whose former notebook is gone, or still exists. ``ahead``: as these, but with
-    turns that the store does not have. ``foreign``: its session is not in the store.
+    ``own``: it belongs to the notebook's session, or the session was imported from it. ``moved``: it belongs to a
+    session of the store whose former notebook is gone. ``copied``: it belongs to a session of the store whose notebook
+    still exists. ``ahead``: it belongs to a session of the store, but has turns that the store does not have.
+    ``foreign``: its session is not in the store.
     """
 
     kind: SidecarKind
@@ -50,8 +51,8 @@ class SidecarImport:
         self._seen: dict[str, tuple[tuple[int, int, int], Transcript | None, str]] = {}
 
     async def find_arriving_session(self, namespace: str, place: str) -> SessionKey | None:
-        """Return the session for a notebook without one: that of its sidecar if the store knows it, else None.
-        Errors are logged and give None, so that the notebook starts a new session."""
+        """Return the session for a notebook that has none: the session of its sidecar if the store knows that session,
+        else None. Errors are logged and None is returned, so that the notebook starts a new session."""
         try:
             sidecar = await self.inspect(namespace, place)
             if sidecar.kind not in ("moved", "copied") or sidecar.transcript is None:
@@ -76,8 +77,8 @@ class SidecarImport:
             log.warning("the conversation of %s was not copied: %s", source, error)
 
     async def read_document(self, place: str) -> tuple[bytes, dict[str, bytes]] | None:
-        """Return the document beside a notebook and its media, for an import. Raises InvalidRequest if it is not a
-        document of ours or is too large."""
+        """Return the sidecar document beside a notebook and its media by hash, for an import; None if there is no
+        sidecar. Raises InvalidRequest if the file is not a document of agent-kernel or is too large."""
         file = self._sidecars.file(place) if is_notebook(place) else None
         if file is None:
             return None
@@ -124,8 +125,8 @@ class SidecarImport:
         return "copied" if there else "moved"
 
     async def _matches_store(self, key: SessionKey, found: Transcript) -> bool:
-        """Return whether the document has items and all of them equal those in the store: whoever has the document
-        has then read the session."""
+        """Return whether the document has items and all of them equal those in the store. Whoever has such a document
+        has already read the session."""
         whole = await self._store.whole(key)
         if whole is None or not found.items:
             return False
@@ -139,8 +140,8 @@ class SidecarImport:
         return target
 
     def _read_cached(self, place: str, path: Path) -> tuple[Transcript | None, str]:
-        """Return (transcript, hash); the hash is empty if there is no file. The file is read again only after it has
-        changed."""
+        """Return the transcript and the hash of the sidecar at ``path``; the hash is empty if there is no file. The
+        file is read again only after it has changed."""
         try:
             facts = path.stat()
         except OSError:

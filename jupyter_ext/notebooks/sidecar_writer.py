@@ -30,9 +30,9 @@ from jupyter_ext.notebooks.sidecar_file import Outcome, SidecarFile
 
 log = logging.getLogger(__name__)
 SETTLE_S = 0.2
-"""Saves and ends of turns within this time are written once."""
+"""Seconds to wait before writing, so that several saves and ends of turns within this time lead to one write."""
 LOCK_S = 10.0
-"""How long another server of the same user may take to write a sidecar."""
+"""Maximum seconds to wait for the lock while another server of the same user writes a sidecar."""
 MAX_VALUES = 20_000_000
 """Limit on JSON values of a sidecar that is only compared with the store; the limit for an import is lower."""
 UNREADABLE = "unreadable"
@@ -61,15 +61,15 @@ class SidecarStat:
 
 
 class NewerRevision(Exception):
-    """Another server of this store has written a later revision in the meantime."""
+    """Raised if another server of this store has written a later revision of the session in the meantime."""
 
 
 class Sidecars:
     """Writes the sidecars of notebooks whose sessions have changed.
 
-    ``is_hidden`` is the contents manager's. ``local`` says whether its notebooks are files of this machine. A
-    sidecar that could not be written stays marked until the next save or turn; ``problem`` describes the failure
-    until then.
+    ``is_hidden`` is the contents manager's method of that name. ``local`` says whether the contents manager's notebooks
+    are files of this machine. A sidecar that could not be written is tried again at the next save or turn; until then,
+    ``problem`` describes the failure.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Sidecars:
         self._writer = asyncio.create_task(self._keep_writing(), name="sidecar writer")
 
     def on_saved(self, namespace: str, os_path: str) -> None:
-        """Mark a notebook that was saved."""
+        """Note that a notebook was saved, so that its sidecar is written soon."""
         path = Path(os_path)
         if self._export != "off" and path.suffix == SUFFIX and path.is_relative_to(self._root):
             self._mark(SidecarMark(namespace, path.relative_to(self._root).as_posix()))
@@ -117,8 +117,8 @@ class Sidecars:
         task.add_done_callback(self._touches.discard)
 
     async def touch(self, key: SessionKey, *, forget: bool = False) -> None:
-        """Mark the notebooks of a session that has changed, if they were saved before. ``forget``: also delete the
-        backup."""
+        """Note that a session has changed, so that the sidecars of its notebooks are written soon, if the notebooks
+        were saved before. ``forget``: also delete the backups."""
         if self._export == "off" or is_private(key.id):
             return
         try:
@@ -162,7 +162,7 @@ class Sidecars:
                 await self._change(partial(self._file(path).remove, is_known))
 
     async def aclose(self) -> None:
-        """Write all marked sidecars."""
+        """Write all sidecars that are out of date, then stop."""
         if self._touches:
             await asyncio.wait(self._touches)
         if self._writer is not None:
@@ -181,7 +181,7 @@ class Sidecars:
         return None if self._export == "off" else self._file(path)
 
     async def stat(self, path: str) -> SidecarStat | None:
-        """Return time and size of the document beside a notebook, whoever wrote it; None if there is none."""
+        """Return the time and the size of the sidecar beside a notebook, whoever wrote it; None if there is none."""
         file = self.file(path)
 
         def look() -> SidecarStat | None:
@@ -194,8 +194,8 @@ class Sidecars:
         return await asyncio.to_thread(look)
 
     def parse_file(self, path: Path) -> tuple[Transcript | None, str]:
-        """Return (transcript, SHA-256 of the file). The transcript is None for a file that is not a document of
-        ours. Blocking."""
+        """Return (transcript, SHA-256 of the file). The transcript is None if the file is not a document of
+        agent-kernel. Blocking."""
         try:
             body = SidecarFile(path).read(4 * self._max_bytes)
         except OSError:
@@ -237,7 +237,7 @@ class Sidecars:
                 self._without_bak.add(mark)
 
     async def _write_once(self, mark: SidecarMark) -> bool:
-        """Return whether the document beside the notebook is the session's, as it is now."""
+        """Write the sidecar if it is out of date. Return whether the file now contains the session's current state."""
         key = await self._notebooks.bound_session(mark.namespace, mark.path)
         if key is None or is_private(key.id) or await ensure_async(self._is_hidden(mark.path)):
             return False
@@ -285,8 +285,8 @@ class Sidecars:
         self._problems[mark] = problem
 
     async def _read_transcript(self, key: SessionKey) -> Transcript | None:
-        """Return None for an empty session, and while a turn runs: its calls may have no result yet, and its end
-        marks the notebook again."""
+        """Return the transcript of a session. Return None for an empty session, and while a turn runs: calls of that
+        turn may have no result yet, and the end of the turn schedules another write."""
         whole = await read_snapshot(self._store, key)
         if whole is None or not whole.items or any(turn.state == "open" for turn in whole.turns):
             return None
@@ -304,9 +304,9 @@ class Sidecars:
         return SidecarFile(self._data_dir / "transcripts" / root / name, make_parents=True)
 
     async def _is_known_check(self, namespace: str, path: str, ours: Session | None) -> Callable[[bytes], bool]:
-        """Return a function that checks whether a sidecar holds only content that the store has: this server wrote
-        it, it was imported, or it names a session of the store in no later revision. The function raises
-        NewerRevision for a later revision of ``ours`` that the store has too."""
+        """Return a function that checks whether a sidecar holds only content that the store has: this server wrote it,
+        it was imported, or it names a session of the store in the same or an earlier revision. The function raises
+        NewerRevision if the sidecar has a later revision of ``ours`` which the store has too."""
         present = await asyncio.to_thread(_read, self._file(path).main)
         session = await self._store.info(SessionKey(namespace, present.session.key.id)) if present else None
         written, origin = self._written.get(path), origin_of(ours) if ours else None

@@ -1,1 +1,1 @@
-"""Running turns: start, event log, idempotency, regeneration."""
+"""The turns of a server: starting them, logging their events, answering repeated requests, and regenerating answers."""

@@ -24,8 +24,11 @@ from jupyter_ext.turns.turns import LiveTurn, Turns
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The lookups in this class raise NotFound, or an error derived from it, also where the object exists in another
-    namespace, so that ids of others cannot be probed."""
+    """Checks what a caller may use on this server.
+
+    The lookup methods raise NotFound, or an error derived from it. They do so also for an object that exists in another
+    namespace, so that a caller cannot find out which ids other users have.
+    """
 
     store: SessionStore
     kernels: Kernels
@@ -37,8 +40,8 @@ class Access:
     allow_urls: bool
 
     def kernel(self, caller: Caller, kernel: str = "") -> Kernel | None:
-        """Return the kernel that a request is about: the calling kernel, or the one that a user names. Raises
-        NotFound, Forbidden."""
+        """Return the kernel that a request is about: the calling kernel, or for other callers the kernel with the id
+        ``kernel`` (None if ``kernel`` is empty). Raises NotFound, Forbidden."""
         if caller.is_confined and kernel:
             raise Forbidden(CONFINED)
         if caller.kernel:
@@ -51,15 +54,17 @@ class Access:
         return found
 
     async def kernel_of(self, caller: Caller, notebook: str) -> Kernel | None:
-        """Return the kernel that runs a notebook now, or None without one that the caller may use. Raises Forbidden for
-        a caller who may not name notebooks."""
+        """Return the kernel that runs the notebook now; None if no kernel of the caller's namespace runs it. Raises
+        Forbidden if the caller is a kernel or a confined token, which may not name notebooks."""
         if caller.kernel or caller.is_confined:
             raise Forbidden(CONFINED)
         found = self.kernels.get(await self.notebooks.kernel_id(notebook))
         return found if found and found.namespace == caller.namespace else None
 
     async def place(self, caller: Caller, kernel: str = "", path: str = "") -> str | None:
-        """Return the notebook path or kernel place that a request is about, or None if it is about neither."""
+        """Return the place that a request is about: the place of the calling kernel or of the kernel with the id
+        ``kernel``, else the notebook at ``path``; None if the request names none of these. Raises InvalidRequest,
+        NotFound, Forbidden."""
         if found := self.kernel(caller, kernel):
             return await self.notebooks.place(found.id)
         path = path.strip("/")
@@ -164,8 +169,8 @@ class Access:
         return caller.kernel.starts_server if caller.kernel else not caller.is_confined
 
     def own_turn(self, caller: Caller, turn: str) -> LiveTurn:
-        """Return a live turn whose client-side calls the caller may run: a kernel's own turns, a token's own turns,
-        any turn for a user. Raises TurnNotFound."""
+        """Return a live turn whose client-side calls the caller may run. A kernel may run those of its own turns, a
+        token those of the turns that it started, and a user those of every turn. Raises TurnNotFound."""
         live = self._live_turn(caller, turn)
         of_another_kernel = caller.kernel is not None and live.spec.kernel != caller.kernel.id
         if of_another_kernel or (caller.is_confined and live.spec.started_by != caller.started_by):

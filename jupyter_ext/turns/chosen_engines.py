@@ -1,4 +1,5 @@
-"""The engine that a person chose for a session; used where a turn names none. Choices outlive the server."""
+"""The engine that a person chose for a session. Turns that name no engine use it. Most choices are stored on disk, so
+that they survive a restart of the server."""
 
 from __future__ import annotations
 

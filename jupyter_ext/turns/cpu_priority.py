@@ -13,8 +13,11 @@ LOOK_S = 1.0
 
 
 class CpuPriority:
-    """Polls the kernels every LOOK_S seconds, because Jupyter does not notify extensions when a kernel starts to
-    execute."""
+    """Lowers the CPU priority of the local model workers while a kernel executes code.
+
+    It polls the kernels every LOOK_S seconds, because Jupyter does not notify extensions when a kernel starts to
+    execute.
+    """
 
     def __init__(self, kernels: Kernels, turns: Turns, engines: NamedEngines) -> None:
         self._kernels = kernels
@@ -31,8 +34,8 @@ class CpuPriority:
             await asyncio.wait([self._task])
 
     def update(self) -> bool:
-        """Set the priority of the local engines and return whether a kernel is computing. A kernel that only waits
-        in a cell for one of our turns does not count."""
+        """Set the priority of the local model workers once. Return whether a kernel is computing. A kernel whose cell
+        only waits for a turn of this server does not count."""
         waiting = {turn.spec.started_by for turn in self._turns.running}
         computing = bool(self._kernels.busy_ids() - waiting)
         for engine in self._engines.local_engines:

@@ -28,17 +28,17 @@ class SubmittedFile:
 
 @dataclass(frozen=True, slots=True)
 class DialectRequest:
-    """A request of a dialect, parsed.
+    """A parsed request of a dialect.
 
-    ``model`` is the model name as the client wrote it. ``groups`` are the server tools that the request enables by
-    itself for a plain model. ``only_groups``: enable nothing but ``groups``, whatever the model name and the number of
-    rounds say.
+    ``model`` is the model name as the client wrote it. ``groups`` are the tool groups that the fields of the request
+    enable for a model without the prefix ``agent/``. With ``only_groups``, the turn gets no server tools but those of
+    ``groups``, whatever the model name and the number of rounds allow.
 
-    ``session`` is the id that the client names; empty means that the session stays unlisted. ``continuable``: an
-    unnamed session is stored all the same, because a later request can continue it by another id. ``streams``: a reader
-    follows the answer and can answer approval questions. ``own_messages`` is the conversation without the calls of
-    server tools that the client repeated; an existing session holds those calls itself. ``route`` names the dialect in
-    the metrics.
+    ``session`` is the id that the client names; if it is empty, the session is not listed. With ``continuable``, the
+    session is stored even if it is not named, because a later request can continue it by another id. With ``streams``,
+    a reader follows the answer and can answer approval questions. ``own_messages`` is the conversation without the
+    calls of server tools that the client has repeated, for an existing session, which already holds these calls.
+    ``route`` is the dialect's name in the metrics.
     """
 
     model: str
@@ -54,13 +54,14 @@ class DialectRequest:
 
     @property
     def name(self) -> str:
-        """The name of the engine or model; empty for the server's default."""
+        """The name of the engine or model, without the prefix ``agent/``; empty for the server's default engine."""
         name = self.model.removeprefix(AGENT)
         return "" if name == DEFAULT else name
 
     @property
     def server_tools(self) -> tuple[str, ...] | None:
-        """The server tools that the turn may use, as in ``TurnRequest.tools``; None means all of them."""
+        """The names and groups of the server tools that the turn may use, as in ``TurnRequest.tools``; None means all
+        of them."""
         if self.only_groups:
             return (*self.groups, *(spec.name for spec in self.request.functions if spec.kind == DISPATCH))
         if self.model.startswith(AGENT):

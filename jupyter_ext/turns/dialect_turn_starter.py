@@ -1,4 +1,5 @@
-"""Start a turn for a request of a dialect: find the session of its conversation, and keep it for the next request."""
+"""Starts a turn for a request of a dialect: finds the session of the conversation, and makes that session findable for
+the next request."""
 
 from __future__ import annotations
 
@@ -23,22 +24,25 @@ from jupyter_ext.turns.turn_starter import OpenedSession, TurnDescription, TurnS
 from jupyter_ext.turns.turns import LiveTurn, Turns
 
 ANSWERS = frozenset(DEFAULTS)
-"""All kinds of approval by name. A client that follows the stream may not know approvals, so its silence counts as a
-refusal after ``approval_timeout_s``; with ``*`` the turn would wait forever."""
+"""The kinds of approval that a client which follows the stream can answer, each by its name. Such a client may not know
+approvals, so its silence counts as a refusal after ``approval_timeout_s``. The value ``*`` is not used here, because
+the turn would then wait forever."""
 RETURNED = 150
-"""How many items at the end of a turn are searched for calls that were returned to the client."""
+"""Number of items at the end of a turn that are searched for calls whose results the client still has to send."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionMatch:
-    """The session of a request, and the scope in which a later request can find its conversation."""
+    """The session of a request. ``scope`` is a hash of the user, the model and the instructions; a later request with
+    the same scope can find the conversation by its text. It is empty if requests name the session."""
 
     opened: OpenedSession
     scope: str = ""
 
 
 class DialectTurnStarter:
-    """One instance for each server. ``start`` finds the session of a request and starts the turn there."""
+    """Starts the turns of dialect requests in the sessions of their conversations. There is one instance for each
+    server."""
 
     def __init__(
         self, runtime: Runtime, turns: Turns, starter: TurnStarter, ephemeral_sessions: EphemeralSessions
@@ -75,10 +79,10 @@ class DialectTurnStarter:
     async def _start_or_restart(
         self, caller: Caller, found: SessionMatch, asked: DialectRequest, turn_id: str
     ) -> LiveTurn:
-        """Start the turn in the matched session, or in a new one if that session is busy.
+        """Start the turn in the session of ``found``. If that session is busy and was found by comparing texts, start
+        the turn in a new session instead: another client may have sent the same text.
 
-        A conversation that was matched by its text may belong to another client that sent the same text, so a busy
-        match is no error. A session that the client named is the one it means, so a busy one raises SessionBusy.
+        Raises SessionBusy if the session that the client named is busy.
         """
         key = found.opened.key
         if asked.session or not is_ephemeral(key.id):
@@ -130,8 +134,8 @@ class DialectTurnStarter:
             task.add_done_callback(self._keeping.pop)
 
     async def _await_remembered(self, scope: str) -> None:
-        """Wait until the finished turns of this scope can be found: a client may continue as soon as it has the
-        answer."""
+        """Wait until the finished turns with this scope have been recorded, so that a client can continue a
+        conversation as soon as it has received the answer."""
         ended = [task for task, (turn, other) in self._keeping.items() if other == scope and not turn.running]
         if ended:
             await asyncio.wait(ended)
@@ -153,10 +157,11 @@ class DialectTurnStarter:
 
 
 def _final_request(asked: DialectRequest) -> TurnRequest:
-    """Return the request with the tools and rounds that the model name and the request allow.
+    """Return the request with the tools and the number of rounds that the model name and the fields of the request
+    allow.
 
-    A request whose history contains calls is compared with the stored conversation, even if its only new messages are
-    results of calls.
+    If the conversation that the client sends contains calls, ``history`` becomes ``replay``, so that the conversation
+    is compared with the stored one, even if its only new messages are results of calls.
     """
     request, tools = asked.request, asked.server_tools
     rounds = 0 if tools == () else request.max_tool_rounds

@@ -1,8 +1,8 @@
-"""In-memory sessions of dialect requests that name no session. They are never listed, and they are deleted when unused.
+"""In-memory sessions for dialect requests that name no session. They are never listed, and unused ones are deleted.
 
-A client of a dialect sends the whole conversation with every request; the server finds the session by comparing that
-text, so that the tool calls and the state of earlier turns are available again. A session is kept for IDLE_S seconds
-after its last turn; at most MOST sessions are kept.
+A client of a dialect sends the whole conversation with every request. The server finds the session by comparing that
+text with its sessions, so that the tool calls and the state of earlier turns are available again. A session is kept for
+IDLE_S seconds after its last turn, and at most MOST sessions are kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jupyter_ext.notebooks.private_sessions import PrivateSessions
 log = logging.getLogger(__name__)
 IDLE_S = 30 * 60.0
 MOST = 128
-"""The same default as in mistral.rs."""
+"""Maximum number of these sessions. mistral.rs has the same default."""
 SWEEP_S = 60.0
 NAMED = f"{PREFIX}call_"
 

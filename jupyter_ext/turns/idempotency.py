@@ -1,6 +1,7 @@
-"""Idempotency keys: a repeated request starts nothing and is answered by the turn that the first request started.
+"""Idempotency keys: a request that is sent again with the same key starts no second turn. Its answer is that of the
+turn that the first request started.
 
-The answer comes from the running turn, later from its event log, and after that from the items stored in the session.
+The answer is read from the running turn, later from its event log, and after that from the items stored in the session.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ GRACE_S = 30.0
 key."""
 LEFT = "the client left and did not come back"
 MOST_HELD, MOST_BYTES = 1_000, 64 << 20
-"""Limits, in entries and bytes, on the logs of finished turns that are kept for repeated requests."""
+"""Limits for the event logs of finished turns that are kept for repeated requests: the number of logs, and their
+bytes."""
 BEGINS_WITHIN_S = 10.0
 """Another server that shares the database and has claimed a key stores its turn within this time; a server that
 takes longer is assumed to have been killed."""
@@ -67,7 +69,8 @@ class StartedTurn:
 
 
 class KeyEntry:
-    """A key that this server knows. ``readers`` counts the requests that are being answered from its turn now."""
+    """The state of one idempotency key in this server. ``readers`` counts the requests that now receive their answer
+    from the key's turn."""
 
     def __init__(self, key: IdempotencyKey, began: float) -> None:
         self.key = key
@@ -94,7 +97,8 @@ def read_key(caller: Caller, header: str | None, path: str, body: bytes) -> Idem
 
 
 class Idempotency:
-    """One instance for each server. Call ``aclose`` after the turns have ended."""
+    """Starts one turn for each idempotency key and lets repeated requests read that turn. There is one instance for
+    each server. Call ``aclose`` after the turns have ended."""
 
     def __init__(
         self, store: SessionStore, turns: Turns, records: Database, clock: Callable[[], float] = time.time
@@ -111,11 +115,13 @@ class Idempotency:
     async def start_once(
         self, key: IdempotencyKey | None, begin: Callable[[str], Awaitable[StartedTurn | None]]
     ) -> StartedTurn | None:
-        """Return what the request started, now or earlier. Without a key, every request starts a turn.
+        """Return the turn that this request starts, or that an earlier request with the same key has started. Without a
+        key, every request starts a turn.
 
-        ``begin`` receives the id for the new turn, empty without a key; it may return None if there is nothing to
-        start. A request that arrives in the meantime under the same key joins this one. Raises KeyReused, Conflict,
-        StoreError, and what ``begin`` raises; after an error from ``begin`` the key counts as unused.
+        ``begin`` starts the turn. It receives the id for the new turn (empty without a key), and may return None if
+        there is nothing to start. A request with the same key that arrives while ``begin`` runs waits for the same
+        turn. Raises KeyReused, Conflict, StoreError, and what ``begin`` raises; after an error from ``begin`` the key
+        counts as unused.
 
         A turn that failed, was interrupted, or was stopped because its client left or its server stopped counts as not
         started if no tool had run by then: the request then starts another turn.
@@ -168,8 +174,8 @@ class Idempotency:
     async def _begin_or_recover(
         self, key: IdempotencyKey, begin: Callable[[str], Awaitable[StartedTurn | None]], before: LiveTurn | None
     ) -> StartedTurn | None:
-        """Return what the database knows about the key, else start the turn. ``before`` is an earlier turn that had
-        no effect."""
+        """Return the turn that the database has for the key; if there is none, start one with ``begin``. ``before`` is
+        the key's earlier turn, if that turn ended without an effect."""
         row = await self._rows.find(key)
         while True:
             if row is not None and row.request != key.request:
@@ -201,8 +207,8 @@ class Idempotency:
         return begun
 
     async def _recover(self, key: IdempotencyKey, row: IdempotencyRow) -> StartedTurn | None:
-        """Return the turn of a row; None if it was never started or had no effect. Raises KeyReused for a turn whose
-        answer is no longer stored."""
+        """Return the turn that a database row names; None if that turn never started or ended without an effect. Raises
+        KeyReused if the answer of the turn is no longer stored."""
         if live := self._turns.get(row.turn):
             return None if _had_no_effect(live) else StartedTurn(live, row.facts, replayed=True)
         stored = None if row.session == PRIVATE else await self._find_stored(key, row)
@@ -215,8 +221,8 @@ class Idempotency:
         return StartedTurn(self._rebuild_turn(stored), row.facts, replayed=True)
 
     async def _stored_had_no_effect(self, stored: Turn) -> bool:
-        """The same as ``_had_no_effect``, for a stored turn. It looks for calls among the messages, which are stored
-        before a call runs, because the record of a turn that was killed lists no calls."""
+        """Return whether a stored turn was cut short before any tool began. Checks the stored messages, which are
+        written before their calls run, because the record of a turn whose server was killed lists no calls."""
         if not _was_cut_short(stored.state, stored.reason):
             return False
         return not any(message.calls for message in await self._versions.messages(stored))
@@ -285,7 +291,8 @@ async def _replay_into(store: SessionStore, stored: Turn, log: EventLog) -> None
 
 
 def _was_cut_short(state: TurnState, reason: str) -> bool:
-    """Return whether the turn ended although nobody requested it."""
+    """Return whether the turn failed, was interrupted, or was cancelled only because its client left or the server
+    stopped."""
     return state in ("failed", "interrupted") or (state == "cancelled" and reason in (LEFT, STOPPING))
 
 

@@ -35,14 +35,17 @@ class IdempotencyKey:
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """The primary key of the row: two requests with the same identity are either the same request, or the second
-        is refused."""
+        """The primary key of the row. A second request with the same identity must be the same request, otherwise it is
+        refused."""
         return self.user, self.subject, self.key
 
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyRow:
-    """An empty ``session`` means that the turn is about to start. ``facts`` are the other fields of the answer."""
+    """The database row of one idempotency key: the request's hash and the turn that answers the request.
+
+    An empty ``session`` means that the turn has not started yet. ``facts`` are the other fields of the answer.
+    """
 
     request: str
     turn: str

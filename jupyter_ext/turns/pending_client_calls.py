@@ -1,7 +1,7 @@
-"""Tool calls that a client has to run, and the sessions that wait for their results.
+"""Tool calls that a client has to run, and the sessions that wait for the results.
 
-A client that names no session sends results under the call ids. The call ids identify the session, also before there is
-any answer text by which the conversation could be found.
+A client that names no session sends each result with the id of its call. The id identifies the session, even before
+there is any answer text by which the conversation could be found.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ MOST = 2_000
 
 
 class PendingClientCalls:
-    """Holds the newest MOST calls in memory. ``scope`` is the same as in ``sessions.conversation_match``."""
+    """The newest MOST calls that wait for a client's result, in memory. ``scope`` is the value that
+    ``sessions.conversation_match.scope`` computes for the conversation."""
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[tuple[str, str, str], SessionKey] = OrderedDict()

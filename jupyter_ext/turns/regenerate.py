@@ -1,4 +1,4 @@
-"""Regenerate: build the request of a turn that replaces another one and brings no prompt of its own."""
+"""Builds the request of a turn that replaces an earlier turn and repeats its prompt."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ async def repeat_request(store: SessionStore, key: SessionKey, request: TurnRequ
 
 
 def _without_kernel_state(message: Message) -> str:
-    """Return the text without the note about the state of the kernel, which was true only at that time."""
+    """Return the text of the message without the note about the kernel's state, which described only that moment."""
     return message.text.removeprefix(LOST).strip()

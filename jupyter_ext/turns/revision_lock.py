@@ -14,9 +14,9 @@ from agent_kernel.core.session import SessionKey
 
 
 class RevisionLock:
-    """The locks of this server. Another server on the same store can still change the session in between; the
-    store's own rules then apply and the last write wins. ``told`` is called with the session and the kind of change
-    after each change."""
+    """The locks of this server, one for each session. Another server on the same store does not see these locks and can
+    change the session at the same time; the store's own rules then apply and the last write wins. ``told`` is called
+    with the session and the kind of change after each change."""
 
     def __init__(
         self, store: SessionStore, told: Callable[[SessionKey, str], None] = lambda session, what: None
@@ -27,9 +27,9 @@ class RevisionLock:
 
     @contextlib.asynccontextmanager
     async def change(self, key: SessionKey, revision: int | None, what: str) -> AsyncIterator[None]:
-        """Hold the session's lock during a change. ``revision`` is the one that the client has seen; None skips the
-        check. ``what`` is the kind of change for ``Notifications.on_session_changed``. Raises Conflict if the
-        revision is another one."""
+        """Hold the session's lock during a change. ``revision`` is the revision that the client has seen; None skips
+        the check. ``what`` is the kind of change for ``Notifications.on_session_changed``. Raises Conflict if the
+        session now has another revision."""
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
             session = await self._store.info(key) if revision is not None else None

@@ -1,4 +1,4 @@
-"""Rebuild the events of a turn whose live log is gone, from the items in the store."""
+"""Rebuilds the events of a turn from the items in the store, for a turn whose live event log no longer exists."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ GONE = "The live log of this turn is gone; its stored items can be read from the
 
 
 async def find_turn(store: SessionStore, namespace: str, turn: str, session: str | None = None) -> Turn:
-    """Return the turn; of ``session`` if that is given, because a fork has turns with the same ids. Raises
-    TurnNotFound."""
+    """Return the stored turn with this id. ``session`` selects the session, because a fork has turns with the same ids;
+    None searches all sessions of the namespace. Raises TurnNotFound."""
     found = await store.turn(namespace, turn)
     if found is not None and session not in (None, found.key.id):
         turns, _ = await store.everything(SessionKey(namespace, session or ""))
@@ -61,8 +61,9 @@ async def replay(
 
     ``media``: include the data of media that calls have shown. ``whole`` is passed to ``stored_bodies``.
 
-    The events have numbers of their own. A reader with a number (``after``) has a part of the live log, which cannot be
-    matched with these numbers; it gets a notice and the end, and can read everything again from 0.
+    The rebuilt events are numbered independently of the live log. A reader that passes a number (``after``) already has
+    a part of the live log, which cannot be matched with the rebuilt events. Such a reader gets a notice and
+    TurnFinished; it can read everything again with ``after`` 0.
     """
     while turn.state == "open":
         await asyncio.sleep(poll_s)
@@ -89,8 +90,8 @@ async def files_of(store: SessionStore, key: SessionKey) -> dict[str, File]:
 
 
 def insert_files(events: Iterable[EventBody], turn: Turn, files: Mapping[str, File]) -> Iterator[EventBody]:
-    """Yield ``events`` with a FileProduced event before the end of the call that made the file; files of no call come
-    before the end of the turn."""
+    """Yield ``events`` with the FileProduced events of the turn inserted. The event of a file precedes the end of the
+    call that made the file; the events of files that no call made precede the end of the turn."""
     left = {id: file for id, file in files.items() if file.purpose == "agent_output" and file.turn == turn.ordinal - 1}
     for body in events:
         if isinstance(body, CallFinished):
@@ -114,9 +115,9 @@ async def _load_media(store: SessionStore, key: SessionKey, body: CallFinished) 
 
 
 def stored_bodies(turn: Turn, messages: Sequence[Message], *, whole: bool = False) -> Iterator[EventBody]:
-    """Yield the events that a person would have seen, except for output while it arrived. ``whole``: include
-    approvals and notices, for a reader that displays the turn; a reader that acts on events would ask the person
-    again."""
+    """Yield the events of a stored turn as a person would have seen them, but without the output that arrived while
+    calls ran. ``whole``: include approvals and notices. Only readers that display the turn may set ``whole``: a reader
+    that acts on events would ask the person again."""
     asides, blocks, rounds = StoredAnnotations(turn.record), 0, 0
     returned = frozenset(map(str, turn.record.get("returned", ())))
 
@@ -172,7 +173,7 @@ def _call_finished(turn: Turn, message: Message, known: Mapping[str, Any]) -> Ca
 
 
 def _approval_events(call: ToolCall, known: Mapping[str, Any]) -> Iterator[EventBody]:
-    """Yield what a person was asked about a call and the decision. Nothing waits for an answer any more."""
+    """Yield the approval question about a call and the decision on it, both of which are in the past."""
     asked = known.get("approval")
     if not isinstance(asked, Mapping) or "kind" not in asked:
         return

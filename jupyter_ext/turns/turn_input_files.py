@@ -1,4 +1,5 @@
-"""Store the files of a request, given by id or with their bytes, as files of the turn's session."""
+"""Stores the input files of a request as files of the turn's session. A request gives each file by its id or with its
+bytes."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ class AccessibleFile:
 
 @dataclass(frozen=True, slots=True)
 class TurnInputs:
-    """Adds the files of requests to sessions. ``files`` is None if the store cannot store files."""
+    """Adds the files of requests to sessions. ``files`` is None if the session store cannot store files."""
 
     store: SessionStore
     files: FileRegistry | None

@@ -71,8 +71,9 @@ class TurnDescription:
 
 @dataclass(frozen=True, slots=True)
 class OpenedSession:
-    """The session of a turn. ``created``: it was created for this turn. ``of_place``: it is bound to ``place`` (a
-    notebook or a kernel), whose next turn uses it even if this turn is refused. ``kernel`` is that of the turn."""
+    """The session in which a turn starts. ``created``: the session was created for this turn. ``of_place``: the session
+    is bound to ``place`` (a notebook or a kernel), so that the next turn of that place uses the session even if this
+    turn is refused. ``kernel`` is the turn's kernel."""
 
     key: SessionKey
     created: bool = False
@@ -88,7 +89,7 @@ class OpenedSession:
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """A stored turn that answers the request; no turn was started."""
+    """A stored turn whose answer is returned in place of a new turn."""
 
     turn: Turn
     session: Session
@@ -98,8 +99,8 @@ class StoredAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TurnStarter:
-    """Shared by the native routes, the dialects and MCP. The dialects find the session of a conversation themselves, so
-    they call the steps of ``start`` one by one."""
+    """Starts turns for the native routes, the dialects and MCP. The dialects find the session of a conversation
+    themselves, so they call the steps of ``start`` one by one."""
 
     runtime: Runtime
     access: Access
@@ -111,8 +112,8 @@ class TurnStarter:
     ephemeral_sessions: EphemeralSessions
 
     async def start(self, caller: Caller, asked: TurnDescription, turn_id: str = "") -> StartedTurn | StoredAnswer:
-        """Start the turn, or return the stored answer that takes its place, which only ``rerun`` ``show`` allows.
-        ``turn_id`` is an id that was reserved for it.
+        """Start the turn. If ``rerun`` is ``show`` and the cell has a valid stored answer, return that answer instead.
+        ``turn_id`` is an id that was reserved for the turn.
 
         Raises Conflict, Forbidden, NotFound, UnknownModel, SessionBusy, TooManyRequests, BudgetSpent, EngineBusy,
         FileNotFound, TurnNotFound, InvalidRequest.
@@ -123,8 +124,9 @@ class TurnStarter:
         return await self.start_in(dataclasses.replace(opened, kernel=kernel), caller, asked, turn_id)
 
     async def admit(self, caller: Caller, model: str | None, *, may_start: bool = True) -> None:
-        """Check that a turn may start now, before a session is created for it. Without ``may_start`` only the model is
-        checked: a stored answer counts against no limit, and ``Turns.start`` checks the limits otherwise.
+        """Check that a turn may start now, before a session is created for the turn. With ``may_start`` False only the
+        model is checked: the request may be answered from the store, which counts against no limit, and ``Turns.start``
+        checks the limits if a turn starts after all.
 
         Raises Forbidden, UnknownModel, TooManyRequests, BudgetSpent, and the error that was passed to
         ``Turns.stop_accepting``.
@@ -140,9 +142,10 @@ class TurnStarter:
     async def open_session(
         self, caller: Caller, session: str | None, prompt: str, place: str | None = None
     ) -> OpenedSession:
-        """Return the session that is named, else that of the place, else a new one.
+        """Return the session with the id ``session``; if that is None, the session of ``place``; without a place, a new
+        session.
 
-        A session that is created gets its title from ``place`` or ``prompt``. Raises Forbidden, InvalidRequest.
+        A new session gets its title from ``place`` or ``prompt``. Raises Forbidden, InvalidRequest.
         """
         if session is None and place is not None:
             key, created = await self.access.notebooks.ensure_session(caller.namespace, place, self._title(prompt))
@@ -186,7 +189,7 @@ class TurnStarter:
         return StartedTurn(turn, {"created": opened.created, "notebook": opened.notebook, "asked_again": again})
 
     async def _find_place(self, caller: Caller, asked: TurnDescription) -> tuple[Kernel | None, str | None]:
-        """Return the kernel and the place of the turn."""
+        """Return the kernel of the turn, and its place: a notebook's path or ``kernel:ID``. Either may be None."""
         if caller.kernel and self.attached_notebooks.jobs.runs_in(caller.kernel.id):
             # The turn could wait for the end of the turn whose code starts it.
             raise Conflict("The agent's code is running in this kernel; it cannot start a turn of its own.")
@@ -196,8 +199,9 @@ class TurnStarter:
         return kernel, await self.access.notebooks.place(kernel.id) if kernel else None
 
     async def _complete(self, opened: OpenedSession, caller: Caller, asked: TurnDescription) -> TurnRequest:
-        """Return the request as it is run. Its files are stored last, so that a request that is refused for another
-        reason adds none to a session."""
+        """Return the request with all fields that a turn needs: engine, page tools, epoch, instructions and input
+        files. The files are stored last, so that a request that is refused for another reason adds no files to a
+        session."""
         key, kernel, request = opened.key, opened.kernel, asked.request
         request = dataclasses.replace(request, model=await self.access.engine(caller, key, asked.model))
         if kernel:
@@ -238,7 +242,8 @@ class TurnStarter:
         )
 
     def _attach(self, opened: OpenedSession, caller: Caller) -> AttachedNotebook | None:
-        """Return the notebook of the turn. Without a kernel that the caller may use, only its file is attached."""
+        """Return access to the turn's notebook: to its file only if the turn has no kernel, and None without a
+        notebook."""
         if opened.kernel is None:
             return self.attached_notebooks.of_file(opened.notebook) if opened.notebook else None
         return self.attached_notebooks.of_turn(opened.kernel, opened.place or "", by_user=caller.kernel is None)
@@ -246,7 +251,8 @@ class TurnStarter:
     async def _find_answer(
         self, opened: OpenedSession, cell: str, same: str, asked: TurnDescription
     ) -> StoredAnswer | None:
-        """Return the stored answer of the cell if it is still valid; ``same`` is the fingerprint of the request."""
+        """Return the stored answer of the cell if it is still valid, else None. ``same`` is the fingerprint of the
+        request."""
         turn = await self.versions.find_valid_answer(opened.key, cell, same, asked.alive)
         session = await self.runtime.store.info(opened.key)
         if turn is None or session is None:

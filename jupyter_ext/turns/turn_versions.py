@@ -1,8 +1,8 @@
-"""A cell that is run again: reuse its stored answer, or ask again on a new branch.
+"""Running a cell again: returns its stored answer, or asks again on a new branch.
 
-The turns of a session form a tree. Running a cell again whose turn is on the current branch creates a branch that ends
-before that turn; the old branch, with the turns that follow, stays as it is. A cell without a turn on the current
-branch continues at the end of it.
+The turns of a session form a tree. If a cell is run again and its turn is on the current branch, a new branch is
+created that ends before that turn. The old branch stays as it is, with the turns that follow. A cell without a turn on
+the current branch continues at the end of that branch.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ OPTIONS = "its options changed"
 BEFORE = "the earlier part of the conversation changed"
 NOT_ANSWERED = "its last turn was {state}"
 VARIABLES = "variables"
-"""Reason for asking again: the kernel's variables differ from what the cell's code left. Only the kernel knows
-which."""
+"""Reason for asking again: the kernel's variables are not those that the cell's code left. Only the kernel can say
+which variables differ."""
 
 
 def fingerprint(request: TurnRequest, model: str) -> str:
@@ -97,8 +97,8 @@ def fingerprints(request: TurnRequest, model: str) -> dict[str, str]:
 
 
 def branch_name(prompt: str) -> str:
-    """Return the first words of a prompt, joined with hyphens so that the name can be typed; empty if there are
-    none."""
+    """Return a branch name made of the first words of a prompt, joined with hyphens so that a person can type the name;
+    empty if the prompt has no words."""
     words = re.findall(r"\w+", prompt)
     name = ""
     for word in words:
@@ -135,11 +135,11 @@ class TurnVersions:
     async def find_valid_answer(
         self, key: SessionKey, cell: str, asked: str, alive: Collection[str] = ()
     ) -> Turn | None:
-        """Return the turn whose answer still holds, or None: it is committed, on the current branch, and has the same
-        fingerprint ``asked``. Everything before it is then the same as when it ran.
+        """Return the turn whose answer is still valid, or None. A valid turn is committed, is on the current branch,
+        and has the fingerprint ``asked``. The turns before it are then the same as when it ran.
 
-        A turn that ran code in the kernel, or in a draft that may have been kept there, holds only while its id is in
-        ``alive``, which means that the variables it made still exist.
+        A turn that ran code in the kernel, or in a draft that may have been kept there, is valid only while its id is
+        in ``alive``: the ids of the turns whose variables still exist.
         """
         place = await self.find(key, cell)
         if place is None or place.turn.state != "committed" or place.turn.record.get(ASKED) != asked:
@@ -172,8 +172,9 @@ class TurnVersions:
         return [item.message for item in await self._store.of_turn(turn)]
 
     async def list_versions(self, turn: Turn) -> list[tuple[str, str]]:
-        """Return (turn, branch) for all versions of a turn, itself included, in the order they were asked: turns of
-        the same cell at the same place of the tree, or those there without a cell."""
+        """Return (turn, branch) for all versions of a turn, including the turn itself, in the order in which they were
+        asked. The versions of a cell's turn are the turns of the same cell that follow the same turn. The versions of a
+        turn without a cell are the turns without a cell that follow the same turn."""
         pairs = await self._store.siblings(turn.key, turn.id)
         if len(pairs) < 2:
             return pairs
@@ -198,10 +199,11 @@ class TurnVersions:
     async def open_branch(
         self, key: SessionKey, cell: str, asked: str, replaces: str = "", name: str = ""
     ) -> AsyncIterator[TurnVersion | None]:
-        """Run the body, one turn, on a new branch if it asks a cell or the turn ``replaces`` again; else yield None.
+        """Run the body of the ``with`` statement, which runs one turn, on a new branch if the turn asks a cell or the
+        turn ``replaces`` again. Yield the version of the turn, or None if no branch was created.
 
-        The branch is called ``name`` if that is free, and is dropped again if the turn saved nothing. Turns without a
-        cell that followed the old turn (panel messages) are repeated after the new one, so that they stay visible in
+        The branch gets the name ``name`` if that is free, and is dropped again if the turn saved nothing. Turns without
+        a cell that followed the old turn (panel messages) are repeated after the new turn, so that they stay visible in
         the conversation. Raises SessionBusy, and TurnNotFound if ``replaces`` is not on the current branch.
         """
         begun = await self._begin_branch(key, cell, asked, replaces, name)
@@ -257,7 +259,7 @@ class TurnVersions:
             log.warning("turns of session %s could not be copied to its new branch: %s", key.id, error)
 
     async def _branch_or_take_back(self, key: SessionKey, before: str, current: str, name: str) -> Branch:
-        """Create a branch; a cancellation while it is being created drops it again."""
+        """Create a branch; if the task is cancelled meanwhile, drop the branch again and raise the cancellation."""
         making = asyncio.ensure_future(self._create_branch(key, before, name))
         try:
             return await await_uncancelled(making)
@@ -267,8 +269,8 @@ class TurnVersions:
             raise
 
     async def _create_branch(self, key: SessionKey, before: str, name: str) -> Branch:
-        """Create a branch called ``name``, with a number appended where a branch of that name exists or existed;
-        without a name the store chooses one."""
+        """Create a branch called ``name``. If a branch of that name exists or existed, a number is appended to the
+        name. With an empty name the store chooses one."""
         known = {branch.name for branch in await self._store.branches(key)} if name else set()
         for number in range(2, len(known) + 2 + TRIES) if name else ():
             free = name if number == 2 and name not in known else f"{name}-{number}"
@@ -281,7 +283,7 @@ class TurnVersions:
         return await self._store.branch(key, before=before)
 
     async def _take_back(self, key: SessionKey, name: str, current: str) -> None:
-        """Drop the branch unless something was saved on it. A branch that cannot be dropped now is empty and
+        """Drop the branch unless something was saved on it. If dropping fails, the empty branch stays, which is
         harmless."""
         try:
             made = next((branch for branch in await self._store.branches(key) if branch.name == name), None)

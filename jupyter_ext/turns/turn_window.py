@@ -1,6 +1,7 @@
-"""Read a window of a session's turns, oldest first, with the events that a person saw.
+"""Reads a range of a session's turns, oldest first, with the events that a person saw.
 
-The cost depends on the size of the window, not on the turns before it. The files of the session are listed once.
+The cost depends on the number of turns in the range, not on the number of turns before it. The files of the session are
+listed once.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ RECORDED = ("permission", "error")
 async def read_window(
     store: SessionStore, key: SessionKey, limit: int, before: str = "", *, line: Sequence[LiveTurn] = ()
 ) -> dict[str, Any]:
-    """Return the last ``limit`` turns of the current branch, or the last ones before the turn ``before``.
+    """Return the last ``limit`` turns of the current branch; with ``before``, the last ``limit`` turns before that
+    turn.
 
-    ``older`` says whether there are more. ``line`` are the unfinished turns of the session, read before the store is
-    read; those of them that the store does not have yet are in ``waiting``. Media of stored turns have no data (see
-    ``sessions/{id}/blobs/{hash}``). Raises TurnNotFound if ``before`` does not exist.
+    In the result, ``older`` says whether there are earlier turns, and ``waiting`` contains the turns of ``line`` that
+    the store does not have yet. ``line`` are the unfinished turns of the session; read them before calling this
+    function. Media of stored turns have no data (see ``sessions/{id}/blobs/{hash}``). Raises TurnNotFound if ``before``
+    does not exist.
     """
     found = await store.turns(key, limit + 1, before=before)
     shown = found[-limit:] if limit else []
@@ -52,8 +55,9 @@ class _History:
     files: Mapping[str, File]
 
     async def describe(self, turn: Turn, live: LiveTurn | None) -> dict[str, Any]:
-        """Describe a turn. A turn that still runs, here (``live``) or on another server, has no events here because
-        they can be followed; one without stored items yet is described by its request."""
+        """Return a stored turn as JSON. ``live`` is the turn's state if this server runs the turn. A turn that still
+        runs, on this or another server, is described without events, because a client can follow them. A turn without
+        stored items is described by its request."""
         runs = live is not None or turn.state == "open"
         messages = await self.versions.messages(turn)
         asked = next((message for message in messages if message.role == "user" and not message.hidden), None)
@@ -105,7 +109,8 @@ class _History:
         return [{"id": file.id, "name": file.name, "mime": file.mime, "size": file.size} for file in files]
 
     async def _events(self, turn: Turn, messages: list[Message]) -> list[Event]:
-        """Return the events with the times at which the turn began and ended; the times in between are not stored."""
+        """Return the events of a stored turn. Each has the time at which the turn began or ended, because the times in
+        between are not stored."""
         version = await self.versions.describe(turn)
         told = [*insert_files(stored_bodies(turn, messages, whole=True), turn, self.files)]
         if version is not None:

@@ -69,8 +69,8 @@ class TurnSpec:
 
 @dataclass(slots=True, eq=False)
 class LiveTurn:
-    """A turn that runs or ended recently. ``is_first`` is set once no other turn of its session on this server is
-    before it."""
+    """A turn that runs or ended recently. ``is_first`` is set once every earlier turn of its session on this server has
+    ended."""
 
     id: str
     spec: TurnSpec
@@ -102,7 +102,7 @@ class Turns:
     """The turns of this server.
 
     ``on_pulse`` is called every PULSE_S seconds with the kernels that have a running turn, ``on_begin`` and ``on_end``
-    with each turn, and ``on_body`` with everything that a turn announces.
+    with each turn, and ``on_body`` with each event body of a turn.
     """
 
     def __init__(
@@ -148,7 +148,8 @@ class Turns:
         return [turn for turn in self._lines.get(key, ()) if turn.running]
 
     def check_accepting(self) -> None:
-        """Raise Forbidden in a mode that runs no model, and the error given to ``stop_accepting``."""
+        """Raise an error if this server starts no new turns: Forbidden if the server's mode runs no model, or the error
+        that was passed to ``stop_accepting``."""
         if self._refusal is not None:
             raise self._refusal
         if why := NOT_BEGUN.get(self._runtime.settings.mode):
@@ -159,7 +160,7 @@ class Turns:
         await self._limits.check(namespace, token)
 
     def stop_accepting(self, why: AgentKernelError) -> None:
-        """Refuse new turns with this error. Running turns continue."""
+        """Refuse new turns from now on by raising ``why``. Running turns continue."""
         self._refusal = why
 
     @property
@@ -205,7 +206,8 @@ class Turns:
         return turn
 
     def meter(self, engine: Engine, key: SessionKey, token: str = "", entry: CountedTurn | None = None) -> Engine:
-        """Return the engine wrapped with the limits of the session's user, for a turn (``entry``) or outside of one."""
+        """Return the engine wrapped with the limits of the session's user. ``entry`` is the counted turn for which the
+        engine is used; None outside of a turn."""
         return self._limits.meter(engine, key.namespace, token, entry)
 
     async def cancel(self, turn: LiveTurn, reason: str) -> TurnState:
@@ -310,7 +312,8 @@ class Turns:
 
 
 def _with_version(announce: Emit, version: TurnVersion | None) -> Emit:
-    """Announce the version once the turn has saved its request, not earlier."""
+    """Return an ``announce`` function that inserts the event ``version`` before the ContextBuilt event: by then the
+    turn has saved its request."""
     waiting = [version] if version else []
 
     def emit(body: EventBody) -> None:
