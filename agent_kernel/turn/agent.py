@@ -58,9 +58,10 @@ from agent_kernel.turn.voting_engine import PYTHON, VotingEngine
 
 log = logging.getLogger(__name__)
 SAMPLES = 7
-"""Programs that are sampled beside the likeliest one."""
+"""Number of programs that are sampled in addition to the likeliest one."""
 CHECKED_AT_ONCE = 20_000
-"""Characters whose numbers are checked on the event loop; longer texts are checked in a thread."""
+"""Maximum length, in characters, of an answer whose numbers are checked on the event loop. Longer answers are checked
+in a thread."""
 MAX_NOTES = 100
 """Maximum number of notes of a turn whose titles are stored with it."""
 NOTE_CHARS = 200
@@ -309,9 +310,12 @@ class Agent:
         )
 
     async def _engine_for(self, turn: ActiveTurn, toolbox: Toolbox, place: RoundPosition) -> Engine:
-        """Return the engine for the next model call: one that samples several programs, where the effort of the turn
-        asks for them and they can be tried. With the effort ``auto`` that is where the request demands a program, and
-        after a program has failed, and only if the engine decodes samples together."""
+        """Return the engine for the next model call. If the effort of the turn asks for several programs and programs
+        can be tried here, this is an engine that samples several programs.
+
+        With the effort ``auto`` it is used only if the engine decodes samples together, and only if the request demands
+        a program or a program has failed.
+        """
         effort, info = turn.request.effort or self._effort, self._engine.info()
         failed = bool(turn.messages) and turn.messages[-1].role == "tool" and turn.messages[-1].status == "error"
         demanded = turn.rounds == 0 and turn.request.tool_choice == PYTHON
@@ -390,8 +394,8 @@ class Agent:
 
 
 async def _return_calls(turn: ActiveTurn, said: Message) -> None:
-    """End the turn with calls that the caller runs; their placeholder results stand until the caller brings the real
-    ones."""
+    """End the turn with the calls of ``said``, which the caller runs. Placeholder results are stored for them until the
+    caller sends the real ones."""
     turn.finish = "calls"
     turn.returned += [call.id for call in said.calls]
     await turn.save(said, *(tool_result(call, AWAITED, "interrupted") for call in said.calls))

@@ -30,8 +30,8 @@ class BackgroundTasks:
         return task
 
     async def run_next(self, key: SessionKey, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run ``work`` after the current task of the session and return its result. Raises Conflict if a turn or the
-        end of the server cancels either of them."""
+        """Wait for the current task of the session, then run ``work`` and return its result. Raises Conflict if a turn
+        or the end of the server cancels the current task or ``work``."""
         while (before := self._tasks.get(key)) is not None:
             await asyncio.wait([before])
             if before.cancelled():
@@ -45,7 +45,8 @@ class BackgroundTasks:
         return task.result()
 
     async def give_way(self, key: SessionKey) -> None:
-        """Cancel the task of a session, if there is one, and wait for its end."""
+        """Cancel the task of the session, if there is one, and wait for its end. Called when a turn of the session
+        begins."""
         if task := self._tasks.get(key):
             task.cancel("a turn began")
             await asyncio.wait([task])

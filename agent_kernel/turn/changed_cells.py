@@ -1,5 +1,6 @@
-"""Stores the notebook changes of a turn's calls with the turn, so that they can be undone later: the sources of cells
-before and after, and the outputs of deleted cells only. Secrets are redacted, as in everything that is stored."""
+"""Stores the notebook changes of a turn's calls with the turn, so that they can be undone later. Stored are the sources
+of cells before and after the change, and the outputs of deleted cells. Secrets are redacted, as in everything that is
+stored."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ from agent_kernel.core.events import CallFinished, EventBody
 from agent_kernel.sessions.redaction.redaction import Redactor
 
 CHANGE = "change"
-"""Key in the details of a call."""
+"""Key under which the details of a call hold its change."""
 CHANGES = "changes"
-"""Key in the record of a turn; its values are keyed by call id."""
+"""Key under which the record of a turn holds the changes of its calls, each under its call id."""
 MAX_BYTES = 512 << 10
 """Limit for the changes of one turn, in bytes of JSON."""
 TEXTS = ("before", "after", "kept")
@@ -53,7 +54,8 @@ def stored_change(record: Mapping[str, Any], call: str) -> dict[str, Any]:
 
 
 def clean_change(redactor: Redactor, details: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove the texts of a change if one contains a secret: restoring a redacted text would change the cell."""
+    """Return the change without its texts if one of them contains a secret, because restoring a redacted text would
+    change the cell. Other changes are returned as they are."""
     change = details.get(CHANGE)
     if not redactor.is_on or not isinstance(change, Mapping) or redactor.value(change) == change:
         return dict(details)
@@ -61,5 +63,5 @@ def clean_change(redactor: Redactor, details: Mapping[str, Any]) -> dict[str, An
 
 
 def without_texts(change: Mapping[str, Any], lost: str) -> dict[str, Any]:
-    """Remove the texts of a change; ``lost`` says why it cannot be undone."""
+    """Return the change without its texts. ``lost`` is stored instead and says why the change cannot be undone."""
     return {name: value for name, value in change.items() if name not in TEXTS} | {"lost": lost}

@@ -1,7 +1,6 @@
-"""Summaries of long conversations. Nothing is deleted: a summary is a row that replaces everything before it in what
-the model sees, and deleting the row undoes it. Each summary is written from the previous one and the messages after
-that.
-"""
+"""Summaries of long conversations. Nothing is deleted: a summary is a row in the store, and the model reads it in place
+of all messages before it. Deleting the row undoes the summary. Each summary is written from the previous one and the
+messages that follow it."""
 
 from __future__ import annotations
 
@@ -21,10 +20,11 @@ from agent_kernel.turn.model_reply import Reply
 from agent_kernel.turn.turn_writer import TurnWriter
 
 MAX_TOKENS = 600
-"""Maximum length of a summary; less for a model with a short context."""
+"""Maximum length of a summary in tokens. It is lower for a model with a short context."""
 MAX_CHARS = 4_000
 MATERIAL_CHARS = 48_000
-"""Characters that a model reads at once to summarise them, if its context allows more or is unknown."""
+"""Maximum number of characters that a model summarises at once, if its context allows as many or its length is
+unknown."""
 KEPT_CHARS = 12_000
 """Size of the recent part that stays unchanged if the context length of the model is unknown."""
 RESULT_CHARS = 800
@@ -70,7 +70,8 @@ class Compactor:
         self._failures: Counter[SessionKey] = Counter()
 
     async def due(self, key: SessionKey, share: float) -> bool:
-        """Return whether a summary is due after a turn that used the share ``share`` (0 to 1) of the model's tokens."""
+        """Return whether a summary is due after a turn. ``share`` (0 to 1) is the part of the model's context length
+        that the turn used."""
         policy = self.policy
         if not policy.auto or share < policy.threshold or self.has_given_up(key):
             return False
@@ -82,11 +83,11 @@ class Compactor:
         return self._failures[key] >= self.policy.failures
 
     async def compact(self, key: SessionKey, engine: Engine, reason: str = ASKED) -> Summary | None:
-        """Write the summaries and return the newest one; None if nothing is old enough.
+        """Write the summaries of the older turns and return the newest summary; None if nothing is old enough.
 
-        Material that does not fit into one request is summarised in several, each with a row of its own. Nothing is
-        lost if this fails. Raises EngineError, and Conflict if another process writes a summary or the branch changed
-        in the meantime.
+        Text that does not fit into one request is summarised in several requests, each with a summary row of its own.
+        If this fails, nothing is lost. Raises EngineError, and Conflict if another process writes a summary or the
+        branch changed in the meantime.
         """
         made: Summary | None = None
         try:
@@ -149,8 +150,8 @@ class Compactor:
 
 
 def select_older_items(items: Sequence[Item], kept: int) -> list[Item]:
-    """Return the turns before the recent ones, which have at most ``kept`` characters; the newest turn is always
-    recent."""
+    """Return the items before the recent turns. The recent turns are the newest ones that have at most ``kept``
+    characters together; the newest turn is always one of them."""
     turns = _turns(items)
     left, size = len(turns), 0
     for turn in reversed(turns):
@@ -162,7 +163,8 @@ def select_older_items(items: Sequence[Item], kept: int) -> list[Item]:
 
 
 def _pieces(items: Sequence[Item], room: int) -> Iterator[list[Item]]:
-    """Group whole turns up to the size that a model can read at once; a longer turn stands alone."""
+    """Group whole turns into parts of at most ``room`` characters, which a model can read at once. A longer turn is a
+    part of its own."""
     piece: list[Item] = []
     for turn in _turns(items):
         if piece and len(_material([*piece, *turn])) > room:
@@ -210,8 +212,8 @@ def _summary_tokens(context_length: int) -> int:
 
 
 def _material_chars(context_length: int) -> int:
-    """Return how many characters of conversation fit into a prompt beside the earlier summary, the task and the
-    answer."""
+    """Return the number of characters of conversation that fit into a prompt, in addition to the earlier summary, the
+    task and the answer."""
     if not context_length:
         return MATERIAL_CHARS
     tokens = context_length - 2 * _summary_tokens(context_length) - 300

@@ -1,9 +1,9 @@
-"""What the model sees, which differs from what is stored: instructions, a summary of the oldest part, as much history
-as fits, then this turn.
+"""Builds what the model sees, which differs from what is stored: instructions, a summary of the oldest part, as much of
+the history as fits, then this turn.
 
 The history shrinks in steps, so that between two steps the beginning of the prompt stays the same and its KV cache
-prefix is reused. First, long tool results of older turns are shortened, then older turns are left out; recent turns
-stay unchanged. Notes in the prompt inform the model about both.
+prefix is reused. First, long tool results of older turns are shortened; then older turns are left out. Recent turns
+stay unchanged. A note in the prompt informs the model about either change.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from agent_kernel.core.token_estimate import CHARS_PER_TOKEN
 from agent_kernel.sessions.export import responses_items
 
 STEP = 0.3
-"""Share of the budget by which the recent turns shrink in one step when the budget is full."""
+"""When the budget is full, the recent turns shrink in steps of this share of the budget."""
 RECENT = 0.75
-"""Share of the budget that the recent turns have at most after that. The rest is for older turns with shortened
+"""Maximum share of the budget for the recent turns once the budget is full. The rest is for older turns with shortened
 results."""
 OLD_RESULT = 600
 """Characters that are kept of a tool result in an older turn."""
@@ -67,8 +67,8 @@ class ModelView:
 class ContextBuilder:
     """Fits a conversation into the context of a model.
 
-    ``context_length`` is in tokens; 0 means unknown, and no limit is applied. With ``sees`` the model is shown images
-    and videos, the newest that fit into a share of its tokens and into MEDIA_BYTES; otherwise they are replaced with
+    ``context_length`` is in tokens; 0 means unknown, and no limit is applied. ``sees``: the model can read images and
+    videos. It is then shown the newest ones, up to a share of its tokens and MEDIA_BYTES; other media are replaced with
     text. ``summary`` stands for everything before the history.
     """
 
@@ -106,10 +106,11 @@ class ContextBuilder:
 
 
 def _fit_history(history: Sequence[Message], taken: int, room: int) -> ModelView:
-    """Return the messages of ``history`` that fit into ``room`` beside ``taken`` characters (room 0 = all of them).
+    """Return the messages of ``history`` that fit into ``room`` characters together with ``taken`` other characters
+    (``room`` 0 = all of them).
 
-    History and the current turn together only grow, so the first recent turn moves on in whole steps; what is kept
-    before it depends on that turn alone.
+    The history and the current turn only grow, so the start of the recent turns moves forward in whole steps. Which
+    older messages are kept depends only on that start, so the beginning of the prompt stays the same between two steps.
     """
     excess = token_estimate.total_chars(history) + taken - room
     if not room or excess <= 0:
@@ -125,7 +126,7 @@ def _fit_history(history: Sequence[Message], taken: int, room: int) -> ModelView
 
 
 def _turn_at(history: Sequence[Message], cut: int) -> int:
-    """Return the index of the first turn that begins with at least ``cut`` characters before it."""
+    """Return the index of the first message that begins a turn and has at least ``cut`` characters before it."""
     passed = 0
     for index, message in enumerate(history):
         if passed >= cut and _opens_turn(history, index):
@@ -135,7 +136,8 @@ def _turn_at(history: Sequence[Message], cut: int) -> int:
 
 
 def _first_fitting(older: Sequence[Message], room: int) -> int:
-    """Return the index of the first turn from which on all messages fit into ``room``."""
+    """Return the smallest index at which a turn begins and from which all messages of ``older`` together fit into
+    ``room`` characters."""
     kept, start = 0, len(older)
     for index in range(len(older) - 1, -1, -1):
         kept += token_estimate.message_chars(older[index])
@@ -157,13 +159,14 @@ def _note(dropped: int) -> Message:
 
 
 def _opens_turn(history: Sequence[Message], index: int) -> bool:
-    """Return whether a turn begins here: with its hidden context if it has one, else with the user message."""
+    """Return whether a turn begins at ``index``: at its hidden context if it has one, else at its user message."""
     follows_hidden = index > 0 and history[index - 1].hidden
     return history[index].role == "user" and not follows_hidden
 
 
 def _readable(message: Message) -> Message:
-    """Mark an answer that was cut short, and remove reasoning, which is not shown again."""
+    """Return the message without reasoning, which is not shown to the model again. An answer that was cut short gets a
+    remark that says so."""
     parts = message.parts
     if message.role == "assistant" and message.status == "interrupted":
         parts = (Text(f"{message.text}\n(stopped here)".strip()), *message.media)
@@ -175,15 +178,15 @@ def _weight(messages: Sequence[Message]) -> int:
 
 
 def _counts(medium: Media) -> int:
-    """Return how many images a medium counts as; 0 for media that no model is shown."""
+    """Return the number of images that a media item counts as; 0 if it is of a type that no model is shown."""
     if not is_visible_media(medium.mime):
         return 0
     return VIDEO if medium.mime.startswith("video/") else 1
 
 
 def _keep_newest_pictures(messages: Sequence[Message], pictures: int) -> list[Message]:
-    """Keep the last ``pictures`` images. Older ones leave in steps of half that number, as older turns do, so that the
-    beginning of the prompt stays the same for some turns."""
+    """Keep the newest images, at most ``pictures``. Older ones are removed in steps of half that number, so that the
+    beginning of the prompt stays the same for several turns."""
     step = max(1, pictures // 2)
     surplus = -(-max(0, _weight(messages) - pictures) // step) * step
     shown: list[Message] = []

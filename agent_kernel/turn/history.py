@@ -21,24 +21,27 @@ from agent_kernel.turn.input_hook import InputHook
 LOST = "The kernel is another one than in the last turn: variables defined earlier are gone."
 CELLS = "Cells of the notebook, as they stand on its page:"
 OF_CELL = 20
-"""Number of newest turns of one cell in which the last answered turn is searched."""
+"""Number of newest turns of a cell among which the last answered one is searched."""
 AT_THE_END = 2
-"""Number of newest turns to look at: the open one and the one before it."""
+"""Number of newest turns that are read: the open turn and the turn before it."""
 HISTORY_ITEMS = 1_000
 HISTORY_STEP = 500
 Clean: TypeAlias = Callable[[Sequence[Message]], Awaitable[Sequence[Message]]]
 AT_ONCE = 300
-"""Messages that are compared on the event loop; more are compared in a thread."""
+"""Maximum number of messages that are compared on the event loop; more are compared in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedTurn:
     """The prepared input of a turn.
 
-    ``history`` are earlier messages as the model sees them; ``current`` is what it sees of this turn before it answers.
-    ``said`` is stored as the first items of the turn, after item ``behind`` (None: at the end of the current branch)
-    and after the turns ``earlier``, which took place at the client. ``instructions`` are the client's own, for this
-    turn only. ``lost`` is true if the kernel is not the one of the last turn.
+    ``history`` are the earlier messages as the model sees them. ``current`` are the messages of this turn that the
+    model sees before it answers.
+
+    ``said`` are the messages that are stored as the first items of the turn. They are placed after item ``behind``
+    (None: at the end of the current branch) and after ``earlier``, turns that the client sent along and that are not
+    stored yet. ``instructions`` are the client's own, for this turn only. ``lost`` is true if the kernel is not the
+    kernel of the last turn.
     """
 
     history: Sequence[Message]
@@ -118,13 +121,14 @@ class ConversationHistory:
         return history_merge.plan_append([item for item in items if item.seq > since], incoming)
 
     async def _is_newest(self, turn: str) -> bool:
-        """Return whether the current branch ends with this turn, so that continuing it is the normal case."""
+        """Return whether ``turn`` is committed and is the last turn of the current branch, so that its continuation
+        needs no new branch."""
         ended = [one for one in await self._store.turns(self._key, AT_THE_END) if one.state != "open"]
         return bool(ended) and ended[-1].id == turn and ended[-1].state == "committed"
 
     async def _plan_continuation(self, turn: str, incoming: Sequence[Message]) -> MergePlan:
-        """Place the messages after an earlier turn. Raises TurnNotFound for an unknown turn, InvalidRequest for a
-        failed one."""
+        """Plan to place the messages after an earlier turn. Raises TurnNotFound for an unknown turn, InvalidRequest for
+        a turn that failed or has no messages."""
         whole = await self._store.whole(self._key)
         assert whole is not None, "a turn of it is open"
         before = whole.up_to(turn)
@@ -141,8 +145,8 @@ class ConversationHistory:
         return placed if at_end or placed.behind is not None else replace(placed, behind=before[-1].seq)
 
     async def _of_page(self, page: Sequence[PageCell]) -> list[Item]:
-        """Return the items of cells that are turns, on the branch of their newest answer, and the text of other cells
-        as hidden context."""
+        """Return the items for the cells of a page. A cell with an answered turn becomes the items of its newest such
+        turn, on whichever branch that is; the text of other cells becomes hidden context."""
         items: list[Item] = []
         texts: list[str] = []
         for cell in page:

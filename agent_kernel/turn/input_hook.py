@@ -1,8 +1,9 @@
 """The input hook: a caller's function that decides what the model sees of a session and what is stored.
 
-The hook receives deep copies of the history and of the new messages, and returns what the model sees. New messages
-among these are stored; history is stored already. A message is recognised by identity first, then by counting equal
-contents; a message that matches neither is new. A hook may therefore reorder, leave out, repeat and rebuild messages.
+The hook receives deep copies of the history and of the new messages, and returns the messages that the model sees. The
+new messages among these are stored; messages of the history are stored already. A returned message is matched with the
+copies by identity first, then by equal content, counting duplicates; a message without a match is new. A hook may
+therefore reorder, leave out, repeat and rebuild messages.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ async def apply_hook(hook: InputHook, history: Sequence[Message], new: Sequence[
 
 
 class _Owners:
-    """Remembers which copies were history and which were new. It keeps the copies alive, so that no id is reused."""
+    """Remembers which of the copies given to the hook belong to the history and which are new. It keeps references to
+    the copies, so that Python does not reuse their ids."""
 
     def __init__(self, history: Sequence[Message], new: Sequence[Message]) -> None:
         self._alive = (*history, *new)

@@ -56,8 +56,8 @@ async def model_call(
 
 
 def _take_callers_calls(reply: Reply, theirs: frozenset[str]) -> Message | None:
-    """Remove the caller's calls from the reply. Their message includes the text of the reply, unless calls that run
-    here stay with it."""
+    """Remove the calls of the functions ``theirs`` from the reply and return a message with them; None if there are
+    none. The message includes the text of the reply, unless the reply still has calls that run here."""
     calls = [replace(call, id=new_id("call")) for call in reply.calls if call.name in theirs]
     reply.calls = [call for call in reply.calls if call.name not in theirs]
     if not calls:
@@ -66,8 +66,8 @@ def _take_callers_calls(reply: Reply, theirs: frozenset[str]) -> Message | None:
 
 
 def _tell_logprobs(turn: ActiveTurn, reply: Reply, redactor: Redactor) -> None:
-    """Announce the log probabilities once the text is complete. They are dropped if a secret was redacted from the
-    text, because the tokens would reveal it."""
+    """Emit the log probabilities once the text is complete. They are dropped if a secret was redacted from the text,
+    because their tokens would reveal the secret."""
     said = "".join(reply.text)
     if reply.logprobs and redactor.text(said) == said:
         turn.emit(AnswerLogprobs(tuple(_token(one.text, one.logprob, one.top) for one in reply.logprobs)))
@@ -79,8 +79,8 @@ def _token(text: str, logprob: float, top: tuple[tuple[str, float], ...] = ()) -
 
 
 def _in_use(engine: Engine, tokens: int) -> float:
-    """Return the share of the model's tokens that one request and its answer used; 0 if the context length is
-    unknown."""
+    """Return the share of the model's context length that one request and its answer used (``tokens``); 0 if the
+    context length is unknown."""
     length = engine.info().context_length
     return tokens / length if length else 0.0
 

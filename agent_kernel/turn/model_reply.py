@@ -20,7 +20,7 @@ from agent_kernel.core.protocols import (
 
 @dataclass(slots=True)
 class Reply:
-    """The reply so far."""
+    """The reply of one model call as far as it has arrived."""
 
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
@@ -41,7 +41,8 @@ class Reply:
                 self.end = chunk
 
     async def read(self, engine: Engine, request: EngineRequest) -> None:
-        """Run a model call of which nobody sees the single chunks, and add them. Raises EngineError."""
+        """Run a model call whose chunks are not shown to anybody, and add the chunks to this reply. Raises
+        EngineError."""
         async with aclosing(engine.stream(request)) as chunks:
             async for chunk in chunks:
                 self.add(chunk)

@@ -1,4 +1,5 @@
-"""Session observers. An observer that fails does not affect the turn; the failure is logged without content."""
+"""Calls the observers of sessions. An observer that fails does not affect the turn; the failure is logged without any
+text of the session."""
 
 from __future__ import annotations
 

@@ -26,7 +26,8 @@ FAILED += "Compact the conversation to try again."
 
 @dataclass(frozen=True, slots=True)
 class AnsweredTurn:
-    """A committed turn; ``share`` is the part of the model's tokens that was in use."""
+    """A committed turn. ``first``: it is the session's first turn. ``said`` is the user's message and ``answer`` the
+    model's answer. ``share`` is the part of the model's context length that was in use."""
 
     key: SessionKey
     first: bool
@@ -36,8 +37,8 @@ class AnsweredTurn:
 
 
 class PostTurnTasks:
-    """Titles and summaries of one server. ``told`` is called after each, with the session and ``title`` or
-    ``compacted``."""
+    """Writes titles and summaries for the sessions of one server. ``told`` is called after each with the session's key
+    and ``title`` or ``compacted``."""
 
     def __init__(
         self, store: SessionStore, compactor: Compactor, titles: Literal["rule", "engine", "off"] = "rule"
@@ -52,7 +53,8 @@ class PostTurnTasks:
 
     @classmethod
     def on_demand(cls, store: SessionStore, ledger: TurnWriter) -> PostTurnTasks:
-        """Create an instance that does nothing automatically except for titles by rule."""
+        """Create an instance that writes a summary only when the user requests one, and takes titles from the first
+        message."""
         return cls(store, Compactor(ledger, CompactionPolicy(auto=False)))
 
     def note_end(self, answered: AnsweredTurn, engine: Engine) -> None:
@@ -73,12 +75,12 @@ class PostTurnTasks:
         return [told] if told else []
 
     def title(self, said: str) -> str:
-        """Return the title of a session that begins with this text; empty if titles are off."""
+        """Return the title of a session whose first message is ``said``; empty if titles are off."""
         return "" if self._titles == "off" else title_from_text(said)
 
     def note_begin(self, session: Session, title: str) -> None:
-        """Record that a turn of the session begins. If it is the first, the model may replace ``title`` afterwards,
-        because the title was made from the question and not chosen by a person."""
+        """Record that a turn of the session begins. If it is the session's first turn, the model may replace ``title``
+        after the turn, because that title was made from the question and not chosen by a person."""
         if self._titles == "engine" and title and not session.turns and session.title == title:
             self._ruled[session.key] = title
 

@@ -1,4 +1,5 @@
-"""The vote among programs for the same question: programs whose outcomes agree form a group, and the largest wins.
+"""A vote among programs that were written for the same question. Programs whose outcomes agree form a group, and the
+largest group wins.
 
 Execution-based voting: MBR-exec (arXiv 2204.11454), CodeT (arXiv 2207.10397). The functions have no side effects.
 """
@@ -16,9 +17,11 @@ from agent_kernel.core.program_outcome import ProgramOutcome
 
 OTHER_LINES = 8
 OTHER_CHARS = 600
-"""Limits for the result of the second group that a person is shown after a close vote."""
+"""Maximum characters of the second group's result, which a person is shown after a close vote. OTHER_LINES limits the
+lines."""
 CLOSE_SHARE = 2 / 3
-"""A vote is close if the winner's share of all tried programs is smaller and a second group has MIN_SECOND members."""
+"""A vote is close if the winner has a smaller share of all tried programs than this, and the second group has at least
+MIN_SECOND members."""
 MIN_SECOND = 2
 NUMBER = re.compile(r"(?<![\w.])[-−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
 """A number as a program prints it. ``number_check.number_parser`` reads prose of any language, where ``1.234`` may be a
@@ -27,9 +30,9 @@ WORD = re.compile(r"[^\W\d_][\w'-]*")
 FOOTER = re.compile(
     r"^(?:Name: .*|dtype: \S+|Length: .*|\[\d+ rows x \d+ columns\]|Out\[\d+\]:|\(no output\))$", re.MULTILINE
 )
-"""Lines that pandas and agent-kernel add to a value."""
+"""Lines that pandas and agent-kernel print in addition to a value. They are ignored."""
 DISPLAY = re.compile(r"\b(?:np|numpy)\.\w+\((.*?)\)")
-"""A numpy number as its repr shows it."""
+"""A numpy number in the form of its repr, such as ``np.float64(1.5)``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class Vote:
 
     @property
     def sentence(self) -> str:
-        """How many programs agree, for a person."""
+        """A sentence for a person that says how many programs agree."""
         if self.agree == self.tried:
             return f"All {self.tried} drafts agree."
         return f"{self.agree} of {self.tried} drafts agree."
@@ -74,8 +77,8 @@ class Vote:
 
     @property
     def record(self) -> dict[str, int | bool]:
-        """What is stored with the turn. The other result is in the turn's notice, from which keys and passwords are
-        removed."""
+        """The numbers of the vote that are stored with the turn. The second group's result is not among them; it is in
+        the turn's notice, from which secrets are removed."""
         return {
             "agree": self.agree,
             "tried": self.tried,
@@ -123,8 +126,8 @@ def vote(programs: Sequence[TriedProgram]) -> Vote | None:
 
 
 class OutcomeView:
-    """What of an outcome counts: its numbers and words in order, figures, and the contents of variables. Words that one
-    of two programs contains as text are labels, which do not count."""
+    """The parts of an outcome that are compared in the vote: numbers and words in order, figures, and the contents of
+    variables. Words that the code of one of the two programs contains are labels, which are not compared."""
 
     def __init__(self, program: TriedProgram) -> None:
         outcome = program.outcome
@@ -172,7 +175,7 @@ def _decimals(number: str) -> int:
 
 
 def _literals(code: str) -> list[str]:
-    """Return the texts that the program itself contains, which it may print as labels."""
+    """Return the string literals of the program, which it may print as labels."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -27,7 +27,8 @@ from agent_kernel.sessions.redaction.redaction import MAX_SECRET, Redactor
 from agent_kernel.turn.changed_cells import clean_change
 
 SHORTEST = 4
-"""A possible beginning of a secret with fewer characters is shown: many words end like that, and it reveals nothing."""
+"""Minimum length of a possible beginning of a secret that is held back. A shorter one is shown, because many words end
+like that and it reveals nothing."""
 CONTEXT = 32
 """Number of characters already shown that are still considered when the rest of a secret arrives."""
 
@@ -86,8 +87,8 @@ class RedactedEvents:
             self._show(stream, stream.shown + stream.held)
 
     def _flush_others(self, body: Delta) -> None:
-        """Flush the other streams. A delta of text ends the reasoning before it and vice versa; outputs of concurrent
-        calls do not end each other."""
+        """Emit the text that other streams hold back. Text ends the reasoning before it, and reasoning the text before
+        it; outputs of calls that run at the same time do not end each other."""
         for key in list(self._streams):
             if key != _key(body) and not (key[0] == CallOutput.type == body.type):
                 self._flush(key)

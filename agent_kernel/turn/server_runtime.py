@@ -123,8 +123,8 @@ STORES: Mapping[str, Callable[[Settings], SessionStore]] = MappingProxyType(
 
 
 def build_by_name(table: Mapping[str, Callable[[Settings], Any]], name: str, settings: Settings) -> Any:
-    """Return the implementation called ``name``; ``package.module:Class`` is called with the settings. Raises
-    InvalidRequest."""
+    """Return the implementation that ``table`` has under ``name``; a name such as ``package.module:Class`` is imported
+    instead. Both are called with the settings. Raises InvalidRequest for an unknown name."""
     if name in table:
         return table[name](settings)
     if ":" not in name:
@@ -133,8 +133,8 @@ def build_by_name(table: Mapping[str, Callable[[Settings], Any]], name: str, set
 
 
 def build_store(settings: Settings) -> Any:
-    """Return the session store of the settings: by its URL, or by its name as ``build_by_name`` does. Raises
-    InvalidRequest, whose text contains no part of a URL but its scheme."""
+    """Return the session store that the settings name, by its URL or as ``build_by_name`` does. Raises InvalidRequest,
+    whose message quotes nothing of a URL but its scheme."""
     if "://" not in settings.store:
         return build_by_name(STORES, settings.store, settings)
     from agent_kernel.sessions.store.store_url import open_store
@@ -143,7 +143,7 @@ def build_store(settings: Settings) -> Any:
 
 
 def _import_class(name: str) -> Any:
-    """Import what ``package.module:Class`` names. Raises InvalidRequest."""
+    """Return the object that ``package.module:Class`` names. Raises InvalidRequest if it cannot be imported."""
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
@@ -152,7 +152,8 @@ def _import_class(name: str) -> Any:
 
 
 def _observers(settings: Settings) -> Observers:
-    """Create the observers, each without arguments. Raises InvalidRequest for one that cannot be loaded."""
+    """Create the observers that the settings name by calling each class without arguments. Raises InvalidRequest for
+    one that cannot be loaded."""
     names = [name.strip() for name in settings.observers.split(",") if name.strip()]
     found: list[Observer] = []
     for name in names:
@@ -170,11 +171,11 @@ def _transcripts(settings: Settings) -> LiveTranscripts | None:
 
 
 class Runtime:
-    """The engine, store, sandbox and gate of one server.
+    """The engine, store, sandbox and permission gate of one server.
 
-    ``build`` reads the administrator's policy and does no other I/O. ``start`` begins recovery. ``aclose`` stops
-    everything that was started, in any state. ``root`` is the contents root under which notebooks are bound, if there
-    is one.
+    ``build`` reads the administrator's policy and does no other I/O. ``start`` begins to close turns that a dead server
+    left open. ``aclose`` stops everything that was started, and can be called in any state. ``root`` is the contents
+    root under which notebooks are bound, if there is one.
     """
 
     def __init__(self, settings: Settings, engine: Engine, store: SessionStore, sandbox: Sandbox) -> None:
@@ -260,8 +261,8 @@ class Runtime:
                 await self._sweep()
 
     async def _sweep(self) -> None:
-        """Remove the work directories of sessions that no longer exist: deleted elsewhere, expired, or private in a
-        killed server."""
+        """Remove the work directories of sessions that no longer exist: because another server deleted them, because
+        they expired, or because they were private sessions of a server that was killed."""
         if not isinstance(self.sandbox, LinuxSandbox):
             return
         try:
@@ -296,9 +297,9 @@ class Runtime:
     ) -> Agent:
         """Create the agent for one turn.
 
-        Its engine is that of ``request.model``, wrapped by ``through``. Its Python code runs where ``request.where``
-        says. Its gate applies the stricter permission of the server and the request. Settings beside the notebook count
-        only if it is ``trusted``. Raises UnknownModel, Forbidden.
+        The agent uses the engine that ``request.model`` names, wrapped by ``through``, and runs Python code in the
+        place that ``request.where`` names. Its gate applies the stricter of the server's and the request's permission.
+        Settings beside the notebook are used only with ``trusted``. Raises UnknownModel, Forbidden.
         """
         return Agent(
             self.store,

@@ -1,5 +1,5 @@
-"""Titles of conversations: the beginning of the first message, or a few words by the model. A title that a person wrote
-stays."""
+"""Titles of conversations: the beginning of the first message, or a few words that the model writes. A title that a
+person wrote is never replaced."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def title_from_text(said: str) -> str:
 async def retitle(
     store: SessionStore, key: SessionKey, engine: Engine, said: str, answer: str, *, instead_of: str
 ) -> None:
-    """Let the model write a title that replaces ``instead_of``; a title that changed in the meantime stays. Raises
-    EngineError, StoreError."""
+    """Let the model write a title and store it in place of ``instead_of``. A title that is no longer ``instead_of``
+    stays. Raises EngineError, StoreError."""
     prompt = TASK.format(said=shorten(said, EXCERPT), answer=shorten(answer, EXCERPT))
     sampling = Sampling(temperature=0.0, max_tokens=40)
     request = EngineRequest((user(prompt),), (), sampling, f"{key.namespace}/{key.id}#title")
@@ -42,7 +42,8 @@ async def retitle(
 
 
 def _clean_title(written: str) -> str:
-    """Return the first non-empty line without the characters that models put around titles."""
+    """Return the first non-empty line of what the model wrote, without characters that models put around titles, such
+    as quotation marks."""
     around = " \t#*_\"'`“”„«»"
     lines = [line.strip(around).removeprefix("Title:").strip(around) for line in written.splitlines()]
     return title_from_text(next((line for line in lines if line), ""))

@@ -60,8 +60,9 @@ class RoundPosition:
 class Toolbox:
     """The tools of one turn.
 
-    ``files`` stores what calls produce; without it files are not stored. ``foreign`` names text of strangers that is in
-    the conversation before any call. ``wanted`` are the files that the request asks the turn to produce.
+    ``files`` stores the files that calls produce; with None they are not stored. ``foreign`` says which text of unknown
+    origin is in the conversation before any call (empty: none). ``wanted`` are the files that the request asks the turn
+    to produce.
     """
 
     def __init__(
@@ -113,8 +114,8 @@ class Toolbox:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def program_trials(self, place: RoundPosition, emit: Emit) -> Try | None:
-        """Return the function that tries programs where Python runs; None if that is not possible there, or not without
-        asking a person."""
+        """Return the function that tries programs in the environment of the ``python`` tool. Return None if that
+        environment cannot try programs, or may not do so without asking a person."""
         tool = self._tools.get("python")
         context = ToolContext(place.key, place.turn, place.round, ToolCall("", "python", {}), emit, place.ordinal)
         if tool is None or not await self._gate.allows_unasked(tool.spec, context):
@@ -228,7 +229,7 @@ def _not_produced(wanted: RequestedFile) -> ProducedFile:
 
 
 def _absent(output: ToolOutput) -> list[File]:
-    """Return the missing files that the call itself named, for the model."""
+    """Return the files that the arguments of the call name and that the call did not produce, for the model."""
     names = [file.name for file in output.files if file.error == NOT_PRODUCED]
     return [File("", name, "", 0, 0.0, error=NOT_PRODUCED, message="not produced") for name in names]
 

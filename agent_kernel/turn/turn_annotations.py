@@ -1,5 +1,6 @@
-"""What a turn reported beside its messages, stored in a compact form in its record, so that the turn can be shown
-again: where and how long calls ran, decisions of people, notices, and how much of the conversation the model saw."""
+"""Annotations: what the events of a turn report in addition to its messages. They are stored in a compact form in the
+turn's record, so that the turn can be shown again: where and how long calls ran, decisions of people, notices, and how
+much of the conversation the model saw."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from agent_kernel.turn.work_time import WorkTime
 
 @dataclass(slots=True)
 class ActiveTurn:
-    """A running turn and what it has produced so far. A turn that is stopped is recorded from this."""
+    """A running turn and what it has produced so far. If the turn is stopped, its record is made from this object."""
 
     request: TurnRequest
     opened: OpenTurn
@@ -93,7 +93,7 @@ class ActiveTurn:
         self.emit(Notice("info", vote.sentence, vote.disagreement))
 
     async def begin(self, prepared: PreparedTurn) -> None:
-        """Store the first messages of the turn. What the model sees and what is stored may differ."""
+        """Store the first messages of the turn and set what the model sees, which may differ from what is stored."""
         self.began = True
         self.messages.extend(prepared.current)
         self.earlier = prepared.history
@@ -110,8 +110,8 @@ class ActiveTurn:
             self.text = said.text
 
     async def _store(self, messages: Sequence[Message]) -> None:
-        """Append messages. The first ones determine the position of the turn and create its branch, so no branch is
-        ever empty."""
+        """Append messages to the store. The first call places the turn and creates its branch if it needs one, so a
+        branch is never empty."""
         if not messages:
             return
         place, self.place = self.place, None

@@ -1,9 +1,9 @@
-"""Writes the turns of this process: holds their leases, sends heartbeats, keeps items in order, and always writes how a
-turn ended.
+"""Writes the turns of this process: holds their leases, renews these by heartbeats, keeps items in order, and always
+stores how a turn ended.
 
-A write that has started is completed before a cancellation is passed on, so that its outcome is known. A write that
-failed with an unknown outcome (a lock, a disk error) is retried and never stored twice. A failed closing write (a full
-disk) is kept, and retried before the next turn of that session and by ``settle``.
+If a write is cancelled, the write is completed first, so that its outcome is known. If a write fails and its outcome is
+unknown (because of a lock or a disk error), it is retried, and nothing is stored twice. If the closing write of a turn
+fails (because the disk is full), it is kept and retried before the next turn of that session and by ``settle``.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from agent_kernel.sessions.store.pending_write import PendingWrite
 LONG_TEXT = 20_000
 """Characters that the redactor can search without blocking the event loop for more than about 2 ms."""
 AGAIN_S = (0.05, 0.5)
-"""Pauses between attempts to append. Together with the ten seconds that a store waits for a lock, all attempts end well
-within the lease."""
+"""Pauses in seconds between attempts to append. All attempts, each with the ten seconds that a store waits for a lock,
+end well within the lease."""
 T = TypeVar("T")
 
 
@@ -47,10 +47,10 @@ class TurnEnd:
 
 
 class TurnWriter:
-    """Opens and closes turns for one owner.
+    """Opens and closes turns for one owner, which is this process.
 
-    ``redactor`` cleans everything that is written of a turn; the default has the built-in patterns. ``transcripts``
-    receive a copy.
+    ``redactor`` removes secrets from everything that is written; the default uses the built-in patterns.
+    ``transcripts`` receives a copy of the items for the live transcripts.
     """
 
     def __init__(
@@ -155,9 +155,9 @@ class TurnWriter:
 
 
 class OpenTurn:
-    """The writing side of one open turn; ``head`` is the seq of the newest item.
+    """An open turn, to which items can be appended; ``head`` is the sequence number of the session's newest item.
 
-    ``async with`` renews its lease. If the lease is lost, the body is cancelled and LeaseLost is raised.
+    ``async with`` renews the lease of the turn. If the lease is lost, the body is cancelled and LeaseLost is raised.
     """
 
     def __init__(self, writer: TurnWriter, turn: Turn, head: int) -> None:

@@ -1,9 +1,10 @@
-"""An engine that samples several programs for one model call and answers with one of the largest group whose outcomes
-agree.
+"""An engine that samples several programs for one model call. It answers with a program of the largest group whose
+outcomes agree.
 
-The likeliest program comes first. Further ones are sampled from the same conversation, all at once, so that an engine
-that decodes in batches computes the shared prompt once. Each is tried without effect, and the vote decides which of
-them the reply calls. A reply that calls no Python, or several tools, passes unchanged.
+The likeliest program is decoded first. The further programs are sampled from the same conversation, all at once, so
+that an engine that decodes in batches computes the shared prompt once. Each program is tried without lasting effects,
+and the vote decides which of them the reply calls. A reply that calls no Python, or several tools, is passed on
+unchanged.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from agent_kernel.turn.program_vote import TriedProgram, Vote, vote
 
 PYTHON = "python"
 TEMPERATURE = 0.7
-"""Sampling temperature of the further programs. With it, a vote over the greedy program and 8 samples solved 29 of 37
-tasks where the greedy program alone solved 25 (model with 0.5 billion parameters)."""
+"""Sampling temperature of the further programs. With this value, a vote over the greedy program and 8 samples solved 29
+of 37 tasks; the greedy program alone solved 25 (model with 0.5 billion parameters)."""
 NAME = re.compile(r"[^\W\d]\w*")
 MAX_NAMES = 100
 Try: TypeAlias = Callable[[Sequence[str], Sequence[str]], Awaitable[list[ProgramOutcome]]]
@@ -37,8 +38,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class VotingEngine:
-    """``engine`` for one model call, with ``samples`` further programs. ``report`` is called with the result of the
-    vote."""
+    """Wraps ``engine`` for one model call and samples ``samples`` further programs. ``report`` is called with the
+    result of the vote."""
 
     engine: Engine
     try_programs: Try
@@ -73,7 +74,7 @@ class VotingEngine:
         """Do nothing: the engine belongs to others."""
 
     async def _best(self, request: EngineRequest, first: CallChunk) -> tuple[CallChunk, Usage]:
-        """Return the call to make, and what the samples cost."""
+        """Return the call with the program that won the vote, and the token usage of the samples."""
         replies = await self._sample(without_failed_call(request))
         spent = sum((usage for _, usage in replies), Usage())
         failed = set(failed_programs(request.messages))
@@ -93,7 +94,7 @@ class VotingEngine:
         return CallChunk(replace(first.call, arguments={**first.call.arguments, "code": winner})), spent
 
     async def _sample(self, request: EngineRequest) -> list[tuple[str, Usage]]:
-        """Return (code, usage) of the samples; a sample without a program has no code."""
+        """Return (code, usage) of each sample; the code is empty if the sample contains no program."""
         return await asyncio.gather(*(self._sample_one(request, seed) for seed in range(1, self.samples + 1)))
 
     async def _sample_one(self, request: EngineRequest, seed: int) -> tuple[str, Usage]:

@@ -1,5 +1,5 @@
-"""Requests of a kernel that a person has to confirm in the browser: use a session of another notebook, send a
-session to a URL, search all sessions, or trust the folder."""
+"""Requests of a kernel that a person has to confirm in the browser. They ask for permission to use a session of another
+notebook, to send a session to a URL, to search all sessions, or to trust a folder."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ BindState: TypeAlias = Literal["waiting", "confirmed", "denied", "expired"]
 class BindRequest:
     """A kernel's request that a person has to confirm.
 
-    ``engine`` is the URL that the session is to be sent to; if empty, the session is to be bound to ``place``.
-    With ``search`` and ``folder``, only the namespace of ``key`` counts.
+    If ``folder`` is set, the kernel asks to trust it; if ``search`` is true, to search all sessions of the namespace.
+    In both cases only the namespace of ``key`` is used. Else, if ``engine`` is set, the kernel asks to send the session
+    to that URL; else to bind the session to ``place``.
     """
 
     id: str
@@ -41,10 +42,11 @@ class BindRequest:
 
 
 class BindRequests:
-    """The waiting requests. They are kept in memory only, because a restart of the server ends the kernels'
-    credentials too.
+    """The requests that wait for a person. They are kept in memory only: a restart of the server makes the kernels'
+    credentials invalid, and so their requests.
 
-    ``url`` returns the address at which a person's browser reaches the server, ending in ``/``."""
+    ``url`` returns the address at which a person's browser reaches the server, ending in ``/``.
+    """
 
     def __init__(
         self, url: Callable[[], str], *, expires_s: float = EXPIRES_S, clock: Callable[[], float] = time.monotonic

@@ -1,5 +1,5 @@
-"""Check the page behind a request: whether its origin may call, and whether a connection that it opened earlier
-would still be accepted with its present cookies and tokens."""
+"""Checks the page from which a request comes: whether pages of its origin may send requests here, and whether the
+server would still accept the cookies and tokens of a connection that the page opened earlier."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ def page_may_call(handler: JupyterHandler) -> bool:
 
 
 def check_page(handler: JupyterHandler, refusal: Exception | None) -> None:
-    """Refuse a page that may not call, or whose login lacks its XSRF token. ``refusal`` is Jupyter's reason for not
-    accepting a known user. Raises Forbidden, Unauthenticated, and any other ``refusal``."""
+    """Refuse a request from a page that may not call, or from a logged-in page without its XSRF token. ``refusal`` is
+    Jupyter's error for not accepting a known user, or None. Raises Forbidden, Unauthenticated, and any other
+    ``refusal``."""
     if not page_may_call(handler):
         raise Forbidden(
             "Pages of other origins may not call this server.",
@@ -58,8 +59,8 @@ def check_page(handler: JupyterHandler, refusal: Exception | None) -> None:
 
 
 def repeat_handler(handler: JupyterHandler) -> JupyterHandler:
-    """Return a handler of the same request as if it arrived now, to authenticate its user again. Its response,
-    cookies included, is discarded."""
+    """Return a handler for a copy of the request, with which the user can be authenticated again as if the request
+    arrived now. The response of that handler, including its cookies, is discarded."""
     first = handler.request
     request = HTTPServerRequest(
         first.method, first.uri, headers=first.headers.copy(), host=first.host, connection=_NullConnection()

@@ -1,4 +1,4 @@
-"""The token of a request: which headers may contain it, and how a lasting token is removed from them. A token in the
+"""The token of a request: the headers that may contain it, and the removal of a lasting token from them. A token in the
 URL is not accepted, because proxies, browsers and logs record URLs."""
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ QUERY = "token"
 
 
 def drop_from_address(request: HTTPServerRequest) -> bool:
-    """Remove a token from the query of ``request``, so that no identity provider sees it. True if there was one."""
+    """Remove a token from the query of ``request``, so that no identity provider sees the token. Return whether there
+    was one."""
     request.arguments.pop(QUERY, None)
     return request.query_arguments.pop(QUERY, None) is not None
 

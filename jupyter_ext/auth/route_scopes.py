@@ -1,7 +1,8 @@
-"""The scopes of a lasting token (``agent_kernel.core.api_tokens``) that each route accepts.
+"""For each route, the scopes of a lasting token (``agent_kernel.core.api_tokens``) that may call the route.
 
 A key is a route below ``agent/v1``, or a method and a route, which takes precedence. The value is a set of scopes of
-which one is enough. ANY: every valid token. PERSON: no token, whatever its scopes. A route without a row needs ``all``.
+which a token needs one. ANY: every valid token may call the route. PERSON: no token may, whatever its scopes. A route
+that is not listed needs the scope ``all``.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ FILES = frozenset({"files"})
 SKILLS = frozenset({"skills"})
 METRICS = frozenset({"metrics"})
 OWN = TURNS | SESSIONS
-"""Routes of conversations. With ``turns`` alone, a token reaches only conversations that it created."""
+"""Scopes for the routes of conversations. A token that has only the scope ``turns`` reaches only the conversations that
+it created."""
 READS = TURNS | FILES
-"""Routes that read files: whoever asked a question can read the files of its answer."""
+"""Scopes for the routes that read files. ``turns`` is enough, so that whoever asked a question can read the files of
+the answer."""
 
 ROUTE_SCOPES: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -110,6 +113,7 @@ ROUTE_SCOPES: Mapping[str, frozenset[str]] = MappingProxyType(
 
 
 def scopes_of(verb: str, route: str) -> frozenset[str]:
-    """Return the scopes of which one is enough; an empty set means that no token is accepted."""
+    """Return the scopes of which a token needs one to call ``route`` with the HTTP method ``verb``. An empty set means
+    that no token is accepted."""
     verb = "GET" if verb == "HEAD" else verb
     return ROUTE_SCOPES.get(f"{verb} {route}", ROUTE_SCOPES.get(route, ALL))

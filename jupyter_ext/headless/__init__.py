@@ -1,2 +1,2 @@
-"""A Jupyter server of its own and notebooks in it, driven by a program in place of a browser: for the notebook demo and
-for ``agent-kernel eval``. The caller decides what runs in the notebooks."""
+"""Runs a temporary Jupyter server and notebooks on it, controlled by a program instead of a browser. The notebook demo
+and ``agent-kernel eval`` use it. The caller decides what runs in the notebooks."""

@@ -1,4 +1,5 @@
-"""Converts kernel messages to cell outputs as a front end does: displays are updated in place."""
+"""Converts kernel messages to cell outputs as a front end does. A message that updates a display changes that display
+in place."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ KEPT = {"execute_result", "stream", "display_data", "update_display_data", "erro
 
 
 class CellOutputs:
-    """The outputs of one notebook. A display belongs to the cell that created it, also when a later cell updates it."""
+    """The outputs of the cells of one notebook. A display belongs to the cell that created it, even if a later cell
+    updates it."""
 
     def __init__(self) -> None:
         self._displays: dict[str, list[NotebookNode]] = {}
@@ -46,7 +48,7 @@ class CellOutputs:
 
 
 def _as_display(message: dict[str, Any]) -> dict[str, Any]:
-    """Convert an update to a display, because nbformat has no updates."""
+    """Convert the message ``update_display_data`` to ``display_data``, because nbformat has no outputs for updates."""
     if message["msg_type"] != "update_display_data":
         return message
     return message | {"header": message["header"] | {"msg_type": "display_data"}}

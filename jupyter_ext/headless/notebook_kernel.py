@@ -1,4 +1,5 @@
-"""One notebook's kernel on a Jupyter server: a session through REST, messages through the kernel's WebSocket."""
+"""Runs cells in one notebook's kernel on a Jupyter server: starts the session through REST, and sends messages through
+the kernel's WebSocket."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ MAX_MESSAGE = 64 * 1024 * 1024
 
 
 class KernelDied(Exception):
-    """The kernel died; the cell that ran has no reply."""
+    """Raised if the kernel died, so that the running cell gets no reply."""
 
 
 @dataclass(frozen=True, slots=True)

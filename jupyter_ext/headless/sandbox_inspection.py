@@ -1,7 +1,8 @@
 """A server extension that runs code in the sandbox of a session without a model. Only servers that
-``server_process.jupyter_server`` starts with OPTIONS load it: it is no route of agent-kernel's API.
+``server_process.jupyter_server`` starts with OPTIONS load it: its route is not part of agent-kernel's API.
 
-An evaluation marks figures with it before a turn, and judges the variables and files that the turn left.
+``agent-kernel eval`` runs code with it before a turn, to prepare the sandbox, and after the turn, to check the
+variables and files that the turn left.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from jupyter_ext.api.native.request_schemas import Body
 
 ROUTE = "agent-kernel-inspection/sandbox"
 OPTIONS = (f"--ServerApp.jpserver_extensions={{'jupyter_ext': True, '{__name__}': True}}",)
-"""Options of the server's command line that load this extension besides ours."""
+"""Command line options that load this extension in addition to agent-kernel's own."""
 CODE_S = 60.0
 
 

@@ -1,4 +1,4 @@
-"""A temporary Jupyter server on a free loopback port, stopped with everything it started."""
+"""Starts a temporary Jupyter server on a free loopback port, and stops it with all processes that it started."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from typing import Any
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest, HTTPResponse
 
 START_S = 60.0
-"""A cold import of Jupyter on a slow disk takes seconds; after a minute it is considered stuck."""
+"""Seconds to wait for the server to start. Importing Jupyter from a slow disk takes seconds; a server that takes longer
+than this is considered stuck."""
 STOP_S = 20.0
 CALL_S = 120.0
 MESSAGE_CHARS = 500
@@ -26,13 +27,13 @@ LOG_LINES = 15
 
 
 class ServerFailed(Exception):
-    """The server ended, did not answer in time, or refused a request. Where it did not start, the message ends with
-    the last lines of its log."""
+    """Raised if the server ended, did not answer in time, or refused a request. If the server did not start, the
+    message ends with the last lines of its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class TemporaryServer:
-    """A running server, and its routes. ``folder`` holds its notebooks."""
+    """A running server, with methods that call its routes. ``folder`` is the directory of its notebooks."""
 
     url: str
     token: str
@@ -43,7 +44,8 @@ class TemporaryServer:
         return {"Authorization": f"token {self.token}"}
 
     async def call(self, method: str, path: str, body: Any = None) -> Any:
-        """Return the JSON answer of a route such as ``api/kernels``; None without a body. Raises ServerFailed."""
+        """Call a route such as ``api/kernels`` and return its JSON answer; None if the answer has no body. Raises
+        ServerFailed."""
         try:
             response = await self._fetch(method, path, body)
         except (HTTPClientError, OSError) as error:

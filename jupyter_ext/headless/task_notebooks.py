@@ -1,4 +1,4 @@
-"""Notebooks for the tasks of an evaluation: each in a directory of its own on one temporary server."""
+"""Creates the notebooks for the tasks of an evaluation, each in a directory of its own, on one temporary server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNSAFE = re.compile(r"[^\w.-]+")
 
 
 class HeadlessNotebook:
-    """A ``TaskNotebook``, see ``agent_kernel.evaluation.task_runner``."""
+    """A notebook in which one task runs. Implements ``agent_kernel.evaluation.task_runner.TaskNotebook``."""
 
     def __init__(self, server: TemporaryServer, kernel: NotebookKernel, path: str) -> None:
         self._server = server

@@ -1,7 +1,7 @@
-"""Prometheus metrics of a server: counted while turns announce their events, and exported on request.
+"""Prometheus metrics of a server. They are counted from the events of running turns, and exported on request.
 
-There is one registry for each server. Labels are words of this program and the names of configured engines, never text
-of a person, an id, a user, or the name of a tool that somebody else supplied.
+There is one registry for each server. Labels are fixed words and the names of configured engines. They never contain
+text of a person, an id, the name of a user, or the name of a tool that somebody else supplied.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ KINDS = frozenset(
         *("function", "function.effects", "notebook.read", "notebook.edit", "notebook.run", "sessions.read"),
     }
 )
-"""Kinds of tools used as labels. Another kind counts as OTHER; a call of a tool that does not exist counts as
+"""Kinds of tools that are used as labels. Other kinds are counted as OTHER, and calls of tools that do not exist as
 UNKNOWN."""
 OTHER, UNKNOWN, CALLER = "other", "unknown", "caller"
 OUTCOMES = frozenset({"success", "error", "denied", "timeout", "interrupted"})
@@ -59,7 +59,8 @@ _ANSWER_EVENTS = (TextDelta, ReasoningDelta, CallStarted, CallReturned)
 
 @dataclass(slots=True)
 class TurnStats:
-    """The measurements of a running turn. ``waiting_since`` is the time since when it waits in a queue."""
+    """The measurements of a running turn. ``waiting_since`` is the time at which the turn began to wait in a queue;
+    None if it does not wait."""
 
     began: float
     waiting_since: float | None = None
@@ -74,7 +75,7 @@ class TurnStats:
     """The kinds of the calls that run, by call id."""
 
     def end_round(self) -> None:
-        """Add the decoding time of this round: the model produces no more text in it."""
+        """Add the decoding time of the round that has ended to ``decode_s``."""
         if self.decoding:
             self.decode_s += self.decoding[1] - self.decoding[0]
             self.decoding = None
@@ -114,7 +115,8 @@ class Metrics:
         )
 
     def add_gauges(self, gauges: Gauges) -> None:
-        """Show ``gauges`` beside what is counted. They read parts of the server that are made after this object."""
+        """Export ``gauges`` together with the counted metrics. This is a separate step because gauges read parts of the
+        server that are created after this object."""
         self._gauges = gauges
         self.registry.register(gauges)
 
@@ -189,8 +191,9 @@ class Metrics:
                 self._observe_usage(body.rounds, body.usage, watched.decode_s)
 
     def _observe_usage(self, rounds: int, usage: Mapping[str, float], spoke: float) -> None:
-        """Record the tokens of a turn. It has one more model call than rounds, and the tokens of each call arrive
-        one after the other."""
+        """Record the tokens of a turn, and the time between two tokens. A turn with ``rounds`` rounds of tool calls has
+        ``rounds + 1`` model calls. ``spoke`` is the decoding time in seconds that is used if the engine reports
+        none."""
         self._rounds.observe(rounds)
         for kind in ("prompt", "completion", "reused"):
             self._tokens.labels(kind).inc(max(0.0, usage.get(f"{kind}_tokens", 0)))

@@ -1,4 +1,5 @@
-"""The requests in progress. A server that stops waits for them, and the metrics count them."""
+"""Keeps track of the requests in progress: a server that stops waits until they have ended, and the metrics count
+them."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ class RequestHandler(Protocol):
 class Requests:
     """The requests of one server that are in progress.
 
-    Belongs to one event loop. ``heard`` is called at the end of each request with its duration and whether its
-    client left early.
+    Use the object in one event loop only. ``heard`` is called at the end of each request with its handler, its duration
+    in seconds, and whether its client left early.
     """
 
     heard: Callable[[RequestHandler, float, bool], None]

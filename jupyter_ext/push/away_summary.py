@@ -32,9 +32,9 @@ class AwaySummary:
     sidecars: Sidecars
 
     async def since(self, key: SessionKey, since: float, kernel: Kernel | None) -> dict[str, Any]:
-        """Return the turns that ended after ``since`` (seconds since the epoch; ``more``: there may be earlier
-        ones), the approvals that wait now, the variables that are lost, and the problems with the files of the
-        session's notebooks."""
+        """Return a JSON summary of what happened after ``since`` (seconds since the epoch): the turns that ended, the
+        approvals that wait now, the variables that are lost, and the problems with the files of the session's
+        notebooks. ``more`` in the summary means that there may be earlier turns."""
         newest = await self.runtime.store.turns(key, LOOKED_AT)
         ended = [turn for turn in newest if turn.closed is not None and turn.closed > since and turn.state != "open"]
         target = WatchTarget(key.namespace, "session", key.id)
@@ -59,8 +59,9 @@ class AwaySummary:
         return {**facts, "prompt": prompt[:PROMPT_CHARS]}
 
     async def _describe_lost(self, key: SessionKey, newest: list[Turn], kernel: Kernel | None) -> dict[str, Any]:
-        """Return why variables are lost, empty where they are not. ``pieces`` counts the code that would rebuild
-        those of the sandbox; those of a kernel are rebuilt by its notebook only."""
+        """Return why variables of the sandbox and of the kernel are lost; the reasons are empty if none are lost.
+        ``pieces`` is the number of code pieces that would rebuild the variables of the sandbox. Those of a kernel can
+        only be rebuilt by running its notebook."""
         reason = self.runtime.sandbox.lost(key)
         steps = await find_rebuild_steps(self.runtime.store, key) if reason else []
         epochs = [turn.epoch for turn in newest if turn.epoch and turn.state != "open"]

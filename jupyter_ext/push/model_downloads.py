@@ -55,8 +55,8 @@ class ModelDownload:
 
 
 class ModelDownloads:
-    """A reader that leaves does not end a download. ``aclose`` ends all downloads; they resume where they were when
-    started again."""
+    """The model downloads of one server. A download continues if its reader leaves. ``aclose`` stops all downloads; a
+    stopped download continues where it was when it is started again."""
 
     def __init__(self, settings: Settings, command: tuple[str, ...] = (sys.executable, "-m", "agent_kernel")) -> None:
         self._settings = settings
@@ -64,8 +64,8 @@ class ModelDownloads:
         self._pulls: dict[str, ModelDownload] = {}
 
     def start(self, name: str) -> ModelDownload:
-        """Return the running download of this model, or start one. ``name`` is a name of the catalog or an id of a
-        model hub; it becomes an argument of a command."""
+        """Return the running download of this model, or start one. ``name`` is a name of the catalog or the id of a
+        model on a model hub."""
         pull = self._pulls.get(name)
         if pull is None or pull.ended:
             pull = self._pulls[name] = ModelDownload(name)

@@ -1,5 +1,5 @@
-"""Notifications to pages about sessions and kernels that they watch: turns that start, wait for a person and end,
-and sessions that change. The events of a turn itself are in its log."""
+"""Notifications to pages about the sessions and kernels that the pages watch: turns that start, wait for a person and
+end, and sessions that change. The events of the turn itself are in the turn's event log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class Notifications:
     _listeners: dict[WatchTarget, list[WatchListener]] = field(default_factory=dict)
 
     def watch(self, target: WatchTarget, page: object, told: Notify) -> Callable[[], None]:
-        """Register a listener and return a function that removes it."""
+        """Call ``told`` with each notification about ``target`` and return a function that ends this. ``page``
+        identifies the page, which is notified of a turn once, even if it watches both the session and its kernel."""
         listener = WatchListener(page, told)
         self._listeners.setdefault(target, []).append(listener)
 

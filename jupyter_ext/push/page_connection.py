@@ -1,5 +1,5 @@
-"""The connection of one open page: the turns it follows, the sessions and kernels it watches, the calls it can run.
-All of it ends with the page, except for the turns."""
+"""The connection of one open page: the turns that the page follows, the sessions and kernels that it watches, and the
+calls that it can run. All of these end with the page, except for the turns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GOING_AWAY = 1001
 log = logging.getLogger(__name__)
 
 Held: TypeAlias = tuple[str, str]
-"""The kind of a subscription (session, kernel, serve) and its id."""
+"""The kind of a subscription (session, kernel, serve) and the id of its session or kernel."""
 
 
 class PageConnection:
@@ -38,9 +38,10 @@ class PageConnection:
         return len(self._followed) + len(self._ends)
 
     def follow(self, turn: str, events: AsyncGenerator[Event, None], about: Mapping[str, str], number: int = 0) -> None:
-        """Send the events of a turn to the page. A turn that is followed already continues from the new place:
-        ``following``, with the page's ``number``, is sent after the events that were queued and before the first new
-        one. ``about`` is sent with an error. Raises QuotaExceeded."""
+        """Send the events of a turn to the page. ``number`` is the page's number for the request. If the page follows
+        the turn already, the events continue from the new position: a message ``following`` with ``number`` is sent
+        after the events that were queued and before the first new event. ``about`` is added to an error message. Raises
+        QuotaExceeded."""
         self.unfollow(turn)
         self._check_room()
         self.outbox.send_now({"type": "following", "turn": turn, "number": number})

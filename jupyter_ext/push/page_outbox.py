@@ -1,8 +1,8 @@
-"""The outgoing messages of one page, in order, with a bound.
+"""The queue of messages to one page, in order and limited in length.
 
-Events of turns wait in their readers: the next one is taken when the page has room, so a slow page delays only its own
-readers. Notifications cannot wait: a page that leaves too many of them unread, or reads nothing at all, is
-disconnected. It can reconnect and continue from where it was.
+Events of turns are read one by one: the next event is taken when the queue has room, so a slow page delays only its own
+readers. Notifications cannot wait. A page that leaves too many of them unread, or reads nothing at all, is
+disconnected; it can reconnect and continue from where it was.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 MAX_NEWS = 500
 """Maximum number of messages that wait to be written."""
 STALLED_S = 60.0
-"""A page that reads nothing of a message for this long is disconnected."""
+"""Seconds after which a page that has read nothing of a message is disconnected."""
 TOO_SLOW = 4008
 """The close code for a page that is too slow."""
 
@@ -31,8 +31,8 @@ class PageGone(Exception):
 class Outbox:
     """The queue of messages to one page.
 
-    ``write`` returns when the message has left this process; ``give_up`` closes the connection with a code and a
-    reason. Belongs to one event loop.
+    ``write`` sends a message and returns when the message has left this process. ``give_up`` closes the connection with
+    a code and a reason. Use the object in one event loop only.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Outbox:
         return len(self._waiting)
 
     async def send(self, said: Mapping[str, Any]) -> None:
-        """Wait for room, then queue the message. Raises PageGone."""
+        """Wait until the queue has room, then queue the message ``said``. Raises PageGone."""
         await self._place.acquire()
         if self._closed:
             self._place.release()
@@ -67,7 +67,7 @@ class Outbox:
         self._put(said, held=True)
 
     def send_now(self, said: Mapping[str, Any]) -> None:
-        """Queue the message at once; does nothing if the page is gone."""
+        """Queue the message ``said`` at once; do nothing if the page is gone."""
         if self._closed:
             return
         if len(self._waiting) >= self._max_news:

@@ -1,5 +1,5 @@
-"""The messages with which a page that starts to watch a session or a kernel gets its present state, so that it knows
-what it has missed."""
+"""Sends the present state of a session or a kernel to a page that starts to watch it, so that the page knows what it
+has missed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from jupyter_ext.turns.turns import Turns
 
 
 class WatchSnapshot:
-    """Holds notifications back until the page has the state: the watch begins before the state is read, so that
-    nothing in between is lost."""
+    """Holds notifications back until the page has received the present state. The watch begins before the state is
+    read, so that no change in between is lost."""
 
     def __init__(self, told: Notify) -> None:
         self._notify = told

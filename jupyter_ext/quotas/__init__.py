@@ -1,1 +1,1 @@
-"""Limits of users and tokens: the fair queue, budgets, the server's database."""
+"""Limits of users and tokens: the fair queue, the budgets, and the database of the server that holds them."""

@@ -1,5 +1,5 @@
-"""Limits of each user on a shared server: turns per minute, concurrent turns, tokens per hour and per day; and the
-length of the queue before an engine."""
+"""Limits of each user on a shared server: turns per minute, concurrent turns, and tokens per hour and per day. Also
+limits the length of the queue in front of an engine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from jupyter_ext.quotas.token_spending import DAY, HOUR, QuotaAccount, TokenSpen
 
 MINUTE_S = 60.0
 SOON_S = 2.0
-"""The suggested delay before a retry where the time cannot be computed."""
+"""Seconds that a client is told to wait before a retry, if the time cannot be computed."""
 MANY = 1_000
 """Number of accounts above which accounts without a turn in the last minute are forgotten."""
 
@@ -60,7 +60,8 @@ class CountedTurn:
         self.in_line = True
 
     def on_queued(self) -> None:
-        """Record that the turn's first model call is in the engine's queue, and counts there from now on."""
+        """Record that the turn's first model call is in the engine's queue. From now on the queue counts this call
+        itself."""
         if self.in_line:
             self.in_line = False
             self._limits.expected[id(self._engine)] -= 1
@@ -132,7 +133,7 @@ class Limits:
 
     @property
     def waiting(self) -> int:
-        """The number of model calls that an engine has not begun."""
+        """The number of model calls that wait for their engine."""
         return sum(queue.waiting for queue in set(self._queues.values()))
 
     def take_back(self, accounts: tuple[QuotaAccount, ...], began: float) -> None:
@@ -193,10 +194,11 @@ class Limits:
 
     @asynccontextmanager
     async def within_budget(self, namespace: str, token: str, tokens: int) -> AsyncGenerator[None, None]:
-        """Reserve about ``tokens`` tokens for one model call.
+        """Reserve about ``tokens`` tokens of the budget for one model call, which is the body of the ``with``
+        statement.
 
-        Where the running calls may use up what is left, it waits for them to end, so that at most the last call exceeds
-        the budget. Raises BudgetSpent, StoreError.
+        If the running calls may use up what is left of the budget, this waits until they end, so that at most the last
+        call exceeds the budget. Raises BudgetSpent, StoreError.
         """
         while True:
             changed = self._call_ended
@@ -233,8 +235,8 @@ class Limits:
     # ------------------------------------------------------------------------------------------------ engines
 
     def queue(self, engine: Engine) -> FairQueue:
-        """Return the queue of the engine; the models of this machine share one. ``NamedEngines`` keeps engines, so
-        that the same engine is always the same object."""
+        """Return the queue of the engine. The local models of this machine share one queue. ``NamedEngines`` returns
+        the same object for the same engine each time, so an engine keeps its queue."""
         if id(engine) not in self._queues:
             self._queues[id(engine)] = engine.queue if isinstance(engine, SlottedEngine) else FairQueue(self._slots)
         return self._queues[id(engine)]
@@ -256,8 +258,8 @@ class Limits:
         return self._allowed[bool(account.token)]
 
     async def state(self, namespace: str, token: str = "") -> dict[str, Any]:
-        """Return what is ``allowed`` (0 = no limit) and ``used`` of each limit, for the user and for ``token`` if
-        given. Tokens are counted only where there is a budget. Raises StoreError."""
+        """Return the limits as JSON: for each limit, what is ``allowed`` (0 = no limit) and ``used``, for the user and,
+        if given, for ``token``. Tokens are counted only where there is a budget. Raises StoreError."""
         rows = [await self._state(account) for account in accounts_of(namespace, token)]
         return {"user": user_of(namespace), **rows[0], "token": {"id": token, **rows[1]} if token else None}
 
@@ -274,8 +276,8 @@ class Limits:
 
 
 def accounts_of(namespace: str, token: str) -> tuple[QuotaAccount, ...]:
-    """Return the accounts that a request counts towards. What a scoped token uses also counts for its user, even if
-    the token has a namespace of its own."""
+    """Return the accounts that a request counts towards: the user's and, if given, that of the scoped token ``token``.
+    This holds even if the token has a namespace of its own."""
     user = user_of(namespace)
     return (QuotaAccount(user), QuotaAccount(user, token)) if token else (QuotaAccount(user),)
 

@@ -1,4 +1,5 @@
-"""An engine wrapped for one turn: each model call waits for its share of the engine, and its cost is charged."""
+"""Wraps an engine for one turn: each model call waits for its slot in the fair queue, and is charged to the user's
+budget."""
 
 from __future__ import annotations
 
@@ -19,15 +20,15 @@ from agent_kernel.core.protocols import (
 from agent_kernel.core.token_estimate import CHARS_PER_TOKEN, estimate_usage, total_chars
 
 ANSWER_TOKENS = 512
-"""Estimated tokens of an answer whose length is not limited, while it is not known."""
+"""Estimated tokens of an answer, used if the request does not limit the answer and its length is not known yet."""
 
 
 class MeteredEngine:
-    """Wraps an engine so that its calls wait for their share and are charged.
+    """Wraps an engine so that each call waits in the fair queue and is charged to a budget.
 
     ``stream`` holds a slot of the engine during a model call, never while a tool runs or the user is asked.
 
-    A call that its reader or an error cut off is charged by an estimate if it has produced text, because the engine
+    If a call has produced text and its reader closes it or an error ends it, an estimate is charged, because the engine
     does not report the cost of such a call.
     """
 

@@ -16,7 +16,8 @@ from agent_kernel.sessions.store.database import Database
 
 log = logging.getLogger(__name__)
 HOUR, DAY = 60, 24 * 60
-"""Minutes. Tokens are summed by minute, so the last hour covers 59 to 60 minutes."""
+"""The lengths of an hour and a day in minutes. Tokens are summed for each minute, so the last hour covers 59 to 60
+minutes."""
 TIDY_S = 600.0
 
 
@@ -37,10 +38,10 @@ class TokensSpent:
 
 
 class TokenSpending:
-    """Counts the tokens that each account spends, on disk and in memory.
+    """Counts the tokens that each account spends, in memory and on disk.
 
-    ``charge`` counts at once and writes to disk a moment later. Tokens that cannot be written count all the same,
-    and are written together with the next ones.
+    ``charge`` counts in memory at once and writes to disk a moment later. If a write fails, the tokens count all the
+    same, and are written together with the next ones.
     """
 
     def __init__(self, records: Database, clock: Callable[[], float] = time.time) -> None:
@@ -67,8 +68,8 @@ class TokenSpending:
         return TokensSpent(sum(n for minute, n in rows if minute > now - HOUR), sum(n for _, n in rows))
 
     async def seconds_until_below(self, account: QuotaAccount, minutes: int, limit: int) -> float:
-        """Return the seconds until fewer than ``limit`` (1 or more) tokens were spent in the last ``minutes``; 0 if
-        that is so now. Raises StoreError."""
+        """Return the seconds until the account has spent fewer than ``limit`` (1 or more) tokens in the last
+        ``minutes``; 0 if that is so now. Raises StoreError."""
         rows = [row for row in await self._rows(account) if row[0] > self._minute - minutes]
         left = sum(tokens for _, tokens in rows)
         until = 0.0
@@ -88,7 +89,7 @@ class TokenSpending:
         return int(self._clock() // 60)
 
     async def _rows(self, account: QuotaAccount) -> list[tuple[int, int]]:
-        """Return (minute, tokens) of the last day, oldest first."""
+        """Return (minute, tokens spent in that minute) for the last day, oldest first."""
         since = self._minute - DAY
 
         def read(connection: sqlite3.Connection) -> list[tuple[int, int]]:

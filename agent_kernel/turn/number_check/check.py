@@ -19,15 +19,15 @@ from agent_kernel.turn.number_check.number_parser import NumberReading, ParsedNu
 
 Status: TypeAlias = Literal["computed", "code", "given", "open"]
 MAX_ANSWER = 200_000
-"""Characters of an answer that are checked."""
+"""Maximum number of characters of an answer that are checked."""
 MAX_OUTPUTS = 1_000_000
-"""Characters of outputs that are searched, newest first."""
+"""Maximum number of characters of outputs that are searched, newest first."""
 MAX_KNOWN = 100_000
-"""Numbers of outputs that are indexed."""
+"""Maximum number of numbers of outputs that are indexed."""
 MAX_NUMBERS = 400
-"""Numbers of an answer that are checked."""
+"""Maximum number of numbers of an answer that are checked."""
 MAX_SHOWN = 160
-"""Characters of an output line that are shown."""
+"""Maximum number of characters of an output line that are shown."""
 EXACT = 1e-9
 COMMENT = re.compile(r"#[^\n]*")
 
@@ -103,7 +103,7 @@ def check_turn(answer: str, earlier: Iterable[Message], current: Sequence[Messag
 
 
 def claims(found: Iterable[CheckedNumber]) -> list[CheckedNumber]:
-    """Return the numbers that the answer introduces, without those that a person gave."""
+    """Return the numbers that the answer introduces: all numbers of ``found`` except those that a person gave."""
     return [number for number in found if number.status != "given"]
 
 
@@ -132,7 +132,9 @@ def _find_origin(number: ParsedNumber, known: Mapping[Status, NumberIndex]) -> C
 
 @dataclass(frozen=True, slots=True, order=True)
 class NumberPosition:
-    """A number in a text. The order puts the newest text first among equal values, and the first number within it."""
+    """A value and where it is written: ``text`` is the index of the text, ``at`` the offset in it, and ``age`` counts
+    texts from the newest (0). Sorting puts equal values in the newest text first, and within a text in reading
+    order."""
 
     value: float
     age: int
@@ -163,8 +165,8 @@ class NumberIndex:
         self._values = {sign: [place.value for place in side] for sign, side in self._sides.items()}
 
     def find(self, number: ParsedNumber) -> NumberPosition | None:
-        """Return the nearest number that rounds to this one. A number without a sign matches both signs: "a fall of
-        3.2" is written without one."""
+        """Return the position of the nearest value that rounds to ``number``; None if there is none. A number without a
+        sign matches values of both signs, because "a fall of 3.2" is written without one."""
         signs = (number.sign,) if number.sign else (1, -1)
         best: tuple[float, NumberPosition] | None = None
         for reading in number.readings:
@@ -187,7 +189,7 @@ class NumberIndex:
         return min((pair for pair in near if abs(pair[1].value - reading.value) <= most), default=None)
 
     def line(self, place: NumberPosition) -> tuple[int, str]:
-        """Return the number (from 1) and the text of the line."""
+        """Return (line number from 1, text of that line) for a position."""
         text = self.texts[place.text].text
         begins = text.rfind("\n", 0, place.at) + 1
         ends = text.find("\n", place.at)

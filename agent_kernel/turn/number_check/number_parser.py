@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from agent_kernel.turn.number_check.units import ALPHABETS_WITH_SPACES, suffix
 
 MAX_DIGITS = 60
-"""Maximum length of a number; longer ones are not read by people."""
+"""Maximum number of digits of a number. Longer ones are ignored, because people do not read them."""
 MINUS = "-\N{MINUS SIGN}"
 SIGN = "[+\\-\N{MINUS SIGN}]"
 SPACES = "\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}"
@@ -49,7 +49,8 @@ NO_NUMBERS = (
     re.compile(r"\b\d{1,2}(?:st|nd|rd|th|er|[.º])?\s(?:de\s)?[^\W\d_]{3,12}\.?,?\s(?:de\s)?(?:19|20)\d{2}\b"),
     re.compile(r"\b[^\W\d_]{3,12}\.?\s\d{1,2}(?:st|nd|rd|th)?,?\s(?:19|20)\d{2}\b"),
 )
-"""Links, versions, dates and times. A number of dotted groups of three digits is kept."""
+"""Links, versions, dates and times, which are not numbers. A number with dots between groups of three digits is not
+among them."""
 DOTTED_GROUPS = re.compile(r"\d{1,3}(?:\.\d{3})+")
 
 
@@ -76,7 +77,8 @@ class ParsedNumber:
 def parse_numbers(text: str, *, lists: bool = False) -> Iterator[ParsedNumber]:
     """Yield the numbers of a text in order.
 
-    With ``lists`` the text is program output, in which ``1,234`` may also be two numbers; then all three are returned.
+    With ``lists`` the text is program output, in which ``1,234`` may also be the two numbers 1 and 234; then all three
+    numbers are yielded.
     """
     text = blank_non_numbers(text)
     for match in NUMBER.finditer(text):
@@ -156,9 +158,9 @@ def _is_letter(char: str) -> bool:
 
 
 def _values(digits: str, *, program: bool) -> list[NumberReading]:
-    """Return the possible values of a spelling with separators; empty for a list without spaces.
+    """Return the possible values of digits with separators; empty if they are a list without spaces, such as ``1,2,3``.
 
-    In program output 1.234 is never a thousand.
+    With ``program`` (program output), 1.234 is never read as a thousand.
     """
     for char in GROUPING:
         if char in digits:
@@ -180,7 +182,8 @@ def _values(digits: str, *, program: bool) -> list[NumberReading]:
 
 
 def _parse_both_marks(digits: str) -> list[NumberReading]:
-    """Read a number with both marks: the last mark is the decimal one, and the other separates groups."""
+    """Read a number that contains both a comma and a dot: the separator that comes last is the decimal one, and the
+    other separates groups of digits."""
     decimal = max(".,", key=digits.rfind)
     other = "," if decimal == "." else "."
     whole, _, part = digits.rpartition(decimal)
@@ -201,7 +204,8 @@ def _apply_exponent(value: NumberReading, power: str) -> NumberReading:
 
 
 def _about(value: NumberReading, digits: str) -> NumberReading:
-    """Widen the tolerance of an approximate number: ``~12,000`` is rounded to its last non-zero digit."""
+    """Return the value with a wider tolerance, for a number that is marked as approximate: ``~12,000`` is rounded to
+    its last non-zero digit."""
     bare = re.sub(r"\D", "", digits)
     zeros = len(bare) - len(bare.rstrip("0"))
     return NumberReading(value.value, value.half * 10.0**zeros) if value.half == 0.5 and zeros < len(bare) else value

@@ -23,7 +23,7 @@ NOT_SAID = (
     ),
     re.compile(r"第\d{1,4}"),
 )
-"""Numbers of list items, headings, links, footnotes, and references such as "figure 3"."""
+"""Numbers that state no fact: those of list items, headings, links and footnotes, and references such as "figure 3"."""
 SPACED = re.compile(r"(?<![\w.,])\d{1,3}(?: \d{3})+(?![\w])")
 """Numbers with spaces between groups of digits: 12 345."""
 YEARS = range(1800, 2200)

@@ -22,8 +22,8 @@ def to_record(numbers: Sequence[CheckedNumber] | None) -> dict[str, Any]:
 def from_record(record: Mapping[str, Any], messages: Sequence[Message]) -> tuple[CheckedNumber, ...]:
     """Rebuild the checked numbers from the record and the items of the turn.
 
-    A line of an earlier turn is named without its text. Entries that do not match the items (an edited record) are
-    skipped.
+    If a number comes from a line of an earlier turn, the line's number is returned without its text. Entries that do
+    not match the items (because the record was edited) are skipped.
     """
     told = record.get(NUMBERS)
     answer = next((message.text for message in reversed(messages) if message.role == "assistant"), "")

@@ -51,7 +51,8 @@ BY_WORD = {word: scales for words, scales in SCALES for word in words}
 
 
 def suffix(tail: str, *, integer: bool) -> tuple[str, tuple[float, ...]] | None:
-    """Return (the part of ``tail`` that belongs to the number, factors it may stand for); None for an ordinal."""
+    """Parse the text after a number. Return (the part of ``tail`` that belongs to the number, the factors that this
+    part may stand for); None if the number is an ordinal such as 3rd."""
     if words := PER_CENT.match(tail):
         return words[0], (0.01,)
     match = SUFFIX.match(tail)
