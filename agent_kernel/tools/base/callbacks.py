@@ -1,4 +1,4 @@
-"""Tools for which a program provides a schema and a separate callback, as in mistral.rs's Python API."""
+"""Tools that a program defines by a schema and a separate callback function, as in mistral.rs's Python API."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from agent_kernel.tools.base.time_limited_call import TimeLimitedFunction
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 
 Callback = Callable[[str, dict[str, Any]], Any]
-"""Called with the name and the arguments. Returns text, or anything that a tool function may return; sync or async."""
+"""The type of a callback. It is called with the name of the tool and the arguments, may be sync or async, and returns
+text or anything else that a tool function may return."""
 
 
 class CallbackTool:

@@ -14,7 +14,7 @@ AWAITED = "The caller has not brought the result of this call."
 
 
 class CallerTool:
-    """A tool that only describes the caller's function to the model; the turn ends before the tool would run."""
+    """Describes a caller's function to the model. The tool itself never runs: a call of it ends the turn."""
 
     def __init__(self, spec: ToolSpec) -> None:
         self.spec = spec
@@ -24,8 +24,8 @@ class CallerTool:
 
 
 class CallerTools:
-    """Offers the caller's functions. The server does not run them, so they are offered even if the request disables the
-    server's tools."""
+    """Offers the functions of the caller. They are offered even if the request disables the server's tools, because the
+    server does not run them."""
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         tools: list[Tool] = [CallerTool(spec) for spec in occasion.request.functions if spec.where == "caller"]

@@ -1,5 +1,5 @@
-"""Offers calls that must run in the notebook to the notebook's clients. One client claims each call and runs it
-once."""
+"""Offers calls that must run in the notebook to the clients of the notebook. One of the clients claims each call and
+runs it once."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from agent_kernel.core.protocols import ToolContext, ToolOutput
 
 CLAIM_WITHIN_S = 10.0
 OTHERS_WITHIN_S = 2.0
-"""Time for the other clients to claim a call after one has declined it."""
+"""Seconds in which the other clients can claim a call after one client has declined it."""
 RENEW_S = 15.0
 LEASE_S = 90.0
 MAX_DECLINED = 8
-"""Maximum number of clients of one call whose reasons are kept."""
+"""Maximum number of clients for each call whose reasons for declining are kept."""
 
 
 @dataclass(slots=True)
@@ -84,8 +84,8 @@ class ClientCallBroker:
         return bool(offer.token)
 
     def claim(self, turn: str, call: str, client: str) -> tuple[str, ToolCall]:
-        """Return the token and the call. Raises NotFound if the call is not on offer, Conflict if another client has
-        claimed it."""
+        """Claim a call for ``client``. Return the token of the claim, and the call. Raises NotFound if the call is not
+        offered, Conflict if another client has claimed it."""
         offer = self._find(turn, call)
         if offer.token:
             raise Conflict("Another client runs this call.")
@@ -97,8 +97,8 @@ class ClientCallBroker:
         return offer.token, offer.context.call
 
     def decline(self, turn: str, call: str, client: str, reason: str) -> None:
-        """Record that this client cannot run the call; another client may claim it. Raises NotFound if the call is not
-        on offer, Conflict if a client has claimed it."""
+        """Record that this client cannot run the call; another client may still claim the call. Raises NotFound if the
+        call is not offered, Conflict if a client has claimed it."""
         offer = self._find(turn, call)
         if offer.token:
             raise Conflict("Another client runs this call.")
@@ -119,8 +119,8 @@ class ClientCallBroker:
         self._find_claimed(turn, call, token).context.emit(CallOutput(call, text, stream))
 
     def finish(self, turn: str, call: str, token: str, output: ToolOutput) -> None:
-        """Store the result. Raises NotFound if the turn no longer waits for it (because it was stopped, or the claim
-        expired), Conflict if the call already has a result."""
+        """Set the result of a claimed call. Raises NotFound if the turn no longer waits for the result (because the
+        turn was stopped, or the claim expired), Conflict if the call already has a result."""
         offer = self._find_claimed(turn, call, token)
         if offer.result.done():
             raise Conflict("This call already has a result.")

@@ -14,16 +14,16 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import is_too_deep
 
 MAX_CHARS = 256 << 10
-"""Maximum size as JSON."""
+"""Maximum size of a schema in characters of JSON."""
 MAX_DEPTH = 64
 MAX_VALUES = 2_000
-"""Maximum number of values, including nested ones; each takes about 0.1 ms to check."""
+"""Maximum number of JSON values in a schema, including nested ones. The check takes about 0.1 ms for each."""
 MAX_PATTERN = 1_000
-"""Maximum length of a regular expression in a schema; an engine may have to compile it."""
+"""Maximum length of a regular expression in a schema, because an engine may have to compile the expression."""
 WHERE_CHARS = 200
 NO_FORMATS = jsonschema.FormatChecker(())
 KNOWN = 512
-"""Number of schemas, each up to KNOWN_CHARS, whose check is cached."""
+"""Number of schemas for which the result of the check is cached. Schemas longer than KNOWN_CHARS are not cached."""
 KNOWN_CHARS = 8 << 10
 
 
@@ -44,7 +44,7 @@ def check_schema(schema: Mapping[str, Any]) -> None:
 
 
 def has_too_many_values(value: object, most: int) -> bool:
-    """Return whether ``value`` contains more than ``most`` values, counting lists, objects and their contents."""
+    """Return whether ``value`` contains more than ``most`` values. Lists, objects and everything in them count."""
     return next(itertools.islice(_walk(value), most, None), None) is not None
 
 
@@ -66,7 +66,8 @@ def _longest_pattern(schema: object) -> int:
 
 @functools.lru_cache(KNOWN)
 def _known_problem(text: str) -> str:
-    """Check a schema with a cache: clients declare the same tools with every request, and a check takes about 2 ms."""
+    """Return what is wrong with a schema, given as JSON text; empty if it is valid. The result is cached, because
+    clients declare the same tools with every request and a check takes about 2 ms."""
     return _problem(json.loads(text))
 
 

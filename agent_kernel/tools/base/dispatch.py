@@ -1,7 +1,7 @@
-"""Tools that a client declares and another program runs: each call is one POST to the server's ``dispatch_url``.
+"""Tools that a client declares and another program runs. Each call is sent as a POST to the server's ``dispatch_url``.
 
-The wire format is mistral.rs's: the request is ``{"name", "arguments"}``; the response is ``{"content": text}`` or
-plain text, with a 2xx status.
+The wire format is that of mistral.rs: the request is ``{"name", "arguments"}``; the response is ``{"content": text}``
+or plain text, with a 2xx status.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     import httpx
 
 TIMEOUT_S = 30.0
-"""Limit for one call with all its attempts."""
+"""Maximum seconds for one call, all attempts included."""
 CONNECT_S = 5.0
 TRIES = 3
 PAUSE_S = 0.3
-"""Pause before a server that refused the connection is tried again; doubled each time."""
+"""Seconds to wait before the next attempt after a server has refused the connection; doubled after each attempt."""
 MAX_ANSWER = 1 << 20
 TOLD = 300
-"""Characters of an error response that the model reads."""
+"""Maximum number of characters of an error response that the model reads."""
 BUSY = (429, 503)
 NOBODY = (
     "These tools are not offered to the model, because no program runs them: {names}. Set dispatch_url, or run them in "
@@ -64,7 +64,7 @@ class DispatchResponse:
 
 
 class DispatchRefused(Exception):
-    """Raised if the connection could not be established, so that nothing was sent."""
+    """Raised if no connection could be established, so that the call was certainly not sent."""
 
 
 class Dispatcher:
@@ -159,9 +159,10 @@ class DispatchedTool:
 
 
 class DispatchTools:
-    """The functions of a request that its client does not run itself.
+    """Offers those functions of a request whose calls the server sends to a URL.
 
-    ``url`` is the setting of the server; a request inside this process may name another URL, which receives no key.
+    ``url`` is the server's setting. A request that comes from this process may name another URL; the key is not sent to
+    that URL.
     """
 
     def __init__(self, url: str, key_env: str, exits: EgressPolicy, timeout_s: float = TIMEOUT_S) -> None:

@@ -1,7 +1,7 @@
-"""Finds side effects of Python code by static analysis: files, network, programs, waiting.
+"""Finds side effects of Python code by static analysis: access to files and the network, started programs, and waiting.
 
-The result is a hint for the user before code runs again. It does not protect anything: code can hide its effects from
-the analysis, and the sandbox restricts the code in any case.
+The result is a hint for the user before code runs again, not a protection: code can hide its effects from the analysis.
+The sandbox restricts the code in any case.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ _WRITES = {"write_text", "write_bytes", "savefig", "save", "savez", "savez_compr
 _WRITES |= {"mkdir", "makedirs", "imwrite", "imsave", "copy", "copyfile", "copytree", "symlink", "extractall"}
 _DELETES = {"remove", "unlink", "rmtree", "rmdir", "removedirs", "rename", "move"}
 _OWNERS = {"os", "shutil", "pathlib"}
-"""Modules whose functions count although their names are ambiguous: lists and sets have ``remove`` and ``copy`` too."""
+"""Modules whose functions count as effects although their names are ambiguous. Without one of these modules, a name
+such as ``remove`` or ``copy`` may be a method of a list or a set."""
 _AMBIGUOUS = {"remove", "copy", "rename", "move", "save"}
 _NETWORK = ("requests", "httpx", "urllib", "urllib3", "aiohttp", "socket", "ftplib", "smtplib", "paramiko", "boto3")
 _IMPORTS: dict[str, Kind] = {"subprocess": "runs", "multiprocessing": "runs", **dict.fromkeys(_NETWORK, "network")}
@@ -28,7 +29,7 @@ MAX_NAMED = 80
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One effect. ``what`` is its expression, shortened; ``line`` is 1-based."""
+    """One effect. ``what`` is the source of the expression, shortened; ``line`` is its line number from 1."""
 
     kind: Kind
     what: str
@@ -36,7 +37,8 @@ class Effect:
 
 
 def effects(code: str) -> tuple[Effect, ...]:
-    """Return the effects in code order, each expression once. Code that does not parse is ``unreadable``."""
+    """Return the effects in the order of the code, each expression once. For code that does not parse, return one
+    effect of the kind ``unreadable``."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError):
@@ -57,7 +59,7 @@ def _of(node: ast.AST) -> Iterator[Effect]:
 
 
 def _kind(call: ast.Call) -> Kind | None:
-    """Classify a call by its name and its first arguments."""
+    """Return the kind of effect of a call, derived from its name and its first arguments; None if it has none."""
     name, owner = _function_name(call.func)
     if any(isinstance(word, ast.Constant) and _is_url(word.value) for word in ast.walk(call)):
         return "network"
@@ -77,7 +79,7 @@ def _kind(call: ast.Call) -> Kind | None:
 
 
 def _function_name(function: ast.expr) -> tuple[str, str]:
-    """Return the name of the function and the name before the dot."""
+    """Return (name of the called function, name before its dot); the second is empty without a dot."""
     if isinstance(function, ast.Attribute):
         return function.attr, function.value.id if isinstance(function.value, ast.Name) else ""
     return (function.id, "") if isinstance(function, ast.Name) else ("", "")
@@ -99,8 +101,8 @@ def _opens_to_write(call: ast.Call) -> bool:
 
 
 def _names_a_file(call: ast.Call) -> bool:
-    """Return whether a ``to_...`` call writes a file: ``df.to_csv()`` returns text, ``df.to_csv("a.csv")`` writes
-    it."""
+    """Return whether a ``to_...`` call writes a file: ``df.to_csv("a.csv")`` does, ``df.to_csv()`` returns text
+    instead."""
     name, _ = _function_name(call.func)
     writers = {"csv", "excel", "parquet", "json", "pickle", "feather", "hdf", "sql", "stata", "html", "xml", "markdown"}
     named = any(word.arg in ("path", "path_or_buf", "excel_writer", "buf", "con") for word in call.keywords)

@@ -95,7 +95,7 @@ class PythonFunctionTool:
 
 
 class FunctionTools:
-    """The functions that the server's configuration names."""
+    """Offers the functions that the server's configuration names."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = tuple(tools)
@@ -105,8 +105,8 @@ class FunctionTools:
 
 
 def as_tool(given: Tool | Callable[..., Any]) -> Tool:
-    """Return a tool unchanged, and a function, marked with ``tool`` or not, as a tool. Raises InvalidRequest for
-    anything else."""
+    """Return ``given`` as a tool: a tool unchanged, and a function converted, whether marked with ``tool`` or not.
+    Raises InvalidRequest for any other object."""
     if isinstance(getattr(given, "spec", None), ToolSpec):
         return given  # type: ignore[return-value]  # what has a spec is a tool
     marked = getattr(given, ATTRIBUTE, None)

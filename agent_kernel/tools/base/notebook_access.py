@@ -19,7 +19,8 @@ class SavedNotebook:
 
 
 class NotebookRunner(Protocol):
-    """Runs calls in the notebook's kernel: the notebook's clients (``ClientCallBroker``), or this server."""
+    """Runs calls in the notebook's kernel. Implemented by ``ClientCallBroker``, which uses the notebook's clients, and
+    by the server."""
 
     async def offer(self, context: ToolContext) -> ToolOutput:
         """Run the call, which names its tool, at most once. An error of the code is part of the output and is not
@@ -31,7 +32,8 @@ class DraftRunner(NotebookRunner, Protocol):
     """Runs code in a draft (a temporary copy) of the notebook's kernel."""
 
     async def unfit(self) -> str:
-        """Return why no draft of this kernel can be made; empty if one can, or if the kernel is too busy to answer."""
+        """Return why no draft of this kernel can be made. Return an empty string if one can be made, and if the kernel
+        is too busy to answer."""
         ...
 
 
@@ -45,17 +47,18 @@ class NotebookAccess(Protocol):
 
     @property
     def kernel(self) -> NotebookRunner | None:
-        """Runs calls in the kernel for this turn; None if only a client of the notebook may."""
+        """Runs calls of this turn in the kernel; None if only a client of the notebook may do so."""
         ...
 
     @property
     def drafts(self) -> DraftRunner | None:
-        """Runs calls in a draft of the kernel for this turn; None if only a client of the notebook may."""
+        """Runs calls of this turn in a draft of the kernel; None if only a client of the notebook may do so."""
         ...
 
     @property
     def jobs(self) -> NotebookRunner | None:
-        """Reports on code that the server started in this kernel for the agent; None if only a client may run code."""
+        """Reports on code that the server started in this kernel for the agent; None if only a client may run code in
+        it."""
         ...
 
     async def document(self) -> SavedNotebook:

@@ -10,7 +10,7 @@ from agent_kernel.tools.base.notebook_access import NotebookRunner
 
 
 class NotebookCallTool:
-    """Passes each call to ``runner``, which selects what to do by the name of the tool."""
+    """Passes each call to ``runner``, which decides by the name of the tool what to run."""
 
     def __init__(self, spec: ToolSpec, runner: NotebookRunner) -> None:
         self.spec = spec

@@ -8,7 +8,8 @@ from agent_kernel.core.events import Notice
 from agent_kernel.tools.base.tool_source import ToolSourceContext
 
 REMEMBERED = 1000
-"""Maximum number of warnings that are remembered, over all sessions; the oldest is forgotten and may be sent again."""
+"""Maximum number of sent warnings that are remembered, over all sessions. Beyond it the oldest is forgotten, so that
+the same warning may be sent again."""
 
 
 class SessionNotices:
@@ -16,8 +17,8 @@ class SessionNotices:
         self._sent: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
     def warn(self, occasion: ToolSourceContext, text: str, about: str = "") -> None:
-        """Send the warning unless the session has already received one with the same ``about``, which is the text by
-        default."""
+        """Send the warning ``text``, unless the session has already received one with the same ``about``. An empty
+        ``about`` stands for the text itself."""
         notice = (occasion.key.namespace, occasion.key.id, about or text)
         if notice in self._sent:
             return

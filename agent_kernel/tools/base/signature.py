@@ -30,9 +30,10 @@ class Signature:
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Signature:
-        """Read type hints and docstring (Google, NumPy, reST or Epydoc style).
+        """Read the type hints and the docstring (Google, NumPy, reST or Epydoc style) of a function.
 
-        Raises InvalidRequest for a function that cannot be called with named arguments, or described as JSON.
+        Raises InvalidRequest for a function that cannot be called with named arguments, or whose types JSON cannot
+        describe.
         """
         name = getattr(function, "__name__", type(function).__name__)
         description, each = _parse_docstring(function)
@@ -50,9 +51,10 @@ class Signature:
         return cls(description[:MAX_DESCRIPTION], schema, context, adapter)
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert arguments as the hints say, creating enums, dates, dataclasses and models; missing ones stay missing.
+        """Convert the model's arguments to the types of the hints, which creates enums, dates, dataclasses and models.
+        Arguments that the model left out stay out.
 
-        Raises InvalidRequest; its message is for the model and names each wrong argument.
+        Raises InvalidRequest; its message is written for the model and names each wrong argument.
         """
         import pydantic
 
@@ -81,8 +83,8 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
 
 
 def _field(parameter: inspect.Parameter, hint: Any, said: str) -> Any:
-    """Return the type of one key of a TypedDict. A default value only appears in the schema; the function itself
-    applies it."""
+    """Return the type of one key of a TypedDict for a parameter. ``said`` is its description. A default value only
+    appears in the schema; the function itself applies it."""
     import pydantic
     import typing_extensions
 

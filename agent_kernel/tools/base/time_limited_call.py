@@ -14,14 +14,15 @@ from agent_kernel.tools.base.function_result import output_of
 
 TIMEOUT_S = 60.0
 HUNG = 4
-"""Maximum number of overdue calls of one function that still run; after that the function is not called."""
+"""Maximum number of calls of one function that have exceeded their time and still run. At this number the function is
+not called any more."""
 
 
 class TimeLimitedFunction:
-    """Calls ``function``, sync or async, on behalf of the tool ``name``.
+    """Calls ``function``, sync or async, for the tool ``name``.
 
-    A sync function runs in a thread of its own. After ``timeout_s`` the call returns a timeout result; an async
-    function is cancelled, while a thread cannot be stopped.
+    After ``timeout_s`` seconds the call returns a timeout result. An async function is then cancelled. A sync function
+    runs in a thread of its own, which cannot be stopped and continues.
     """
 
     def __init__(self, function: Callable[..., Any], name: str, timeout_s: float = TIMEOUT_S) -> None:

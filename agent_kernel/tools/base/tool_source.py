@@ -1,5 +1,5 @@
-"""Interfaces of tool sources. There is one source for each kind of tool, and each offers its tools at the beginning of
-every turn."""
+"""Interfaces of tool sources. There is one source for each kind of tool, and each source offers its tools at the
+beginning of every turn."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from agent_kernel.tools.base.notebook_access import NotebookAccess, NotebookRunn
 class ToolSourceContext:
     """The turn for which a source offers its tools.
 
-    ``notebook_dir`` is the directory of its notebook; with ``trusted`` the settings in it may be used. ``emit`` sends
-    the user notices about what takes time or is missing. ``notebook`` is the notebook itself, if the server has access
-    to it. ``turn`` is the id of the turn, needed when a source sends a question to a page before the first round.
+    ``notebook_dir`` is the directory of the turn's notebook; the settings in it may be used only with ``trusted``.
+    ``emit`` sends notices to the user, about missing tools or slow preparations. ``notebook`` is the notebook itself,
+    if the server has access to it. ``turn`` is the turn's id, which a source needs to send a question to a page before
+    the first round.
     """
 
     key: SessionKey
@@ -79,10 +80,10 @@ class StartableSource(Protocol):
 
 
 def runner_for(occasion: ToolSourceContext, name: str, clients: NotebookRunner) -> NotebookRunner | None:
-    """Return the runner for calls of this name in the notebook's kernel.
+    """Return the runner for calls of the tool ``name`` in the notebook's kernel; None if nobody can run them.
 
-    The notebook's clients run them if the requesting client declared the tool, else the server if it is allowed to.
-    Returns None if neither can.
+    ``clients`` (the notebook's clients) run the calls if the requesting client declared the tool. Otherwise the server
+    runs them if it is allowed to.
     """
     if name in occasion.request.client_tools:
         return clients

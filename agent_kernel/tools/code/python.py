@@ -23,7 +23,8 @@ CODE = {"type": "string", "description": "Python code to run"}
 NO_DRAFT = "No draft can be made: {reason}. Python runs in your kernel instead, after asking you."
 EXCEPTION_CHARS = 4_000
 VALUE_CHARS = 4_000
-"""Limits for the exception and the value in the details of a result, which programs read."""
+"""Maximum characters of the exception and of the value in the details of a result, which programs read. The model reads
+other limits."""
 PARAMETERS = parameters(["code"], code=CODE)
 LIVE = ToolSpec(
     "python",
@@ -63,13 +64,14 @@ RESET = ToolSpec(
 
 
 class DraftPython(NotebookCallTool):
-    """Runs in a copy of the kernel, which only the kernel itself can make: the magic makes it for a turn of a cell, and
-    for other turns the server requests it from the kernel."""
+    """Runs code in a draft, a copy of the kernel that only the kernel itself can make. The magic makes it for a turn of
+    a cell; for other turns the server requests it from the kernel."""
 
     async def try_programs(
         self, programs: Sequence[str], names: Sequence[str], context: ToolContext
     ) -> list[ProgramOutcome]:
-        """Try the programs in the draft, each on the state that the draft has now."""
+        """Try the programs in the draft without changing it: each starts from the state that the draft has now.
+        ``names`` are the variables whose content is part of the outcome."""
         call = ToolCall(new_id("trial"), TRIAL_TOOL, {"programs": list(programs), "names": list(names)})
         output = await self._runner.offer(replace(context, call=call))
         tried = output.details.get("tried") if output.status == "success" else None
@@ -77,7 +79,7 @@ class DraftPython(NotebookCallTool):
 
 
 class SandboxPython:
-    """Runs in the session's sandbox."""
+    """Runs code in the session's sandbox."""
 
     def __init__(self, environment: SandboxEnvironment, timeout_s: float = 60.0) -> None:
         self._environment = environment

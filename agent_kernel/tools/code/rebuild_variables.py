@@ -36,7 +36,7 @@ class RebuildResult:
 
 
 async def find_rebuild_steps(store: SessionStore, key: SessionKey) -> list[RebuildStep]:
-    """Return the steps in order, since the model last reset Python."""
+    """Return the steps that the current branch has run since the model last reset Python, oldest first."""
     turns = {turn.id: turn for turn in await store.turns(key) if turn.where == "sandbox"}
     return _pieces([item for item in await store.latest(key) if item.turn in turns], turns)
 
@@ -44,7 +44,8 @@ async def find_rebuild_steps(store: SessionStore, key: SessionKey) -> list[Rebui
 async def rebuild(
     sandbox: Sandbox, key: SessionKey, found: Sequence[RebuildStep], *, timeout_s: float, read: Sequence[Path] = ()
 ) -> RebuildResult:
-    """Run the steps in a fresh Python of the session and stop at the first that fails.
+    """Run the steps ``found`` in a fresh Python process of the session and stop at the first that fails. Each step may
+    take ``timeout_s`` seconds; ``read`` are the paths that the code may read.
 
     Files are not restored; code that writes files writes them again. Raises SandboxUnavailable.
     """

@@ -1,5 +1,5 @@
-"""The sandbox environment in which the calls of a turn run: what their code may access, and which files they should
-produce."""
+"""The sandbox environment in which the calls of a turn run. It determines what their code may access, and which files
+they should produce."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from agent_kernel.tools.base.tool_source import ToolSourceContext
 from agent_kernel.tools.code.workdir_changes import WorkdirSnapshot, describe_requested_files
 
 STREAM_CHARS = 2_400
-"""Characters that a model reads of each of stdout, stderr, value and error; more of one if the others are shorter."""
+"""Number of characters that the model reads of each of stdout, stderr, value and error. A text can be longer if others
+are shorter."""
 TEXT_CHARS = 5_600
 LAST_WORDS = 32
-"""Lines of stderr that are reported for a process that ended."""
+"""Maximum number of last lines of stderr that are reported if the sandbox process ended."""
 READ_ONLY = "[Errno 30]"
 KEEP_S = 5.0
-"""Seconds for copying the files of a run that has used up its time."""
+"""Seconds that may be spent on copying the files of a run that has used up its time."""
 TURNS = 256
-"""Number of turns for which allowed paths are remembered."""
+"""Maximum number of turns whose allowed paths are remembered."""
 REACH = {"none": "no network", "loopback": "no network but its own", "full": "network through a proxy"}
 """How a tool description states the network access, by the value of the setting ``sandbox_network``."""
 OPEN = "the network of this machine"
@@ -34,8 +35,8 @@ PICTURES = ("image/", "application/vnd.plotly", "application/vnd.vegalite")
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """A run and the files that it left. ``notes`` follow the code's own output for the model; copying the files may
-    take ``keep_s`` seconds."""
+    """The result of a run and the files that it left. ``notes`` are texts that the model reads after the code's own
+    output. ``keep_s`` is the number of seconds that copying the files may take."""
 
     result: RunResult
     files: tuple[ProducedFile, ...] = ()
@@ -44,10 +45,8 @@ class RunOutcome:
 
 
 class PathsAllowedForTurn:
-    """Paths that the user allowed for one turn, shared by all tools that run in the sandbox.
-
-    They are shared because a session's process is restarted whenever its visible paths change.
-    """
+    """The paths that the user allowed for one turn. All tools that run in the sandbox share this object, because a
+    session's process is restarted whenever its visible paths change."""
 
     def __init__(self) -> None:
         self._turns: dict[str, list[tuple[Path, bool]]] = {}
@@ -114,11 +113,12 @@ class SandboxEnvironment:
 
     @property
     def fetches(self) -> bool:
-        """Whether code can read text from unknown sources over the network."""
+        """Whether code can read text of unknown origin over the network."""
         return self.network not in ("none", "loopback")
 
     def description(self, of: str) -> str:
-        """Return the tool description ``of`` with the network access and the requested files added."""
+        """Return the tool description ``of`` with two additions: which network access the code has, and which files the
+        request asks for."""
         return of.replace(REACH["none"], REACH.get(self.network, self.network)) + describe_requested_files(self.wanted)
 
     def take_given(self) -> tuple[Variable, ...]:
@@ -158,8 +158,8 @@ def format_result(result: RunResult, notes: Sequence[str] = ()) -> str:
 
 
 def _fit(texts: Sequence[str]) -> list[str]:
-    """Shorten the texts to their common limit. Each keeps at least its first STREAM_CHARS characters, and long ones use
-    the room that short ones leave."""
+    """Shorten the texts so that together they fit into TEXT_CHARS characters. Each keeps at least its first
+    STREAM_CHARS characters, and long texts use the room that short ones leave."""
     spare = max(0, TEXT_CHARS - sum(min(len(text), STREAM_CHARS) for text in texts))
     fitted = []
     for text in texts:

@@ -18,9 +18,10 @@ from agent_kernel.tools.code.sandbox_environment import (
 from agent_kernel.tools.code.workdir_changes import OUTPUTS, requested_outputs
 
 DETAIL_CHARS = 20_000
-"""Limit for each stream in the details of a result, which programs read, unless the call sets another limit."""
+"""Maximum characters of each stream in the details of a result, which programs read, unless the call sets another
+limit."""
 STDERR_CHARS = 1_600
-"""Characters of stderr that the model reads at most if stdout is long too."""
+"""Maximum characters of stderr that the model reads if stdout is long too."""
 SHELL = ToolSpec(
     "shell",
     "Run shell commands (sh) in an isolated session: no network, files only in its work directory, which Python "

@@ -15,9 +15,10 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.files import NOT_PRODUCED, ProducedFile, RequestedFile, format_of
 
 SURFACED = 64
-"""Maximum number of files of one call that are stored without being requested."""
+"""Maximum number of files of one call that are stored although nobody requested them."""
 WALKED = 20_000
-"""Maximum number of entries to search; in a larger work directory, files have to be requested by name."""
+"""Maximum number of directory entries that are searched. In a larger work directory, only files that are requested by
+name are found."""
 SKIPPED = frozenset({"skills", "__pycache__", "node_modules", "target", "tmp", "temp", "cache", "venv", "env"})
 SKIPPED_FORMATS = frozenset({"pyc", "pyo", "o", "so", "dylib", "dll", "rlib", "rmeta", "d", "class"})
 Stamps = Mapping[str, tuple[int, int]]

@@ -25,15 +25,15 @@ CPU_S = 60
 UNPACKED = 512 << 20
 ENTRIES = 10_000
 RATIO = 200
-"""A part of a document that unpacks to more than this many times its size, and to more than 16 MiB, is refused as a
-bomb."""
+"""Maximum factor by which a part of a document may grow when it is unpacked. A part that exceeds it, and 16 MiB, is
+refused as a decompression bomb."""
 ROWS = 100
-"""Maximum rows of a columnar table."""
+"""Maximum number of rows that are read of a columnar table."""
 BROKEN, MISSING = 3, 4
 
 
 class UnreadableDocument(Exception):
-    """The document cannot be read; the message says why."""
+    """Raised if the document cannot be read; the message says why."""
 
 
 def pdf(file: BinaryIO) -> Iterator[str]:
@@ -125,15 +125,16 @@ def main(format: str) -> int:
 
 
 def _fail(what: str, code: int) -> int:
-    """Write the reason to standard error and return the exit code. Parsers write to standard error too, so the caller
-    reads only the last line."""
+    """Write ``what`` to standard error and return ``code``. It must be the last line, the only one that the caller
+    reads, because parsers write to standard error too."""
     line = " ".join(what.split())[:500]
     sys.stderr.buffer.write(f"\n{line}".encode("utf-8", "replace"))
     return code
 
 
 def _limit() -> None:
-    """Set resource limits where the system supports them."""
+    """Limit the memory, the CPU time, the file size and the number of open files of this process where the system
+    supports this."""
     sys.setrecursionlimit(2000)
     if sys.platform == "win32":
         return

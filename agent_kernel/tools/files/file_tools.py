@@ -19,9 +19,9 @@ from agent_kernel.tools.files.read_file import ReadFile
 class FileTools:
     """Offers the file tools.
 
-    With ``always``, every turn has them; otherwise only turns with files have the tools that read. ``shell`` means that
-    turns have a shell, which uses the work directory wherever their Python code runs. ``fetches`` means that code in
-    the work directory has network access, so that its files may contain text from unknown sources.
+    With ``always``, every turn has them; otherwise the tools that read files are offered only to turns that have files.
+    ``shell``: turns have a shell, which uses the work directory wherever their Python code runs. ``fetches``: code in
+    the work directory has network access, so that its files may contain text of unknown origin.
     """
 
     def __init__(

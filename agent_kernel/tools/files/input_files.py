@@ -21,7 +21,7 @@ from agent_kernel.tools.files.document_text import FORMATS
 MAX_NAME = 100
 NOT_SAFE = re.compile(r"[^A-Za-z0-9._-]")
 FACTS_CHARS = 300
-"""Characters of the description of each file, beside its preview."""
+"""Maximum characters of the description of each file, in addition to its preview."""
 READERS = {
     "csv": "pd.read_csv({!r})",
     "tsv": "pd.read_csv({!r}, sep='\\t')",
@@ -37,8 +37,8 @@ READERS = {
 
 @dataclass(frozen=True, slots=True)
 class MountedInput:
-    """An input file. ``path`` is relative to the work directory, and empty if the file could not be copied; ``problem``
-    says why."""
+    """An input file in the work directory. ``path`` is relative to that directory. If the file could not be copied,
+    ``path`` is empty and ``problem`` says why."""
 
     file: File
     body: bytes | Path | None = None
@@ -124,7 +124,8 @@ def _not_copied(error: OSError) -> str:
 
 
 def _same(workdir: Path, name: str, file: File) -> bool | None:
-    """Return whether the file ``name`` in ``workdir`` has the content of ``file``; None if there is no such file."""
+    """Return whether the file ``name`` in ``workdir`` has the same content as ``file``; None if there is no such
+    file."""
     if not os.path.lexists(workdir / name):
         return None
     if (stamp := safe_path.file_stamp(workdir, name)) is None or stamp[0] != file.size:

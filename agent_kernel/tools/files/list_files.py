@@ -11,7 +11,7 @@ from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.tools.base.parameter_schema import parameters
 
 LISTED = 100
-"""Maximum number of files; the newest are listed."""
+"""Maximum number of files in the list; the newest ones are listed."""
 PARAMETERS = parameters()
 
 

@@ -22,7 +22,7 @@ from agent_kernel.tools.files.document_text import FORMATS, Documents
 
 MAX_SLICE = 65_536
 SLICE = 6_000
-"""Characters that are returned if no end is given."""
+"""Number of characters that are returned if the call names no end."""
 MAX_TEXT = 256 << 20
 CHUNK = 1 << 20
 PARAMETERS = parameters(

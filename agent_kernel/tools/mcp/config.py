@@ -1,6 +1,6 @@
-"""The configuration file of MCP servers, in mistral.rs's form or as ``{"mcpServers": {...}}``.
+"""The configuration file of MCP servers, in mistral.rs's format or as ``{"mcpServers": {...}}``.
 
-Reading it starts nothing and reads no secret: ``${VAR}`` is replaced when a server is connected.
+Reading the file starts no server and reads no secret: ``${VAR}`` is replaced only when a server is connected.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ AT_ONCE = 10
 LONGEST_S = 3600.0
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 HIDDEN_FROM = 6
-"""Values of at least this length are redacted from messages as secrets; shorter ones are ordinary words."""
+"""Minimum length of a secret that is redacted from messages. Shorter values are not redacted, because they also occur
+as ordinary words."""
 Kind: TypeAlias = Literal["process", "http", "sse", "websocket"]
 _KINDS: dict[str, Kind] = {
     "process": "process",
@@ -46,8 +47,9 @@ _KINDS: dict[str, Kind] = {
 class McpServer:
     """The configuration of one server.
 
-    ``http`` falls back to SSE, which ``sse`` selects directly. ``resources`` contains patterns of the URIs that the
-    model may read (``file:///docs/*``). The model sees each tool as ``prefix``, ``_`` and its name.
+    ``kind`` is the transport. With ``http``, streamable HTTP is tried first and then SSE; with ``sse``, SSE is used at
+    once. ``resources`` contains patterns of the URIs that the model may read (``file:///docs/*``). The model sees each
+    tool under the name ``prefix_name``.
     """
 
     name: str
@@ -64,8 +66,8 @@ class McpServer:
     timeout_s: float = TIMEOUT_S
 
     def resolve(self, env: Mapping[str, str] = os.environ) -> ResolvedServer:
-        """Return the server with each ``${VAR}`` replaced. Raises InvalidRequest, which names the variable, if one is
-        not set."""
+        """Return the server with each ``${VAR}`` replaced by the variable's value. If a variable is not set, raises
+        InvalidRequest, whose message names the variable."""
         secrets: set[str] = set()
 
         def value(text: str, *, secret: bool = False) -> str:
@@ -115,10 +117,10 @@ class ResolvedServer:
 
 @dataclass(frozen=True, slots=True)
 class McpConfig:
-    """All servers of a file.
+    """The servers that one configuration file contains.
 
     With ``register``, the tools are offered in every turn that has the group ``mcp``; otherwise only if a request names
-    them. At most ``at_once`` calls run concurrently, counting all servers.
+    them. At most ``at_once`` calls run concurrently, counting all servers of the file.
     """
 
     servers: tuple[McpServer, ...] = ()
@@ -127,7 +129,8 @@ class McpConfig:
 
 
 def read(path: Path, digest: str = "") -> McpConfig:
-    """Read a configuration file. ``digest`` is the SHA-256 of the allowed content; an empty one allows any content.
+    """Read a configuration file. ``digest`` is the SHA-256 of the only content that is allowed; empty allows any
+    content.
 
     Raises InvalidRequest if the file is unreadable, has other content or is invalid; the message never quotes a value.
     """
@@ -175,8 +178,8 @@ def parse(body: Mapping[str, Any]) -> McpConfig:
 
 
 def _server(name: str, entry: Mapping[str, Any], timeout_s: float, nested: bool) -> McpServer | None:
-    """Parse one server; None if it is disabled. ``nested`` is mistral.rs's form, in which ``source`` holds the
-    address."""
+    """Return the configuration of one server; None if it is disabled. ``nested``: the entry has mistral.rs's form, in
+    which ``source`` holds the address."""
     name = str(entry.get("name") or name)[:100]
     if entry.get("enabled") is False or entry.get("disabled") is True:
         return None

@@ -1,6 +1,7 @@
-"""The connection to one MCP server: established on first use, kept open, and established again after it ended.
+"""The connection to one MCP server. It is established on first use, kept open, and established again after it has
+ended.
 
-A separate task enters and exits the SDK's client, because the client can only be exited by the task that entered it;
+A task of its own enters and exits the SDK's client, because only the task that entered the client can exit it, while
 calls come from the tasks of turns.
 """
 
@@ -22,10 +23,10 @@ from agent_kernel.tools.mcp.config import McpServer, ResolvedServer
 
 log = logging.getLogger(__name__)
 CONNECT_S = 60.0
-"""Limit for the handshake; a server that takes longer is ended."""
+"""Maximum seconds for the handshake. A server that takes longer is stopped."""
 BACKOFF_S = (0.0, 1.0, 5.0, 30.0, 120.0, 600.0)
 STEADY_S = 30.0
-"""A connection that lasted this long is established again at once when it ends."""
+"""If a connection that lasted at least this many seconds ends, a new one is established at once."""
 MAX_TOOLS = 256
 MAX_RESOURCES = 1000
 MAX_PAGES = 100
@@ -33,10 +34,10 @@ MAX_REASON = 500
 
 
 class McpServerUnavailable(Exception):
-    """The server is not connected; the message is the reason.
+    """Raised if the server is not connected; the message is the reason.
 
-    ``ran`` means that a call was sent, so that it may have run. ``untried`` means that a call was sent and that the
-    server refused it, because it no longer knew the session.
+    ``ran``: a call was sent, so it may have run. ``untried``: a call was sent, and the server refused it without
+    running it, because the server no longer knew the session.
     """
 
     def __init__(self, reason: str, *, ran: bool = False, untried: bool = False) -> None:
@@ -58,9 +59,9 @@ class ServerListing:
 
 @dataclass(slots=True)
 class ServerRun:
-    """One connection from its start to its end.
+    """One connection to a server, from its start to its end.
 
-    ``ready`` is set when the connection is established or has failed. ``leave`` asks it to end. ``stale`` means that
+    ``ready`` is set when the connection is established or has failed. Set ``leave`` to end it. ``stale`` is set when
     the server has announced a change, so that its tools must be listed again.
     """
 
@@ -76,8 +77,9 @@ class ServerRun:
 class McpConnection:
     """Keeps one server connected.
 
-    ``listed`` keeps its value after the server ends, so that its tools are still offered; a call connects again.
-    ``attempt`` counts connections; ``problem`` is why the last one failed or ended, until there is a new one.
+    ``listed`` keeps its value after the server ends, so that the server's tools are still offered; a call of such a
+    tool connects again. ``attempt`` counts connections. ``problem`` is the reason why the last connection failed or
+    ended; empty while the server is connected.
     """
 
     def __init__(
@@ -191,7 +193,7 @@ class McpConnection:
     # ------------------------------------------------------------------------------------------------ one connection
 
     async def _live(self, life: ServerRun) -> None:
-        """Run one connection, and record why it ended."""
+        """Establish one connection, serve it until it ends, and record why it ended."""
         reason = ""
         try:
             await self._connect(life)
@@ -255,7 +257,8 @@ class McpConnection:
                     )
 
     def _on_end(self, life: ServerRun, reason: str) -> None:
-        """Set when to connect again: at once after a long connection, else after a growing pause."""
+        """Set when the next connection may be started: at once if this one lasted long, else after a pause that grows
+        with each failure."""
         if self._closed:
             return
         lived = life.client is not None
@@ -335,7 +338,7 @@ async def _pages(page: Callable[..., Any], name: str, most: int) -> list[Any]:
 
 
 async def _follow(client: Any, life: ServerRun) -> None:
-    """Subscribe to changes, which servers of the newest protocol otherwise do not announce."""
+    """Subscribe to the announcements of changes. Servers of the newest protocol version do not send them otherwise."""
     try:
         async with client.listen(tools_list_changed=True, resources_list_changed=True) as changes:
             async for _ in changes:
@@ -345,11 +348,11 @@ async def _follow(client: Any, life: ServerRun) -> None:
 
 
 def _is_transport(error: BaseException) -> bool:
-    """Return whether the error comes from the HTTP library or a closed stream."""
+    """Return whether the error comes from the HTTP library or from a closed stream, so that the connection is lost."""
     return type(error).__module__.partition(".")[0] in {"httpx2", "httpcore2", "anyio"} or isinstance(error, OSError)
 
 
 def _last_words(stderr: str) -> str:
-    """Return the last three lines that the server wrote to standard error, as the end of a sentence."""
+    """Return the last three lines that the server wrote to standard error, as text that completes an error message."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     return f"; it said last: {' '.join(lines[-3:])[-MAX_REASON:]}" if lines else ""

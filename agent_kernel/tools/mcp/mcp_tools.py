@@ -1,7 +1,8 @@
-"""The tools of all configured MCP servers for each turn.
+"""Offers the tools of all configured MCP servers to each turn.
 
-Servers of the server's own configuration start with it; those of a file beside a notebook start at the first turn that
-can use them. All servers keep running. A turn waits a bounded time for a server that is starting.
+The MCP servers of the server's own configuration start together with the server. Those of a file beside a notebook
+start at the first turn that can use them. All of them keep running. A turn waits a limited time for an MCP server that
+is starting.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from agent_kernel.tools.mcp.tool_names import exposed_name
 log = logging.getLogger(__name__)
 GROUP = "mcp"
 START_S = 10.0
-"""Maximum time that a turn waits for starting servers, all together."""
+"""Maximum seconds that a turn waits for all starting servers together."""
 FOLDERS = 8
-"""Maximum number of notebook directories whose own servers run at a time."""
+"""Maximum number of notebook directories whose own MCP servers run at the same time."""
 
 
 @dataclass(slots=True)
@@ -174,8 +175,8 @@ class McpTools:
     # ------------------------------------------------------------------------------------------------ their tools
 
     async def _await_start(self, connections: Sequence[McpConnection]) -> None:
-        """Wait for servers that start for the first time. The others are not waited for, because their tools are
-        known."""
+        """Wait for the servers that start for the first time. Servers that start again are not awaited, because their
+        tools are known already."""
         fresh = [one for one in connections if one.listed is None and (one.attempt == 0 or _first(one))]
         for one in connections:
             one.begin()
@@ -232,7 +233,7 @@ def _first(connection: McpConnection) -> bool:
 
 
 def _list_unusable(connection: McpConnection) -> list[str]:
-    """Return the listed tools that are not offered, with reasons."""
+    """Return one text for each listed tool that is not offered, with the tool's name and the reason."""
     tools = connection.listed.tools if connection.listed else ()
     return [f"{tool.name[:60]} ({problem})" for tool in tools if (problem := unusable(tool))]
 

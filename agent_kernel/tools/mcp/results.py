@@ -17,7 +17,7 @@ from agent_kernel.core.messages import Media, is_visible_media
 from agent_kernel.core.protocols import ToolOutput
 
 MAX_STRUCTURED = 256 << 10
-"""Bytes of JSON that are kept in the details of a result."""
+"""Maximum bytes of JSON that are kept in the details of a result."""
 MAX_PARTS = 200
 LONG_TEXT = 2_000_000
 """Maximum characters of one text that are kept. The toolbox later cuts what the model reads to far less."""

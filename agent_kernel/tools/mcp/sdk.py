@@ -1,7 +1,7 @@
-"""The only module that imports the MCP SDK: turns a configured server into a connected client.
+"""Turns a configured MCP server into a connected client. This is the only module that imports the MCP SDK.
 
-For servers that use standard input and output, agent-kernel has its own transport, because the SDK's reads lines
-without a limit (in quadratic time) and starts processes that can outlive this one.
+For servers that use standard input and output, agent-kernel has a transport of its own. The SDK's transport reads lines
+without a limit (in quadratic time) and starts processes that can outlive this process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KEEPER = Path(__file__).with_name("server_supervisor.py")
 MAX_MESSAGE = 16 << 20
 """Maximum size of one message from a server in bytes."""
 MAX_FAULT = 4_000
-"""Characters of a server's last standard error output that are kept for the error message."""
+"""Maximum characters of a server's last standard error output that are kept for the error message."""
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "SYSTEMROOT", "PATHEXT", "USERPROFILE", "TEMP")
 """Environment variables that a server inherits; all others come from its configuration."""
 ASK_TO_END_S = 1.0
@@ -50,8 +50,8 @@ ClientOf: TypeAlias = "Callable[[Any], Client]"
 
 @dataclass(slots=True)
 class ConnectionTrace:
-    """Why a connection ended: the last standard error output, the HTTP error, and whether the server no longer knows
-    the session, in which case it has not run the request."""
+    """Information about why a connection ended. ``stderr`` is the last standard error output and ``fault`` the HTTP
+    error. ``forgotten``: the server no longer knows the session, and has therefore not run the request."""
 
     stderr: str = ""
     fault: str = ""
@@ -88,7 +88,8 @@ async def connect(server: McpServer, trace: ConnectionTrace, changed: Changed, v
 async def _over_http(
     server: McpServer, http: httpx2.AsyncClient, stack: AsyncExitStack, factory: Factory, client_of: ClientOf
 ) -> Client:
-    """Connect by streamable HTTP, or by SSE if the server offers only that."""
+    """Connect by streamable HTTP. Connect by SSE if the kind of the server is ``sse``, or if streamable HTTP fails and
+    the server has an SSE endpoint."""
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
 
@@ -245,7 +246,7 @@ async def _next(stdout: asyncio.StreamReader) -> Any:
 
 
 def _mend(line: bytes) -> bytes:
-    """Replace invalid UTF-8 and lone surrogates; empty if the line is not JSON."""
+    """Return the line with invalid UTF-8 and lone surrogates replaced; empty if the line is not JSON."""
     try:
         body = json.loads(line.decode("utf-8", "replace"))
         return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
@@ -254,8 +255,8 @@ def _mend(line: bytes) -> bytes:
 
 
 def _error_for(line: bytes, why: str) -> Any:
-    """Return an error message for the call that the line answers; None if the beginning of the line does not contain
-    the id."""
+    """Return an error message that answers the call to which ``line`` is the invalid answer. Return None if the
+    beginning of the line does not contain the call's id."""
     from mcp.shared.message import SessionMessage
     from mcp_types import ErrorData, JSONRPCError
 
@@ -268,8 +269,8 @@ def _error_for(line: bytes, why: str) -> Any:
 
 
 async def _too_long(stdout: asyncio.StreamReader) -> Any:
-    """Skip to the end of a line that is too long, and return an error message for the call that it answers. If the call
-    is not known, the connection ends."""
+    """Skip the rest of a line that is too long, and return an error message for the call that the line answers. If that
+    call is not known, end the connection."""
     beginning, is_found = b"", False
     while not is_found:
         try:
@@ -300,7 +301,7 @@ async def _collect_stderr(process: asyncio.subprocess.Process, trace: Connection
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End the process as the specification says: close its input, terminate it, then kill it."""
+    """End the process in the order that the specification requires: close its input, terminate it, then kill it."""
     assert process.stdin is not None
     process.stdin.close()
     for patience, how in ((ASK_TO_END_S, process.terminate), (END_S, process.kill), (END_S, None)):
@@ -316,6 +317,6 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def _await_exit(process: asyncio.subprocess.Process) -> None:
-    """Wait for the process only; ``wait`` would also wait for its pipes."""
+    """Wait for the end of the process only. ``process.wait`` would also wait until its pipes are closed."""
     while process.returncode is None:  # noqa: ASYNC110  asyncio has no other way to learn of it
         await asyncio.sleep(0.01)

@@ -27,7 +27,7 @@ KIND = "mcp"
 
 
 class McpTool:
-    """One tool; ``limit`` bounds the number of concurrent calls as configured."""
+    """One tool of an MCP server. ``limit`` is the semaphore that bounds the number of concurrent calls."""
 
     def __init__(self, name: str, tool: Any, connection: McpConnection, limit: asyncio.Semaphore) -> None:
         self._tool = tool

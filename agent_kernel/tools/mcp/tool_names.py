@@ -9,14 +9,14 @@ from collections.abc import Collection
 LONGEST = 64
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _MARK = 7
-"""Length of ``_`` and a hash."""
+"""Number of characters of the ending that makes a name unique: ``_`` and a hash."""
 
 
 def exposed_name(prefix: str, name: str, taken: Collection[str] = ()) -> str:
-    """Return ``prefix_name``.
+    """Return ``prefix_name`` in a form that models can write.
 
-    A name that is too long, contains other characters, or is ``taken`` gets a hash of the original name as its end, so
-    that each turn uses the same name.
+    If the name is too long, contains other characters, or is in ``taken``, it ends with a hash of the original name.
+    The name is therefore the same in every turn.
     """
     safe = _UNSAFE.sub("_", f"{prefix}_{name}" if prefix else name)
     if len(safe) <= LONGEST and safe not in taken and safe.strip("_-"):

@@ -1,8 +1,8 @@
 """The ``recall`` tool: the model searches the user's earlier conversations.
 
-It copies text of other sessions into this one, and so to the model of this one. It is therefore offered only if the
-setting ``recall`` is on, and its permission kind is ``sessions.read``. Text of an imported session counts as text from
-unknown sources.
+The tool copies text of other sessions into this session, and so sends it to this session's model. Therefore it is
+offered only if the setting ``recall`` is on, and its permission kind is ``sessions.read``. Text of an imported session
+counts as text of unknown origin.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 
 SESSIONS = 5
 SNIPPETS = 3
-"""Maximum snippets of one session."""
+"""Maximum number of snippets from one session."""
 TURN_CHARS = 5_000
 RESULT_CHARS = 400
 """Maximum characters of one tool result in a turn that is read."""
@@ -117,7 +117,7 @@ class RecallTools:
 
 
 def _line(message: Message) -> str:
-    """Return the text of a message as the user sees it; of a call, only the name."""
+    """Return the text of a message as the user sees it. For a call, return only its name."""
     if message.hidden or message.role == "system":
         return ""
     if message.role == "tool":

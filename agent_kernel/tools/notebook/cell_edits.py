@@ -24,9 +24,9 @@ START = "start"
 MAX_SOURCE = 200_000
 """Maximum characters of an inserted or edited cell."""
 MAX_RUN = 50
-"""Maximum number of cells of one call."""
+"""Maximum number of cells that one call can run."""
 SHOWN_CHARS = 4_000
-"""Characters of a source that a refusal shows."""
+"""Maximum characters of a cell's source that an error message contains."""
 CELL = {"type": "string", "description": "Its id, the beginning of the id, or its number"}
 BELOW = {
     "type": "string",
@@ -83,8 +83,8 @@ RUN = ToolSpec(
 
 @dataclass(slots=True)
 class EditContext:
-    """State that the edit tools of one turn share. ``own`` is the cell that contains the prompt; ``last`` is the cell
-    that was inserted last."""
+    """State that the edit tools of one turn share. ``known`` remembers which cells the model has read. ``own`` is the
+    id of the cell that contains the prompt, and ``last`` the id of the cell that was inserted last."""
 
     view: NotebookView
     page: NotebookRunner
@@ -130,8 +130,8 @@ class EditContext:
         return next((id for id in (self.last, self.own, seen.active) if id and id in ids), end)
 
     async def offer(self, context: ToolContext, do: str) -> tuple[ToolOutput, str, int]:
-        """Send the call to the page. Return the page's output with the details for undo, the id of the cell, and its
-        position."""
+        """Send the call to the page. Return the page's output with the details that are needed to undo the change, the
+        id of the cell, and the cell's index (-1 if unknown). ``do`` is the kind of change."""
         answer = await self.page.offer(context)
         if answer.status != "success":
             return replace(answer, details={}), "", -1
@@ -152,7 +152,8 @@ class EditContext:
 
 
 class CellEdit:
-    """A tool that changes one cell. ``do`` names the change for the page; the model reads ``done`` after the change."""
+    """A tool that changes one cell. ``do`` is the name of the change that is sent to the page; ``done`` is the text
+    that the model reads after the change."""
 
     spec: ToolSpec
     do: str
@@ -276,14 +277,14 @@ class RunCells:
 
 
 def edit_tools(desk: EditContext, served: frozenset[str]) -> list[Tool]:
-    """Return the tools that the page serves."""
+    """Return the edit tools whose names are in ``served``: those that the page can run."""
     tools: list[Tool] = [InsertCell(desk), EditCell(desk), DeleteCell(desk), MoveCell(desk), RunCells(desk)]
     return [tool for tool in tools if tool.spec.name in served]
 
 
 def check_runnable(cell: NotebookCell, name: str) -> None:
-    """Raise InvalidRequest, which calls the cell ``name``, unless the agent may run it: it contains code, and no prompt
-    for the agent."""
+    """Raise InvalidRequest unless the agent may run the cell: it must contain code, and no prompt for the agent.
+    ``name`` is what the error message calls the cell."""
     if cell.kind != "code" or not cell.source.strip():
         raise InvalidRequest(f"{name} has no code to run.")
     if cell.source.lstrip().startswith("%%agent"):
@@ -291,15 +292,15 @@ def check_runnable(cell: NotebookCell, name: str) -> None:
 
 
 def _ran(told: Mapping[str, Any]) -> list[NotebookCell]:
-    """List the cells that ran, with their numbers in the notebook."""
+    """Return the cells that ran, with their indices in the notebook. ``told`` are the details of the page's answer."""
     places = [cell.get("index") for cell in told.get("cells") or () if isinstance(cell, Mapping)]
     cells = zip(cells_of(told), places, strict=True)
     return [replace(cell, index=place) if isinstance(place, int) else cell for cell, place in cells]
 
 
 def _replace(cell: NotebookCell, find: str, put: str) -> str:
-    """Return the cell's source with ``find`` replaced by ``put``. Raises InvalidRequest unless ``find`` occurs exactly
-    once."""
+    """Return the cell's source with ``find`` replaced by ``put``. Raises InvalidRequest if ``find`` is missing or
+    occurs more than once."""
     count = cell.source.count(find) if find else 0
     if count == 1:
         return cell.source.replace(find, put)

@@ -18,7 +18,7 @@ READ_CHARS = 5_000
 OUTPUT_CHARS = 1_200
 """Maximum characters of all outputs of one cell."""
 PREFIX = 4
-"""Minimum length of an id prefix that identifies a cell, if it is unique."""
+"""Minimum number of characters of an id that identify a cell, provided that only one id begins with them."""
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 EXECUTED = re.compile(r"In ?\[(\d{1,9})\]")
 PLACES = re.compile(r"(\d{1,6})(?:\s*-\s*(\d{1,6}))?")
@@ -54,7 +54,7 @@ class NotebookCell:
 
 
 def cells_of(content: Mapping[str, Any]) -> list[NotebookCell]:
-    """Return the cells of any file content; invalid entries are skipped."""
+    """Return the cells of ``content``, which may be any JSON object; entries that are not valid cells are skipped."""
     entries = content.get("cells")
     cells = [cell for cell in entries if isinstance(cell, Mapping)] if isinstance(entries, list) else []
     return [_cell(index, cell) for index, cell in enumerate(cells)]
@@ -115,7 +115,7 @@ def read(cells: Sequence[NotebookCell], chars: int = READ_CHARS) -> str:
 
 
 def read_whole(cells: Sequence[NotebookCell], chars: int = READ_CHARS) -> tuple[str, list[NotebookCell]]:
-    """Return what ``read`` returns, and the cells whose whole source it contains."""
+    """Return the text that ``read`` returns, and the cells whose complete source the text contains."""
     texts: list[str] = []
     whole: list[NotebookCell] = []
     for count, cell in enumerate(cells):
@@ -168,7 +168,7 @@ def _output(output: Mapping[str, Any]) -> str:
 
 
 def _join(text: Any) -> str:
-    """Return a text as one string: nbformat stores texts as strings or as lists of lines."""
+    """Return a text of nbformat as one string. nbformat stores a text as a string or as a list of lines."""
     if isinstance(text, list):
         return "".join(str(line) for line in text)
     return text if isinstance(text, str) else "" if text is None else str(text)

@@ -1,5 +1,5 @@
-"""The current notebook of a turn: the document in an open page, with unsaved edits and the active cell, else the saved
-file."""
+"""Reads the current notebook of a turn: the document in an open page, with its unsaved edits and the active cell;
+without a page, the saved file."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from agent_kernel.tools.base.notebook_access import NotebookAccess, NotebookRunn
 from agent_kernel.tools.notebook.cell_map import NotebookCell, cells_of
 
 LIVE_DOCUMENT = "live_document"
-"""Request name for a page's document, which it returns as JSON in the details."""
+"""Name of the request for a page's document. The page returns the document as JSON in the details."""
 MAX_SESSIONS = 200
 MAX_CELLS = 2_000
-"""Maximum number of read cells that are remembered for one session."""
+"""Maximum number of cells that are remembered as read for one session."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleNotebook:
-    """The current content of a notebook. ``named`` tells the model where the content comes from; ``active`` and
-    ``selected`` are cell ids."""
+    """The current content of a notebook. ``named`` is a text that tells the model where the content comes from.
+    ``live``: it comes from an open page. ``active`` is a cell id, and ``selected`` are cell ids."""
 
     named: str
     cells: list[NotebookCell]
@@ -37,7 +37,7 @@ class VisibleNotebook:
 
 
 class NotebookView:
-    """Reads the notebook; ``page`` is the client that has it open, None if there is none."""
+    """Reads the notebook. ``page`` is the client that has the notebook open; None if no page has."""
 
     def __init__(self, notebook: NotebookAccess | None, page: NotebookRunner | None) -> None:
         self._notebook = notebook
@@ -48,7 +48,8 @@ class NotebookView:
         return self._page is not None or (self._notebook is not None and bool(self._notebook.path))
 
     async def read(self, context: ToolContext) -> VisibleNotebook:
-        """Return the open document, else the saved one. Raises NotFound, InvalidRequest if neither is available."""
+        """Return the open document, else the saved one. Raises NotFound if there is neither, InvalidRequest if the
+        saved one cannot be read."""
         if self._page is None:
             return await self._read_saved("later edits are not in it")
         try:
@@ -85,9 +86,11 @@ class NotebookView:
 
 @dataclass(slots=True)
 class ReadCellsMemory:
-    """Remembers which cell sources a session's model has read completely, so that it replaces nothing it has not seen.
+    """Remembers which cell sources the model of a session has read completely, so that the model replaces no source
+    that it has not seen.
 
-    The memory is that of this process and is limited: the model must read a cell again if it was dropped.
+    The memory belongs to this process and is limited. If a cell was dropped from it, the model must read that cell
+    again.
     """
 
     _sessions: OrderedDict[SessionKey, OrderedDict[str, str]] = field(default_factory=OrderedDict)
@@ -105,7 +108,8 @@ class ReadCellsMemory:
             self._sessions.popitem(last=False)
 
     def state(self, key: SessionKey, cell: NotebookCell) -> str:
-        """Return ``same`` if the source is the one that was read, ``changed``, or ``unread``."""
+        """Return ``same`` if the model has read the cell's present source, ``changed`` if it has read an earlier one,
+        or ``unread``."""
         known = self._sessions.get(key, OrderedDict()).get(cell.id)
         if known is None:
             return "unread"

@@ -1,6 +1,6 @@
-"""Tools for the notebook of the turn: its cells, its variables, its last error, running a cell, and running jobs.
+"""Tools for the notebook of the turn: they read its cells, variables and last error, run a cell, and report on jobs.
 
-Each tool is bound to the turn's own kernel and notebook. No argument names another one, and nothing writes the file.
+Each tool works on the turn's own kernel and notebook. No argument can name another one, and no tool writes the file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agent_kernel.tools.notebook.page_cells import page_cells
 
 GROUP = "notebook"
 EXECUTIONS = "executions"
-"""Request name for the executions of the kernel by number."""
+"""Name of the request for what the kernel has executed, by execution number."""
 MAX_NUMBERS = 20
 
 
@@ -109,7 +109,7 @@ class CellMap:
 
 
 class ReadCells:
-    """Reads cells; ``known`` remembers what the model has read completely."""
+    """Reads cells. ``known`` remembers which cells the model has read completely."""
 
     spec = READ
 
@@ -186,16 +186,16 @@ class NotebookTools:
         return OfferedTools(tuple(tool for tool in tools if occasion.wants(GROUP, tool.spec.name)), page=page)
 
     def _page_tools(self, occasion: ToolSourceContext) -> frozenset[str]:
-        """Return the names of the tools that a page serves. For a draft they do not include running a cell, because a
-        draft does not run in the page."""
+        """Return the names of the tools that a page serves. If the turn uses a draft, they do not include the tools
+        that run cells, because the draft is not the kernel that the page uses."""
         served = occasion.request.client_tools
         return served - {RUN.name} if occasion.request.where == "draft" else served
 
 
 class NotebookFunctions:
-    """Functions that the user registered in the notebook; its client runs them.
+    """Offers functions that the user registered in the notebook. The notebook's client runs them.
 
-    A function that declares no effects runs without asking the user, unless the policy is stricter.
+    A function that declares no effects runs without asking the user, unless the permission policy is stricter.
     """
 
     def __init__(self, offers: ClientCallBroker) -> None:

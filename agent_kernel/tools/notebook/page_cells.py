@@ -1,4 +1,4 @@
-"""Selects the cells that the model sees in a turn instead of the conversation, in the order of the notebook."""
+"""Selects the cells that the model sees in a turn in place of the conversation, in the order of the notebook."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agent_kernel.tools.notebook.current_notebook import LIVE_DOCUMENT, Notebook
 ABOVE, NOTHING = "above", "none"
 CELL_CHARS = 4_000
 ALL_CHARS = 40_000
-"""Maximum characters of all cells that are not turns; the nearest cells stay."""
+"""Maximum characters of all cells that are not turns. If there are more, the last cells are kept."""
 NO_PAGE = "There is no notebook page here ({reason}), so the model sees the conversation as usual."
 NOT_SAVED = "This cell is not saved yet, and no open page reports its position, so it is treated as the last cell."
 

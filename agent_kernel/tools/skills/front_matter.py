@@ -43,8 +43,8 @@ def head_of(data: bytes) -> tuple[str, str]:
 def _check_plain(events: Iterable[object]) -> None:
     """Raise InvalidRequest for YAML that could exhaust memory or time.
 
-    A few lines of aliases can stand for gigabytes, and nested brackets take quadratic time. Events are read one by one,
-    so the check ends at the first excess.
+    A few lines of aliases can stand for gigabytes, and nested brackets take quadratic time. The events are read one by
+    one, so that the check stops at the first event that exceeds a limit.
     """
     depth = 0
     for event in events:

@@ -1,5 +1,5 @@
-"""Unpacks an uploaded skill, which is a zip or a list of files with names. Everything is checked and counted while it
-is written; a package with any error is refused as a whole."""
+"""Unpacks an uploaded skill, which is a zip file or a list of named files. All files are checked and counted while they
+are written. A package with any error is refused as a whole."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_DEPTH = 16
 PART_BYTES = 200
 PATH_CHARS = 500
 DIRECTORY_BYTES = 2 << 20
-"""Maximum size of a zip's central directory, which is read before anything can be counted."""
+"""Maximum size of a zip's central directory. The library reads this directory before any file can be counted."""
 CHUNK = 1 << 16
 LEFT_OUT = ("__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", ".git")
 DEVICES = frozenset({"con", "prn", "aux", "nul", "conin$", "conout$"})
@@ -42,7 +42,7 @@ _END_MARK, _FAR_MARK = b"PK\x05\x06", b"PK\x06\x07"
 
 @dataclass(frozen=True, slots=True)
 class PackageEntry:
-    """A file of a package. ``open`` returns its content as a stream; ``runs`` means that its owner may execute it."""
+    """A file of a package. ``open`` returns its content as a stream; ``runs``: the file is executable."""
 
     name: str
     open: Callable[[], IO[bytes]]
@@ -82,8 +82,8 @@ def unpack(entries: Iterable[PackageEntry], target: Path) -> UnpackedSkill:
 
 
 def inspect_folder(root: Path) -> tuple[UnpackedSkill, float]:
-    """Check a directory in place as an upload is checked, and return when it was last changed (seconds since the
-    epoch).
+    """Check a directory as an upload is checked, without copying it. Return the skill, and the time when the directory
+    was last changed (seconds since the epoch).
 
     Links are left out. Blocking. Raises InvalidRequest, OSError.
     """
@@ -168,8 +168,8 @@ def too_many() -> InvalidRequest:
 
 
 def _write(entry: PackageEntry, path: Path, left: int) -> int:
-    """Write a file and return its size in bytes, which is counted while reading, because the size that a zip declares
-    may be wrong."""
+    """Write a file and return its size in bytes; raises InvalidRequest if there are more than ``left`` bytes. The bytes
+    are counted while reading, because the size that a zip declares may be wrong."""
     size = 0
     mode = 0o555 if entry.runs else 0o444
     fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o600)

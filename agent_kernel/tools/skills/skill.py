@@ -22,8 +22,8 @@ FOLDER_CHARS = 60
 class Version:
     """One version of a skill, which never changes.
 
-    ``content`` is the directory with its SKILL.md; ``id`` is the id of the skill; empty for a skill beside a notebook.
-    ``files`` are relative names with ``/``, sorted.
+    ``content`` is the directory that contains its SKILL.md. ``id`` is the id of the skill, and empty for a skill beside
+    a notebook. ``files`` are relative names with ``/``, sorted.
     """
 
     id: str
@@ -36,13 +36,13 @@ class Version:
 
     @property
     def folder(self) -> str:
-        """The name as a directory name."""
+        """The skill's name, changed so that it can be used as a directory name."""
         safe = _UNSAFE.sub("-", self.name).strip(".-")[:FOLDER_CHARS]
         return safe or f"skill-{self.id[-8:] or 'x'}"
 
     @property
     def mark(self) -> str:
-        """A string that differs for each version of each skill."""
+        """A string that identifies this version among all versions of all skills."""
         return f"{self.id}@{self.number}" if self.id else f"{self.content}@{self.created}"
 
 

@@ -1,7 +1,7 @@
 """Copies skills into ``skills/<name>`` of a session's work directory, where the session's code finds them.
 
-The work directory belongs to that code, which may have put links there. A copy is therefore made beside the work
-directory and moved in by a rename below a directory that was opened without following links.
+The session's code can write to the work directory and may have put links there. A copy is therefore made beside the
+work directory, and moved in by a rename below a directory that was opened without following links.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class MountedSkill:
 
 @dataclass(frozen=True, slots=True)
 class CopiedSkill:
-    """The copies in one work directory. ``marks`` name the versions; ``identity`` is the device and inode number of the
-    directory that was made."""
+    """The skills that were copied into one work directory. ``marks`` name their versions; ``identity`` is (device
+    number, inode number) of the directory that was made."""
 
     marks: tuple[str, ...]
     identity: tuple[int, int]
 
 
 class SkillMounts:
-    """Tracks which skills are in which work directory, and copies them only if the set has changed or the copies are
-    missing."""
+    """Remembers which skills are in which work directory. Copies skills only if a turn needs other ones, or if the
+    copies are missing."""
 
     def __init__(self) -> None:
         self._copied: OrderedDict[Path, CopiedSkill] = OrderedDict()
@@ -96,7 +96,8 @@ def _copy_skills(workdir: Path, mounted: Sequence[MountedSkill]) -> tuple[int, i
 
 
 def _copy(root: Path, name: str, path: Path) -> None:
-    """Copy read-only and without following links, because a skill beside a notebook is a user's directory."""
+    """Copy the directory ``path`` to ``name`` below ``root``, read-only and without following links, because a skill
+    beside a notebook is a directory that the user can change."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(safe_path.open_file(root, name), "rb") as source, path.open("xb") as target:
         shutil.copyfileobj(source, target)
@@ -105,7 +106,8 @@ def _copy(root: Path, name: str, path: Path) -> None:
 
 
 def _replace(workdir: Path, fresh: Path | None) -> None:
-    """Rename ``fresh`` to ``skills``, and remove the previous file or directory of that name."""
+    """Rename ``fresh`` to ``skills`` in the work directory, and remove what had that name before. With None, only
+    remove."""
     old = Path(tempfile.mkdtemp(prefix=f".{workdir.name}.old-", dir=workdir.parent))
     here = os.open(workdir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

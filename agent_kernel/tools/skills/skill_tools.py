@@ -28,7 +28,7 @@ BESIDE = Path(".agents") / "skills"
 SLICE_CHARS = 5_000
 MAX_FILE = 4 << 20
 MOST = 20
-"""Maximum number of skills of a turn."""
+"""Maximum number of skills in a turn."""
 PARAMETERS = parameters(
     ["skill"],
     skill={"type": "string", "description": "Name of the skill, as listed"},
@@ -178,6 +178,7 @@ def _find_skills(here: Path) -> tuple[list[Version], list[str]]:
 
 
 def _version(path: Path) -> Version:
-    """Check a folder, which the user may be editing, as an upload is checked. Its modification time is its version."""
+    """Check a folder as an upload is checked and return it as a version. The user may be editing the folder, so its
+    modification time tells its versions apart."""
     unpacked, changed = inspect_folder(path)
     return Version("", 1, unpacked.name, unpacked.description, changed, path, unpacked.files)

@@ -21,14 +21,14 @@ START_S = 30.0
 AT_ONCE = 2
 IDLE_S = 60.0
 PAGES = 500
-"""A process reads this many pages, then it is replaced, because parsers do not release memory."""
+"""Number of pages that a process reads before it is replaced, because parsers do not release memory."""
 MAX_HTML = 4 << 20
 MAX_ANSWER = 64 << 20
 HTML = ("text/html", "application/xhtml+xml")
 PDF = "application/pdf"
 PDF_S = 30.0
 TYPES = ("text/", "application/xhtml+xml", "application/xml", "application/json", "application/ld+json", PDF)
-"""Prefixes of supported content types; other pages are refused."""
+"""Prefixes of the content types that can be read. Pages of other types are refused."""
 MISSING = "Pages cannot be read here: {library} is missing. Install agent-kernel[web] where the server runs."
 PROGRAM = """
 import sys
@@ -36,7 +36,8 @@ sys.path.append(sys.argv[1])
 from agent_kernel.tools.web.article_worker import main
 sys.exit(main())
 """
-"""Run with ``-P -E``: neither the working directory nor the environment adds to the path of imports."""
+"""The program of a reader process. It is run with ``-P -E``, so that neither the working directory nor the environment
+adds to the import path."""
 PACKAGES = str(Path(__file__).absolute().parents[3])
 KEPT = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH")
 
@@ -49,8 +50,8 @@ class ArticleText:
 
 
 class ArticleReader:
-    """Reads HTML in at most AT_ONCE processes, started on demand and ended after IDLE_S without use. A page that takes
-    too long ends its process."""
+    """Reads HTML in at most AT_ONCE processes. They are started on demand and ended after IDLE_S seconds without use.
+    If a page takes too long, its process is ended."""
 
     def __init__(self) -> None:
         self._places = asyncio.Semaphore(AT_ONCE)

@@ -1,10 +1,10 @@
 """A program that extracts the text of HTML pages: it reads frames from standard input and writes frames to standard
 output.
 
-Frames have no kind. A request is two frames: the JSON object ``{url, charset}`` and the HTML. An answer is ``{title,
-text}`` or ``{problem}``; the first answer, before any request, is ``{}`` or ``{missing}``. It runs as a separate
-process with limits, because a page may have been made to exploit a parser. It uses only the standard library and the
-library that finds the article.
+A request is two frames: the JSON object ``{url, charset}`` and the HTML. An answer is one frame, ``{title, text}`` or
+``{problem}``. Before any request, the program writes ``{}``, or ``{missing}`` with the name of a library that is not
+installed. It runs as a separate process with limits, because a page may have been made to exploit a parser. It uses
+only the standard library and the library that finds the article.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ if sys.platform != "win32":
 MEMORY = 2 << 30
 MAX_REQUEST = 64 << 20
 ALONE_S = 30
-"""Maximum time for one page, in case no parent is left to end the process."""
+"""Maximum seconds for one page. Needed if the parent, which otherwise ends a slow process, no longer exists."""
 MAX_TAGS = 50_000
-"""For a page with more tags only the plain text is taken, because finding the article would take too long."""
+"""Maximum number of tags of a page in which the article is searched. For a page with more tags the search would take
+too long, so the plain text is taken."""
 
 
 def main() -> int:

@@ -30,9 +30,9 @@ FOREIGN = (
 BOUNDS = replace(PAGE, bytes=16 << 20, types=TYPES)
 """Limits of a fetch; a PDF paper is larger than a page."""
 SEARCHED = replace(BOUNDS, bytes=PAGE.bytes)
-"""Limits for each of the ten pages of a search."""
+"""Limits for each page that a search fetches; there are up to ten."""
 AROUND = 10_000
-"""Characters of a result beside the text of the page; its URL alone may be long."""
+"""Maximum characters of a result in addition to the text of the page; the URL alone may be long."""
 TITLE_CHARS = 200
 EMPTY = "(no text was found on this page; it may be made by scripts, which are not run)"
 
@@ -58,7 +58,7 @@ class FetchPage:
         return ToolOutput(text, details={"url": page.url, "results_count": 1, "sources": [source]})
 
     async def read(self, url: str, bounds: FetchLimits = BOUNDS) -> ArticleText:
-        """Fetch a page and return its text. Raises as ``call`` does."""
+        """Fetch a page and return its text. Raises the same errors as ``call``."""
         if not self._options.lets(url):
             raise Forbidden(f"{domain_of(url) or 'This'} is not one of the domains that this request allows.")
         page = await self._fetcher.get(url, bounds)

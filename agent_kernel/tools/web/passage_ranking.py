@@ -1,8 +1,8 @@
 """Ranks the passages of many pages by how well they match a query, and selects those that fit a budget. The functions
 have no side effects.
 
-Okapi BM25 (Robertson and Zaragoza 2009) with its usual k1 = 1.5 and b = 0.75; for the few hundred passages of ten pages
-this takes thirty lines, and a library would add an index that is not needed.
+The algorithm is Okapi BM25 (Robertson and Zaragoza 2009) with the usual k1 = 1.5 and b = 0.75. It takes thirty lines,
+which is enough for the few hundred passages of ten pages; a library would add an index that is not needed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ K1 = 1.5
 B = 0.75
 PASSAGE_CHARS = 1_000
 _WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
-"""Scripts without spaces are split into characters."""
+"""Matches one word. In scripts without spaces, each character counts as a word."""
 
 
 def split_words(text: str) -> list[str]:
@@ -67,7 +67,9 @@ def _cut(paragraph: str) -> Iterable[str]:
 
 
 def fill_budget(ranked: Iterable[int], cost: Callable[[int], int], budget: int) -> list[int]:
-    """Return the passages that fit, best first; one that does not fit is skipped in favour of smaller ones after it."""
+    """Return the passages that fit into ``budget``, best first. ``ranked`` are passage indices, best first, and
+    ``cost`` returns the cost of one. A passage that does not fit is skipped, and smaller ones after it may still be
+    taken."""
     selected = []
     for each in ranked:
         if (price := cost(each)) <= budget:

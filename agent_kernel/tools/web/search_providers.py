@@ -1,4 +1,4 @@
-"""Search providers: DuckDuckGo, your own SearXNG instance, or a Python function."""
+"""Search providers: DuckDuckGo, a SearXNG instance of the operator, or a Python function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from agent_kernel.core.thread_offload import run_in_own_thread
 
 RESULTS = 10
 SITES = 8
-"""Maximum number of allowed domains in the query text; more would make it too long for an engine."""
+"""Maximum number of allowed domains that are added to the query text. More domains would make the query too long for
+search engines."""
 DUCKDUCKGO = "https://html.duckduckgo.com/"
 DUCKDUCKGO_S = 10
 CALLBACK_S = 30.0
@@ -38,13 +39,14 @@ LANGUAGES = {
     "se": "sv",
     "no": "no",
 }
-"""Language by country, as search engines expect it."""
+"""The language in which search engines are asked for results, by country code."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebQuery:
-    """A search. ``location`` is the user's city, region, country (two letters) and timezone. ``domains`` lists the
-    domains to which the search should be restricted, empty for no restriction; results are filtered in any case."""
+    """A search. ``words`` is the query text. ``location`` is the user's city, region, country (two letters) and
+    timezone. ``domains`` are the domains to which the search should be restricted; empty for no restriction. Results
+    are filtered by domain in any case."""
 
     words: str
     location: Mapping[str, str] = field(default_factory=dict)
@@ -56,14 +58,14 @@ class WebQuery:
 
     @property
     def with_sites(self) -> str:
-        """The query with the domains in the syntax of search engines."""
+        """The query text with the domains added as ``site:`` filters, which search engines understand."""
         sites = " OR ".join(f"site:{domain}" for domain in self.domains[:SITES])
         return f"{self.words} ({sites})" if " OR " in sites else f"{self.words} {sites}".strip()
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """One result; ``content`` is the text of the page if the provider has it, else the page is fetched."""
+    """One result. ``content`` is the text of the page if the provider returns it; if empty, the page is fetched."""
 
     title: str
     url: str
@@ -94,8 +96,8 @@ class DuckDuckGo:
 
 
 class SearXNG:
-    """Searches with the instance at ``url``, which must enable the format json. The instance may be on this machine,
-    since an administrator configured it; redirects are not followed."""
+    """Searches with the SearXNG instance at ``url``, which must enable the format json. The instance may run on this
+    machine, because an administrator configured it. Redirects are not followed."""
 
     def __init__(self, url: str, exits: EgressPolicy) -> None:
         split = urllib.parse.urlsplit(url)
@@ -121,8 +123,9 @@ class SearXNG:
 
 
 class CallbackSearch:
-    """Searches with ``function(query)`` -> list of ``{title, description, url, content}``, sync or async, as in
-    mistral.rs. If the function has the parameters ``location`` and ``domains``, it receives them."""
+    """Searches with a Python function, sync or async, as in mistral.rs. ``function(query)`` returns a list of ``{title,
+    description, url, content}``. If the function has the parameters ``location`` and ``domains``, it receives them
+    too."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -146,7 +149,7 @@ class CallbackSearch:
 
 
 def provider_of(setting: str, exits: EgressPolicy) -> SearchProvider | None:
-    """Create the provider of the setting ``web``; None if it is off. Raises InvalidRequest."""
+    """Create the provider that the setting ``web`` names; None if the setting is off. Raises InvalidRequest."""
     if setting.strip() in ("", "off"):
         return None
     name, _, rest = setting.strip().partition(":")
@@ -179,7 +182,7 @@ def found_in(answer: Any, *, url: str, description: str, content: str = "") -> l
 
 
 def _duckduckgo(query: WebQuery) -> list[dict[str, Any]]:
-    """Search in a thread; any failure inside the library becomes a failed search."""
+    """Search in a thread. Raises FetchFailed for any error inside the library."""
     try:
         from ddgs import DDGS
         from ddgs.engines import ENGINES

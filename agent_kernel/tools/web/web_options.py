@@ -1,4 +1,4 @@
-"""The web options of a request: OpenAI's ``web_search_options``, with the limits of mistral.rs."""
+"""The web options of a request: OpenAI's ``web_search_options``, with the size limits of mistral.rs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from agent_kernel.core.errors import InvalidRequest
 
 BUDGETS: Mapping[str, int] = MappingProxyType({"low": 4_096, "medium": 8_192, "high": 16_384})
 UNLIMITED = 16_384
-"""Tokens of a search result if the request sets no limit; the same as for the highest setting."""
+"""Maximum tokens of a search result if the request sets no limit. It is the limit of the highest setting."""
 MAX_DOMAINS = 100
-"""Maximum length of each list of domains."""
+"""Maximum number of domains in the list of allowed domains, and in that of blocked ones."""
 PLACE = ("city", "region", "country", "timezone")
 
 
@@ -22,9 +22,9 @@ PLACE = ("city", "region", "country", "timezone")
 class WebOptions:
     """Options of the web tools.
 
-    ``tokens`` limits the length of a result. ``allowed`` and ``blocked`` contain domains, which include their
-    subdomains; an empty ``allowed`` allows all. ``location`` is the user's location, with the keys of PLACE. ``search``
-    and ``page``, if not empty, replace the descriptions of the tools.
+    ``tokens`` limits the length of a result. ``allowed`` and ``blocked`` are domains, which include their subdomains;
+    if ``allowed`` is empty, all domains are allowed. ``location`` is the user's location, with the keys of PLACE.
+    ``search`` and ``page``, if not empty, replace the descriptions of the two tools.
     """
 
     tokens: int = BUDGETS["medium"]

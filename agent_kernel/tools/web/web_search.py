@@ -36,12 +36,12 @@ FOREIGN = (
 )
 QUERY_CHARS = 500
 PER_RESULT = 40
-"""Characters of the JSON around one result."""
+"""Characters that JSON adds around one result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A passage; ``result`` is the index of its result."""
+    """A passage of a page. ``result`` is the index of the search result to which the page belongs."""
 
     result: int
     text: str
@@ -70,7 +70,7 @@ class WebSearch:
         return ToolOutput(text, details={"query": query, "results_count": len(output), "sources": sources})
 
     async def _text(self, one: SearchResult) -> str:
-        """Return the text of a result; the description if the page cannot be read."""
+        """Return the text of the page of a result. If the page cannot be read, return the result's description."""
         if one.content:
             return one.content
         try:
@@ -82,8 +82,8 @@ class WebSearch:
 def choose_passages(
     query: str, found: Sequence[SearchResult], texts: Sequence[str], tokens: int
 ) -> list[dict[str, str]]:
-    """Return the results with those of their passages that fit, in page order; the result with the best passage comes
-    first. A result without room for its title is left out."""
+    """Return the results with those of their passages that fit into ``tokens`` tokens. The result with the best passage
+    comes first, and the passages of a result are in page order. A result whose title does not fit is left out."""
     output = [{"title": one.title, "description": one.description, "url": one.url, "content": ""} for one in found]
     room = tokens
     for number, one in enumerate(output):
@@ -106,7 +106,7 @@ def choose_passages(
 
 
 def cost(value: Any) -> int:
-    """Return an estimate, on the high side, of the number of tokens of the value's JSON."""
+    """Return an estimate of the number of tokens of the value's JSON. It is rather too high than too low."""
     return math.ceil((len(json.dumps(value, ensure_ascii=False).encode()) + PER_RESULT) / CHARS_PER_TOKEN)
 
 

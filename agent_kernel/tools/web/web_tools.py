@@ -1,4 +1,5 @@
-"""Offers the web tools of a turn, if the setting ``web`` is on. A program gets them only if its request names them."""
+"""Offers the web tools to a turn, if the setting ``web`` is on. A request that comes neither from a cell nor from the
+panel gets them only if it has web options."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ MISSING = "The web tools need {names}. Install agent-kernel[web] where the serve
 
 
 class WebTools:
-    """Offers the web tools. ``web`` is the setting; ``guard`` restricts fetches. Raises InvalidRequest for an unknown
-    provider."""
+    """Offers the web tools. ``web`` is the value of the setting ``web``; ``guard`` restricts what may be fetched.
+    Raises InvalidRequest for an unknown provider."""
 
     def __init__(self, web: str, guard: Guard, exits: EgressPolicy) -> None:
         self._provider = provider_of(web, exits)
@@ -52,7 +53,7 @@ class WebTools:
 
 
 def _from_a_notebook(occasion: ToolSourceContext) -> bool:
-    """Return whether the request comes from a cell or panel of the user, as far as this can be seen from the
-    request."""
+    """Return whether the request seems to come from a cell or from the panel. This is only as certain as the contents
+    of the request."""
     request = occasion.request
     return bool(occasion.notebook or occasion.notebook_dir or request.cell or request.where in ("live", "draft"))
