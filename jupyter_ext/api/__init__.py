@@ -1,1 +1,1 @@
-"""The HTTP routes. Each wire format is one package; ``http`` holds what they share."""
+"""The HTTP routes. There is one package for each wire format; ``http`` contains what all of them use."""

@@ -1,4 +1,4 @@
-"""Every route of the extension and the handler that serves it."""
+"""The list of all routes of the extension, with the handler that serves each route."""
 
 from __future__ import annotations
 
@@ -114,13 +114,13 @@ RULES.append(_rule(*UNKNOWN, "unknown"))
 """The routes as rules of tornado; each handler knows the name of its route."""
 
 MOUNT = "/v1"
-"""Paths at which clients of OpenAI's and Anthropic's APIs look for a server that has no other purpose."""
+"""Prefix under which clients of OpenAI's and Anthropic's APIs look for the routes."""
 AT_THE_ROOT = ("/metrics", "/openapi.json")
-"""Paths at which the tools of operators look on the same server."""
+"""Routes that are also served at the root of the server, where monitoring and API tools look for them."""
 
 
 def mount(base_url: str) -> list[Rule]:
-    """Return the same routes for a server that has nothing else: at MOUNT, and some at its root."""
+    """Return the routes for a standalone server: all of them below MOUNT, and those of AT_THE_ROOT at the root too."""
     base = base_url.rstrip("/")
     ours = [(route.removeprefix(PREFIX), handler, named) for route, handler, named in RULES]
     root = [rule for rule in ours if rule[0] in AT_THE_ROOT]

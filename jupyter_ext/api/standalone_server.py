@@ -1,7 +1,7 @@
 """A Jupyter server with this extension and nothing else: no notebooks, kernels, contents or terminals.
 
-It serves ``agent/v1``, the same routes where clients of other APIs expect them (``routes.MOUNT``), and the login page
-with its images for pages that need a person. Of Jupyter it uses the login, the settings and the logging.
+It serves ``agent/v1``, the same routes at the paths where clients of other APIs expect them (``routes.MOUNT``), and the
+login page with its images, for pages that a person must open. It uses Jupyter's login, settings and logging.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from jupyter_ext.api.unknown_route import UnknownHandler
 from jupyter_ext.services import SETTING, Services
 
 ANSWERED_S = 2.0
-"""How long to wait for responses in progress after all turns have ended."""
+"""Seconds to wait for responses in progress after all turns have ended."""
 FORCED = 130
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -89,7 +89,7 @@ class HeadlessServer(ServerApp):
         super().init_server_extensions()
 
     def init_configurables(self) -> None:
-        """Set the token directly, not through the configuration, which is logged."""
+        """Set the token directly. A token in the configuration would be written to the log."""
         super().init_configurables()
         self.identity_provider.token = self._token
 
@@ -98,7 +98,8 @@ class HeadlessServer(ServerApp):
         super().init_webapp()
 
     def load_server_extensions(self) -> None:
-        """Remove routes that neither belong to this extension nor are needed to log in; they answer with our error."""
+        """Remove all routes that neither belong to this extension nor are needed to log in. Their paths are then
+        answered with this API's error."""
         super().load_server_extensions()
         login = [pattern for pattern, *_ in self.identity_provider.get_handlers()]
         base = self.base_url.rstrip("/")

@@ -17,7 +17,8 @@ MESSAGES = re.compile(r".*/v1/messages(?:/.*)?")
 class UnknownHandler(SharedHandler):
     @property
     def anthropic(self) -> bool:
-        """Also true for a client without the header that calls an unknown path below ``messages``."""
+        """Whether errors have Anthropic's format: the client sent Anthropic's header, or the unknown path is below
+        ``messages``."""
         return super().anthropic or bool(MESSAGES.fullmatch(self.request.path))
 
     def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:

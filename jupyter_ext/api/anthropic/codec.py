@@ -30,10 +30,11 @@ from jupyter_ext.api.dialects.codec import Frame
 from jupyter_ext.api.dialects.tool_call_log import ToolCallLog
 
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
-"""The event that keeps a quiet stream alive."""
+"""The event that is sent while a stream has no other data, so that its connection stays open."""
 STOPPED: Mapping[str, str] = {"length": "max_tokens", "calls": "tool_use", "stop": "end_turn"}
 Thinking: TypeAlias = Literal["shown", "omitted", "hidden"]
-"""How thinking is shown. ``omitted``: blocks without their text; ``hidden``: no blocks."""
+"""How the model's thinking is shown. ``shown``: blocks with their text; ``omitted``: blocks without their text;
+``hidden``: no blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +120,8 @@ class MessagesCodec:
         return {**self._facts, "content": self._blocks, **self._ending, **self._session, **self._extras}
 
     def _feed_tools(self, event: Event) -> Iterator[Frame]:
-        """Yield blocks for the server tools that Anthropic has too, and the reports of mistral.rs for all server
-        tools."""
+        """Yield Anthropic's blocks for calls of those server tools that Anthropic has too, and mistral.rs's report
+        events for the calls of all server tools."""
         match event.body:
             case CallStarted(call, name, arguments) if name in server_tool_blocks.NAMES:
                 yield from self._start_server_call(call, name, arguments)
@@ -233,8 +234,8 @@ class MessagesCodec:
 
 
 def _reason(end: TurnFinished) -> str:
-    """Return Anthropic's stop reason. A turn that was stopped by somebody can be continued: the client can send back
-    its text."""
+    """Return Anthropic's stop reason. For a turn that was stopped it is ``pause_turn``, which means that the client can
+    send the message back to have it continued."""
     if end.state != "committed":
         return "pause_turn"
     return "stop_sequence" if end.stopped else STOPPED.get(end.finish, "end_turn")

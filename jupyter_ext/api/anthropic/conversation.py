@@ -119,7 +119,7 @@ def _parts(messages: Sequence[MessageBody]) -> Iterator[ImageBlock | DocumentBlo
 
 @dataclass(slots=True)
 class _Reading:
-    """Converts one conversation, once."""
+    """Converts one conversation. Use a new object for each conversation."""
 
     fetched: Mapping[Source, SubmittedFile]
     files: list[SubmittedFile] = field(default_factory=list)
@@ -291,15 +291,16 @@ def _check_blocks(message: MessageBody, number: int) -> None:
 
 
 def _continuation(last: MessageBody) -> Message:
-    """Return the message that makes a model continue an answer that was stopped during calls of the server's tools."""
+    """Return the message that makes a model continue its last answer, which was stopped during calls of server tools.
+    Raises ValueError if ``last`` contains no such calls."""
     if not any(isinstance(block, ServerToolUseBlock | ServerResultBlock) for block in last.blocks):
         raise ValueError(NO_RESULTS if any(isinstance(one, ToolUseBlock) for one in last.blocks) else NO_USER)
     return Message("user", (Text(GO_ON),))
 
 
 def _check_results(messages: Sequence[Message]) -> None:
-    """Check that each tool result directly follows its call. Results without calls are accepted if the session has the
-    calls."""
+    """Check that each tool result directly follows its call. Results at the beginning, before any other message, are
+    accepted without calls, because the session may have the calls. Raises ValueError."""
     for at, message in enumerate(messages):
         if not message.calls:
             continue
@@ -329,7 +330,8 @@ def _text_of(block: DocumentBlock, text: str) -> Text:
 
 
 def _frame(tag: str, text: str, **facts: str | None) -> str:
-    """Enclose text from other sources in tags that mark its beginning and its end."""
+    """Enclose text from other sources in ``tag``, which marks its beginning and its end. ``facts`` become attributes of
+    the tag."""
     attributes = "".join(f' {name}="{html.escape(fact)}"' for name, fact in facts.items() if fact)
     return f"<{tag}{attributes}>\n{text}\n</{tag}>\n"
 

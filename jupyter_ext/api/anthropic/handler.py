@@ -135,7 +135,8 @@ class MessagesHandler(AnthropicHandler):
     def _turn_request(
         self, body: MessagesBody, said: AnthropicConversation, thread: MessageThread | None
     ) -> DialectRequest:
-        """Return the turn to start. A thread is bound to a session: the one that the request names, else a new one."""
+        """Return the request for the turn. A request that starts a message thread uses the session that it names, or
+        else a new one; a request that continues ``thread`` uses the thread's session."""
         if thread is not None:
             return request_conversion.build(body, said, session=thread.key.id, after=thread.turn)
         named = body.session_id or body.container_id

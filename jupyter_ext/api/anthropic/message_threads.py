@@ -1,7 +1,6 @@
-"""The conversations of Anthropic's message threads. A client that has the id of an answer sends only new messages.
+"""The conversations of Anthropic's message threads. A client that knows the id of an answer sends only new messages.
 
-Threads are stored in memory. For a thread that no longer exists, Anthropic's clients send the whole conversation
-again.
+Threads are stored in memory. If a thread no longer exists, Anthropic's clients send the whole conversation again.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from jupyter_ext.services import Services
 IDLE_S = 30 * 60.0
 MOST = 1_000
 MOST_CHARS = 64 << 20
-"""Characters of the instructions and tools of all threads together."""
+"""Maximum characters of the instructions and tools of all threads together."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageThread:
-    """The conversation that a client can continue with the id of an answer.
+    """A conversation that a client can continue with the id of an answer.
 
-    ``turn`` is the turn that gave the answer. ``system`` and ``tools`` are those of the thread's first request,
-    because clients do not send them again. ``chars`` is their length in characters.
+    ``turn`` is the id of the turn that gave the answer. ``system`` and ``tools`` are those of the thread's first
+    request, because clients do not send them again. ``chars`` is the length of both in characters.
     """
 
     key: SessionKey

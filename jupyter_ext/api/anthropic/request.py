@@ -12,7 +12,7 @@ from jupyter_ext.api.dialects.request_extensions import AgentFields, WantedFile
 
 MAX_MESSAGES = 10_000
 MAX_BLOCKS = 1_000
-"""Content blocks of one message."""
+"""Maximum number of content blocks in one message."""
 MAX_TOOLS = 200
 MAX_SKILLS = 20
 ID = 512
@@ -118,7 +118,7 @@ class ToolResultBlock(Words):
 
 
 class ServerToolUseBlock(Words):
-    """A tool call that a server ran: this server or another."""
+    """A call of a tool that a server ran, either this server or another one."""
 
     type: Literal["server_tool_use", "mcp_tool_use"]
     id: Id
@@ -212,7 +212,7 @@ class FormatBody(Words):
 
 
 class OutputConfig(Words):
-    """The options of the answer. ``effort`` is accepted and ignored, because the engines have no such setting."""
+    """The options of the answer. ``effort`` is accepted and ignored, because the engines have no option for it."""
 
     effort: str | None = None
     format: FormatBody | None = None

@@ -1,8 +1,9 @@
-"""Convert calls of the server's tools into Anthropic's blocks, and such blocks, when a client sends them back, into
-text. The functions have no side effects.
+"""Converts calls of the server's tools into Anthropic's blocks, and blocks that a client sends back into text. The
+functions have no side effects.
 
-python is ``code_execution``, shell is ``bash_code_execution``, web_search is ``web_search`` and fetch_page is
-``web_fetch``. Anthropic has no block for other tools; their calls are listed in ``agentic_tool_calls``.
+python becomes ``code_execution``, shell becomes ``bash_code_execution``, web_search becomes ``web_search`` and
+fetch_page becomes ``web_fetch``. Anthropic has no block for other tools; their calls are listed in
+``agentic_tool_calls``.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ _CONTENT: Mapping[str, Callable[[CallFinished], Any]] = MappingProxyType(
 
 
 def _output(end: CallFinished) -> list[Mapping[str, Any]] | None:
-    """Return the results in the text that a web tool gave the model; None if there are none."""
+    """Return the search results or the page that a web tool returned as JSON text; None if the text contains none."""
     if end.status != "success":
         return None
     try:
@@ -108,8 +109,8 @@ def _output(end: CallFinished) -> list[Mapping[str, Any]] | None:
 
 
 def _seal(one: Mapping[str, Any]) -> str:
-    """Encode the text of a result that the model read. It is not encrypted: only the field's name, which is
-    Anthropic's, suggests so."""
+    """Encode a result that the model read. The result is not encrypted, although the name of the field, which comes
+    from Anthropic's API, suggests so."""
     content = {"description": one.get("description", ""), "content": one.get("content", "")}
     return base64.b64encode(json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")).decode()
 

@@ -15,9 +15,9 @@ from agent_kernel.core.messages import Message
 from agent_kernel.core.protocols import ToolSpec
 
 MEDIUM_TOKENS = 1_500
-"""Tokens of one picture, about the number that Anthropic counts for a large one."""
+"""Estimated tokens of one picture; Anthropic counts about this number for a large one."""
 PER_TOOL = 60
-"""Characters that a chat template adds around a tool."""
+"""Number of characters that a chat template adds for each tool."""
 
 
 def estimate_tokens(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:

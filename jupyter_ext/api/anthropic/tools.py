@@ -14,9 +14,10 @@ from agent_kernel.tools.web.web_options import WebOptions
 from jupyter_ext.api.anthropic.request import MessagesBody, PromptBody, SkillBody, ToolBody
 
 SERVED: Mapping[str, str] = MappingProxyType({"web_search": "web", "web_fetch": "web", "code_execution": "python"})
-"""Maps the types of tools that Anthropic runs itself to the server's tool groups. ``_`` and a date follow the type."""
+"""Maps the types of the tools that Anthropic runs itself to the server's tool groups. In a request, an underscore and a
+date follow the type, as in ``web_search_20250305``."""
 RUNS_CODE_SINCE = "web_search_20260209"
-"""From this type on, search tools filter their results with code."""
+"""The first type of search tools that filter their results with code. Later types do so too."""
 TEXT = {"type": "string"}
 NUMBER = {"type": "integer"}
 SPAN = {"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2}
@@ -63,7 +64,8 @@ KNOWN: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
         ),
     }
 )
-"""Prefixes of the types whose schema Anthropic's models know without a declaration; the client runs their calls."""
+"""Tools that Anthropic's models know without a declared schema, by the prefix of their type. The client runs their
+calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,8 @@ def tools_of(body: PromptBody, *, agent: bool) -> AnthropicTools:
 
 
 def _choice(body: PromptBody, functions: set[str], served: Mapping[str, ToolBody], *, some: bool) -> str:
-    """Return the tool choice. A server tool cannot be forced: the model decides, as in mistral.rs."""
+    """Return the tool choice. ``some``: the request has tools. A tool that the server runs cannot be forced: the model
+    then decides, as in mistral.rs. Raises InvalidRequest."""
     choice = body.tool_choice
     if choice is None or choice.type == "auto":
         return "auto"
@@ -131,8 +134,8 @@ def _choice(body: PromptBody, functions: set[str], served: Mapping[str, ToolBody
 
 
 def _server_tool_name(tool: ToolBody) -> str:
-    """Return the name of a tool that Anthropic runs itself, declared by type or name alone; empty for a tool of the
-    client."""
+    """Return the type, without its date, of a tool that Anthropic runs itself, whether declared by type or by name
+    alone; empty for a tool of the client."""
     if tool.type is None:
         return tool.name if tool.name in SERVED and tool.input_schema is None else ""
     return next((name for name in SERVED if tool.type == name or tool.type.startswith(f"{name}_")), "")

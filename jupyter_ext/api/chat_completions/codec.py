@@ -139,7 +139,7 @@ class ChatCodec:
 
 
 class ChatRound:
-    """The output of one model call."""
+    """The output of one model call of the turn."""
 
     def __init__(self) -> None:
         self.text: list[str] = []

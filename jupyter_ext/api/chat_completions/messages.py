@@ -97,8 +97,8 @@ ContentPart = Annotated[
 
 
 def text_or_list(value: object) -> str:
-    """Return which member of the union a value belongs to, so that one mistake produces one validation error and not
-    two."""
+    """Return the tag of the union member that fits the value: text or list. With it, one mistake produces one
+    validation error and not an error for each member."""
     return "[text]" if isinstance(value, str) else "[list]"
 
 
@@ -198,8 +198,8 @@ class ChatConversation:
 
 
 def conversation(bodies: Sequence[ChatMessage], links: Links, *, alone: bool) -> ChatConversation:
-    """Convert the messages. ``alone``: tool results are accepted without the conversation that they belong to. If all
-    messages are instructions, the last one is used as the prompt. Raises ValueError."""
+    """Convert the messages. ``alone``: tool results are accepted without the calls that they answer. If all messages
+    are instructions, the last one becomes the prompt. Raises ValueError."""
     messages = [body.message(links) for body in bodies]
     files = tuple(file for body in bodies for file in body.files)
     if messages and all(message.role == "system" for message in messages):

@@ -41,7 +41,7 @@ from jupyter_ext.turns.dialect_request import AGENT, DialectRequest
 MAX_STOPS = 16
 CODE_INTERPRETER = "code_interpreter"
 GROUPS = {CODE_INTERPRETER: "python"}
-"""The groups of server tools, by the type of tool that enables them."""
+"""The group of server tools that a tool of this type enables."""
 NO_AUDIO = 'modalities must be ["text"]: this server has no audio output'
 
 
@@ -72,7 +72,8 @@ class CodeInterpreterTool(Words):
 
 
 class OtherTool(Words):
-    """Tools of OpenAI that this server offers in another way, or not at all."""
+    """A tool of OpenAI's API that this server offers in another way, or not at all. A request with such a tool is
+    refused."""
 
     type: Literal[
         "web_search", "web_search_preview", "shell", "local_shell", "custom", "namespace", "mcp", "file_search"
@@ -246,7 +247,8 @@ class ChatBody(SamplingFields, AgentFields):
         return check_tool_choice(self.tool_choice or Chosen(), names, self._hosted, more=bool(more or web))
 
     def _groups(self, choice: Chosen, *, files: bool) -> tuple[str, ...]:
-        """Return the groups of server tools that the request enables itself."""
+        """Return the groups of server tools that the fields of the request enable. ``files``: the request has input
+        files."""
         hosted = self._hosted if choice.hosted is None else choice.hosted
         groups = [GROUPS[kind] for kind in sorted(hosted)]
         if choice.allowed is None:

@@ -1,1 +1,2 @@
-"""Code shared by the three compatible APIs (chat completions, Responses, Messages)."""
+"""Code that the three dialects share. A dialect is the API of another vendor: Chat Completions, Responses or
+Messages."""

@@ -27,8 +27,8 @@ def kind_of(status: int) -> str:
 
 
 def body(status: int, error: Mapping[str, Any], request_id: str) -> dict[str, Any]:
-    """Return the body for an error ``{code, message, hint, details}``. Besides Anthropic's ``type`` and ``message``
-    it has our ``code`` and ``details``."""
+    """Return the body of the response for an error ``{code, message, hint, details}``. In addition to Anthropic's
+    ``type`` and ``message`` it has agent-kernel's ``code`` and ``details``."""
     description = {
         "type": kind_of(status),
         "message": f"{error.get('message', '')} {error.get('hint', '')}".strip(),

@@ -13,7 +13,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 MAX_FRAMES = 100
 HEAD = struct.Struct(">I4s")
 CONTROL = struct.Struct(">IIIII")
-"""The fields of an fcTL chunk: number, width, height, x, y."""
+"""The layout of the first fields of an fcTL chunk: sequence number, width, height, x offset, y offset."""
 SHARED = (b"IHDR", b"PLTE", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"pHYs")
 """Chunks before the first frame that every frame needs."""
 

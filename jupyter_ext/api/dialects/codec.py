@@ -1,4 +1,4 @@
-"""The protocol between the events of a turn and the responses of a dialect."""
+"""The interface of the codecs, which convert the events of a turn into the responses of a dialect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from jupyter_ext.api.http import sse
 
 
 class Frame(NamedTuple):
-    """One server-sent event, not yet encoded, because only a stream needs its bytes. ``data`` None: ``[DONE]``."""
+    """One server-sent event that is not encoded yet, because a response that is not streamed does not need the bytes.
+    ``data`` None stands for ``[DONE]``."""
 
     data: Mapping[str, Any] | None
     name: str = ""
@@ -29,8 +30,8 @@ def encode_frames(frames: Iterable[Frame]) -> list[bytes]:
 
 
 class Codec(Protocol):
-    """Translates one response. It receives every event of one turn once, in order, and knows neither HTTP nor this
-    server."""
+    """Translates one turn into one response. It receives every event of the turn once and in order, and does not depend
+    on HTTP or on this server."""
 
     def begin(self) -> Iterable[Frame]:
         """Return the server-sent events at the beginning of a stream, before any event of the turn."""

@@ -1,4 +1,5 @@
-"""Base of the handlers of all dialects: start a turn, follow it, and answer in the dialect's format."""
+"""Base class of the handlers of all dialects. It starts a turn, follows its events, and answers in the dialect's
+format."""
 
 from __future__ import annotations
 
@@ -23,17 +24,18 @@ from jupyter_ext.turns.idempotency import HEADER, REPLAYED, KeyEntry, StartedTur
 from jupyter_ext.turns.turns import LiveTurn
 
 DECIDES_S = 2.0
-"""A turn that fails within this time is answered with the status of its error; later, a stream has begun with 200."""
+"""Seconds that a stream waits before it begins. A turn that fails within this time is answered with the HTTP status of
+its error. A turn that fails later is answered with status 200 and an error in the stream."""
 LEFT = "the client left"
 QUIET = (TurnStarted, Queued, ModelLoading, Notice, ContextBuilt)
-"""Events after which the decision can still wait, because they contain nothing of the answer."""
+"""Events that do not begin the stream, because they contain nothing of the answer: an HTTP error can still follow."""
 
 
 class DialectHandler(AgentHandler):
     """Base class of the handlers that answer in the format of another vendor.
 
-    ``error_body`` formats the errors of the dialect. A client that disconnects stops its turn, unless
-    ``detached``.
+    A subclass formats its errors in ``error_body``. If the client disconnects, its turn is stopped, unless ``detached``
+    is set.
     """
 
     detached = False
@@ -54,8 +56,8 @@ class DialectHandler(AgentHandler):
         return call
 
     async def fetch(self, urls: Sequence[str], limits: FetchLimits, *, purpose: str) -> list[FetchResult]:
-        """Fetch what a request refers to, under the server's egress policy; ``limits.bytes`` applies to all URLs
-        together. Raises InvalidRequest if a URL cannot be fetched; Forbidden, LocalOnly."""
+        """Fetch the URLs that a request refers to, under the server's egress policy. ``limits.bytes`` applies to all
+        URLs together. Raises InvalidRequest if a URL cannot be fetched; Forbidden, LocalOnly."""
         runtime = self.services.runtime
         try:
             return await fetch_all(Fetcher(runtime.guard, runtime.exits), urls, limits, purpose=purpose)
@@ -89,7 +91,8 @@ class DialectHandler(AgentHandler):
         self._leave()
 
     def _leave(self) -> None:
-        """Unregister from the idempotency key, once. A client that has a key may come back."""
+        """Unregister this request as a reader of its idempotency key; repeated calls do nothing. The turn goes on for a
+        while, because a client that has a key may come back."""
         entry, self._entry = self._entry, None
         if entry is not None:
             self._turn = None

@@ -12,12 +12,14 @@ from jupyter_ext.turns.dialect_request import AGENT
 
 OBJECT = "model"
 STATUS: Mapping[str, str] = MappingProxyType({"ready": "loaded"})
-"""mistral.rs's name for a model that answers at once; other states have the same name there, or none."""
+"""mistral.rs's names for states of a model that differ from agent-kernel's: a model that answers at once is
+``loaded``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFacts:
-    """The tools of the agent: whether there are any, and the numbers of connected MCP servers and of their tools."""
+    """The tools of the agent: whether there are any (``available``), and the number of connected MCP servers and of the
+    tools of these servers."""
 
     available: bool = False
     mcp_tools: int = 0
@@ -53,7 +55,8 @@ def plain_and_agent_models(models: Sequence[ModelFacts], tools: ToolFacts) -> li
 def openai_model(model: ModelFacts, tools: ToolFacts | None = None) -> dict[str, Any]:
     """Return a model in OpenAI's format.
 
-    ``tools`` are given for the agent on this model. The fields beyond OpenAI's four are mistral.rs's and ours.
+    With ``tools``, the result describes the agent on this model. OpenAI defines four of the fields; the others come
+    from mistral.rs or are agent-kernel's own.
     """
     agent = tools or ToolFacts()
     return {

@@ -22,18 +22,18 @@ from jupyter_ext.turns.dialect_request import SubmittedFile
 
 MAX_MESSAGES = 4_000
 MAX_PARTS = 200
-"""Parts of one message."""
+"""Maximum number of parts in one message."""
 MAX_CALLS = 128
-"""Tool calls of one message."""
+"""Maximum number of tool calls in one message."""
 MAX_TEXT = 8 << 20
-"""Characters of all messages, including the arguments of calls."""
+"""Maximum characters of all messages, including the arguments of calls."""
 MAX_MEDIA = 20 << 20
-"""Bytes of the media of all messages; their base64 text then fits into the largest body."""
+"""Maximum bytes of the media of all messages. Their base64 text then fits into the largest body."""
 MAX_PICTURES = 100
 MAX_LINKS = 16
-"""Images of one request that are fetched."""
+"""Maximum number of images of one request that are fetched by URL."""
 MAX_FILES = 64
-"""Files of one request."""
+"""Maximum number of files in one request."""
 TOO_LONG = f"a request can have at most {MAX_TEXT} characters together"
 TOO_MUCH_MEDIA = f"a request can have at most {MAX_MEDIA >> 20} MiB of media and files; upload files before it"
 CALL_ID = 512
@@ -144,8 +144,11 @@ NO_RESULTS = "the conversation ends with calls of the assistant: add the result 
 
 
 def name_results(messages: Sequence[Message], *, alone: bool) -> list[Message]:
-    """Return the messages with the names of the functions in their results. ``alone``: results may come first,
-    without the conversation. Every other result answers an earlier call, and each of the last calls has a result."""
+    """Return the messages with the name of the called function added to each tool result.
+
+    Each result must answer an earlier call, and each call of the last assistant message must have a result. ``alone``:
+    results at the beginning are accepted without their calls. Raises ValueError.
+    """
     names: dict[str, str] = {}
     named: list[Message] = []
     begins = alone
@@ -163,7 +166,7 @@ def name_results(messages: Sequence[Message], *, alone: bool) -> list[Message]:
 
 
 def _complete(messages: Sequence[Message]) -> None:
-    """Raise ValueError if results end the conversation and a call of the last assistant message has none."""
+    """Raise ValueError if the conversation ends with tool results and a call of the last assistant message has none."""
     behind = [message.call_id for message in _trailing_results(messages)]
     calls = messages[len(messages) - len(behind) - 1].calls if len(behind) < len(messages) else ()
     if messages and messages[-1].role == "tool" and (missing := [one.id for one in calls if one.id not in behind]):

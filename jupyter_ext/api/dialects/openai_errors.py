@@ -1,4 +1,4 @@
-"""Errors in OpenAI's format ``{message, type, param, code}``, with our ``hint``."""
+"""Errors in OpenAI's format ``{message, type, param, code}``, with agent-kernel's ``hint`` added."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 KINDS: Mapping[int, str] = MappingProxyType(
     {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 )
-"""By status. Other client errors are ``invalid_request_error``, all remaining ones ``server_error``."""
+"""The error type by HTTP status. Other statuses below 500 have the type ``invalid_request_error``, all remaining ones
+``server_error``."""
 CODES: Mapping[str, str] = MappingProxyType(
     {"unknown_model": "model_not_found", "context_overflow": "context_length_exceeded"}
 )
-"""Codes that programs look for under OpenAI's name."""
+"""agent-kernel's error codes for which OpenAI has other names that programs look for."""
 
 
 def openai_error(status: int, error: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,12 +17,12 @@ from agent_kernel.tools.web.web_options import WebOptions
 NAME = r"^[A-Za-z0-9_.-]{1,64}$"
 MAX_TOOLS = 128
 MAX_VALUES = 10_000
-"""The number of JSON values of all tools of a request together, checked before any of the schemas is processed."""
+"""Maximum number of JSON values in all tools of a request together. It is checked before any schema is processed."""
 Name = Annotated[str, Field(pattern=NAME)]
 
 
 class Words(BaseModel):
-    """Base of the models that ignore unknown keys, because clients of other versions send them."""
+    """Base class of request models that ignore unknown keys, because clients of other versions send such keys."""
 
     model_config = ConfigDict(extra="ignore", defer_build=True)
 
@@ -149,8 +149,8 @@ ToolChoice = Annotated[
 def check_tool_choice(
     choice: Chosen, functions: Collection[str], hosted: Collection[str], *, more: bool = False
 ) -> Chosen:
-    """Check the choice against the functions and the types of server tools that the request has. ``more``: the
-    request has further server tools through its model or its rounds."""
+    """Check the choice against ``functions`` and ``hosted``, the types of server tools in the request, and return it.
+    ``more``: the name of the model or the number of rounds enables further server tools. Raises ValueError."""
     unknown = [name for name in choice.allowed or () if name not in functions]
     unknown += [kind for kind in choice.hosted or () if kind not in hosted]
     if choice.choice not in ("auto", "none", "required") and choice.choice not in functions:

@@ -56,8 +56,9 @@ class OpenAIHandler(DialectHandler):
 
 
 def describe_mistake(error: ValidationError, body: Any, model: type[BaseModel]) -> tuple[str, str | None]:
-    """Describe the first validation errors of a ``body``, without its content, and return the field of the first
-    one, such as ``messages[0].content``. The message of an error of the whole body begins with a field of the model."""
+    """Return (description of the first validation errors, path of the field with the first one, such as
+    ``messages[0].content``). The description does not quote the content of ``body``. The message of an error that
+    concerns the whole body begins with the name of a field."""
     errors = error.errors(include_url=False, include_input=False, include_context=False)
     described = [(_path(body, one), one["msg"].removeprefix("Value error, ")[:SAID_CHARS]) for one in errors[:3]]
     more = "" if len(errors) <= 3 else f"; and {len(errors) - 3} more"
@@ -68,7 +69,8 @@ def describe_mistake(error: ValidationError, body: Any, model: type[BaseModel]) 
 
 
 def _path(body: Any, error: Mapping[str, Any]) -> str:
-    """Return the path of the field without the names of union members, which only the validation knows."""
+    """Return the path of the field in the body. Validation adds names of union members to its paths; they are
+    removed."""
     path, here = "", body
     for place in error["loc"]:
         if isinstance(place, int) and isinstance(here, list) and place < len(here):

@@ -1,4 +1,4 @@
-"""The token usage of a turn in OpenAI's format, with mistral.rs's speeds."""
+"""The token usage of a turn in OpenAI's format, with the token rates and durations that mistral.rs adds."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from agent_kernel.core.messages import Usage
 def chat_usage(wire: Mapping[str, Any]) -> dict[str, Any]:
     """Return the token usage in the format of chat/completions.
 
-    ``wire`` is ``TurnFinished.usage``, the sum of all rounds. ``estimated`` is set if the engine does not
-    count.
+    ``wire`` is ``TurnFinished.usage``, the sum of all rounds. The result has ``estimated`` if the engine does not count
+    tokens.
     """
     usage = Usage.from_json(wire)
     body: dict[str, Any] = {
@@ -26,8 +26,8 @@ def chat_usage(wire: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def speeds(usage: Usage) -> dict[str, float]:
-    """Return tokens per second, and seconds; 0 where nothing was measured. The time of the prompt is the total time
-    without decoding."""
+    """Return mistral.rs's fields: tokens per second and durations in seconds, for the prompt, the completion and both.
+    They are 0 where nothing was measured. The duration of the prompt is the total duration minus that of decoding."""
     decoding = usage.decode_s or max(0.0, usage.seconds - usage.first_token_s)
     reading = max(0.0, usage.seconds - decoding)
     total = usage.prompt_tokens + usage.completion_tokens

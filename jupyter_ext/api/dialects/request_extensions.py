@@ -25,7 +25,7 @@ OF_FILES = {"param": "files"}
 
 
 class WantedFile(Words):
-    """A file that the turn is to make, by its name in the work directory."""
+    """A file that the turn must produce, by its name in the work directory."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     format: Annotated[str, Field(max_length=40)] | None = None
@@ -37,8 +37,8 @@ class WantedFile(Words):
 
 
 class AgentFields(Words):
-    """How a request may use the server's tools. ``code_execution_permission`` is mistral.rs's name for
-    ``agent_permission``."""
+    """The fields that limit how a request uses the server's tools. ``code_execution_permission`` is mistral.rs's name
+    for ``agent_permission``."""
 
     max_tool_rounds: Rounds | None = None
     agent_permission: Permission | None = None
@@ -56,7 +56,8 @@ def require_file_tools(
     hint: str = CODE_HINT,
     details: Mapping[str, Any] | None = OF_FILES,
 ) -> DialectRequest:
-    """Return the request if it has the tools that can produce the files it asks for; raises ``refusal`` otherwise."""
+    """Return the request unchanged. Raises ``refusal``, with ``hint`` and ``details``, if the request asks for files
+    but has no tools that can produce files."""
     if asked.request.outputs and (asked.server_tools == () or asked.request.max_tool_rounds == 0):
         raise refusal(
             "The request asks for files, but has no server tools that could produce them.", hint=hint, details=details
@@ -79,7 +80,7 @@ GrammarText = Annotated[str, Field(min_length=1, max_length=100_000)]
 
 
 def _an_object(said: Any) -> Any:
-    """Parse a schema given as text, which vLLM accepts too."""
+    """Return a schema as an object. vLLM also accepts a schema as JSON text, which is parsed here."""
     if not isinstance(said, str):
         return said
     try:
@@ -92,7 +93,8 @@ Schema = Annotated[JsonSchema, BeforeValidator(_an_object)]
 
 
 class StructuredOutputs(Words):
-    """vLLM's field. ``structural_tag`` constrains parts of an answer, which no engine of this server can do."""
+    """vLLM's field ``structured_outputs``, which constrains the answer. ``structural_tag`` constrains parts of an
+    answer; no engine of this server supports it."""
 
     json_: Annotated[Schema | None, Field(alias="json")] = None
     regex: Regex | None = None
@@ -103,7 +105,8 @@ class StructuredOutputs(Words):
 
 
 class Grammar(Words):
-    """mistral.rs's field. ``value`` is a regular expression, a JSON schema, or a grammar."""
+    """mistral.rs's field ``grammar``, which constrains the answer. ``value`` is a regular expression, a JSON schema, or
+    a grammar, as ``type`` says."""
 
     type: Literal["regex", "json_schema", "lark", "none"]
     value: str | dict[str, Any] | None = None

@@ -1,7 +1,7 @@
-"""What server tools did in a turn, in mistral.rs's format: progress, records of finished calls, approvals.
+"""Records the calls of server tools in a turn in mistral.rs's format: progress, finished calls, approvals.
 
-Pure. ``ToolCallLog`` receives every event of one turn, in order. The objects are those of mistral.rs with additional
-keys; ``call_id`` distinguishes calls that run at the same time.
+No side effects. ``ToolCallLog`` receives every event of one turn, in order. The objects are those of mistral.rs with
+additional keys; ``call_id`` distinguishes calls that run at the same time.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ PROGRESS = "agentic_tool_call_progress"
 APPROVAL = "agentic_tool_approval_required"
 FILE = "file_produced"
 NOTICE = "agentic_notice"
-"""Our own type: something a person should know about the turn, for example that tools are missing."""
+"""A type of event that agent-kernel adds: information about the turn for a person, for example that tools are
+missing."""
 MAX_FILES = 64
-"""Files listed in one response; all of them can be fetched."""
+"""Maximum number of files that one response lists. All files of the turn can be fetched."""
 MAX_NOTICES = 100
 BODIES = ("text", "data_base64")
 OUTPUT_CHARS = 20_000
-"""Characters of each output stream of a call; of a longer one, the end is kept."""
+"""Maximum characters of each output stream of a call. Of a longer stream, the end is kept."""
 PYTHON, SHELL, WEB, CUSTOM = "code_execution", "shell", "web_search", "custom"
 TYPES = {"python": PYTHON, "reset_python": PYTHON, "shell": SHELL, "web_search": WEB, "fetch_page": WEB}
-"""By the name of a server tool; functions of clients cannot have these names."""
+"""Type of a call by the name of its server tool. Functions of clients cannot have these names."""
 LABELS = {
     "python": "Python code",
     "reset_python": "Python code",
@@ -46,7 +47,7 @@ LABELS = {
     "fetch_page": "Web page extraction",
 }
 KINDS = {"python": PYTHON, "shell": SHELL, "web": WEB, "files": "file", "path": "file"}
-"""Types of approvals, by the first word of the tool's kind."""
+"""Type of an approval by the first word of the tool's kind."""
 DONE = ("stdout", "stderr", "result", "exception")
 SHELL_RESULT = ("stdout", "stderr", "exit_code", "status", "working_directory", "timed_out")
 
@@ -81,10 +82,11 @@ class _Call:
 class ToolCallLog:
     """Collects the calls of server tools in one turn, the files that they produced, and the notices.
 
-    ``records`` are the ``agentic_tool_calls`` so far, ``files`` the files produced, ``notices`` the notices for
-    people.
+    ``records`` is the value of ``agentic_tool_calls`` so far, ``files`` are the produced files by id, and ``notices``
+    the notices for people.
 
-    Images and file contents are included up to INLINE_BYTES in total; later ones are left out and can be fetched by id.
+    Images and file contents are included until they reach INLINE_BYTES in total. Later ones are left out; clients can
+    fetch them by id.
     """
 
     def __init__(self) -> None:
@@ -118,12 +120,12 @@ class ToolCallLog:
         return None
 
     def _start(self, event: Event, body: CallStarted) -> dict[str, Any]:
-        """Return the progress ``calling``."""
+        """Return the progress event with the phase ``calling``."""
         call = self._running[body.call] = _Call(body, rounds_from_0(event))
         return _progress(call, "calling", _describe_call(call))
 
     def _finish(self, event: Event, body: CallFinished) -> dict[str, Any]:
-        """Return the progress ``complete`` and add the record of the call."""
+        """Return the progress event with the phase ``complete``, and add the record of the call."""
         began = CallStarted(body.call, body.name, {}, "server")
         call = self._running.pop(body.call, None) or _Call(began, rounds_from_0(event))
         data = _describe_result(call, body)
@@ -140,7 +142,7 @@ class ToolCallLog:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of a response besides the dialect's own."""
+        """The fields that are added to a response of any dialect; empty ones are left out."""
         files = list(self.files.values())[:MAX_FILES]
         fields = {"agentic_tool_calls": self.records, "files": files, "notices": self.notices}
         return {name: value for name, value in fields.items() if value}
@@ -227,7 +229,8 @@ def _pictures(body: CallFinished) -> list[str]:
 
 
 def _film(body: CallFinished) -> dict[str, Any]:
-    """Return the frames of animations, in the form mistral.rs uses for videos; of long ones, as many as fit."""
+    """Return the frames of the call's animations, in the form that mistral.rs uses for videos. Of a long animation,
+    only the frames that fit are returned."""
     pictures = [base64.b64decode(picture) for picture in _pictures(body)]
     frames = [frame for picture in pictures for frame in frames_of(picture)]
     if not frames:

@@ -1,1 +1,1 @@
-"""Parts of every HTTP handler: base class, bodies, server-sent events, uploads, errors."""
+"""What all HTTP handlers share: the base class, request bodies, server-sent events, uploads, errors."""

@@ -1,6 +1,7 @@
-"""Run an ASGI application behind a tornado handler: one request in, its response out as it is produced.
+"""Runs an ASGI application behind a tornado handler: passes one request to it, and sends its response as it is
+produced.
 
-It implements only what the transport of the MCP SDK needs: HTTP, a complete request body, a response that may stream,
+Only what the transport of the MCP SDK needs is implemented: HTTP, a complete request body, a response that may stream,
 and the disconnect message. Cookies and credentials are not passed to the application.
 """
 
@@ -68,7 +69,8 @@ class AsgiExchange:
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Message) -> None:
-        """Write nothing after the client has left; the application learns of that from ``_receive``."""
+        """Write a message of the application to the client. After the client has left, nothing is written; the
+        application learns of that from ``_receive``."""
         if self._left.is_set():
             return
         if message["type"] == "http.response.start":

@@ -1,5 +1,5 @@
-"""The body of a request while it arrives: stored up to a limit; beyond it, read and dropped, so that it never takes
-more memory."""
+"""Holds the body of a request while it arrives. The body is stored up to a limit. If it exceeds the limit, it is read
+and dropped, so that it never takes more memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tornado.httputil import HTTPInputError, HTTPServerRequest, parse_body_argum
 from agent_kernel.core.errors import InvalidRequest
 
 DROPPED = 1 << 28
-"""Bytes that are read and dropped beyond the limit: a client that is still sending may not see an early answer. If
-it sends more than that, it is answered at once and the connection is closed."""
+"""Maximum bytes beyond the limit that are read and dropped. A client that is still sending may not see an answer that
+comes earlier. If the client sends more, it is answered at once and the connection is closed."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class BodyBuffer:
 
 
 def read_form(request: HTTPServerRequest) -> None:
-    """Parse a form body, which tornado does only for bodies that it buffers itself. Other bodies are left alone.
+    """Parse a form body; other bodies are left unparsed. tornado does this only for bodies that it stores itself.
     Raises InvalidRequest."""
     try:
         parse_body_arguments(

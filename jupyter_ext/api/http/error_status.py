@@ -36,7 +36,7 @@ STATUS: Mapping[type[AgentKernelError], int] = MappingProxyType(
         AgentKernelError: 500,
     }
 )
-"""The status of a class applies to its subclasses without an entry of their own."""
+"""HTTP status by class of error. A subclass without an entry has the status of its base class."""
 CODES: Mapping[int, str] = MappingProxyType(
     {
         400: "invalid_request",
@@ -48,7 +48,7 @@ CODES: Mapping[int, str] = MappingProxyType(
         415: "unsupported_media_type",
     }
 )
-"""Codes for errors that Jupyter or tornado raise before our handlers run."""
+"""Error code by HTTP status, for errors that Jupyter or tornado raise before a handler of this extension runs."""
 
 
 def status_of(error: AgentKernelError) -> int:

@@ -12,8 +12,8 @@ SHOWN = frozenset(
     {"image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp", "text/plain", "text/csv", "application/json"}
     | {"audio/mpeg", "audio/wav", "audio/x-wav", "audio/ogg", "video/mp4", "video/webm"}
 )
-"""Types that a browser may display inline. Everything else is a download, above all pages and images that may
-contain scripts."""
+"""Types that a browser may display inline. All other files are downloads, because pages and some images can contain
+scripts."""
 POLICY = "sandbox; default-src 'none'; img-src 'self' data:; media-src 'self'; style-src 'unsafe-inline'"
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
@@ -31,8 +31,8 @@ class ByteRange:
 
 
 def span(header: str | None, size: int) -> ByteRange | None:
-    """Return the range that a Range header requests of ``size`` bytes; None if it cannot be satisfied. Without the
-    header, or with several ranges or an invalid one, it is the whole file."""
+    """Return the range of a file of ``size`` bytes that a Range header requests; None if the range cannot be satisfied.
+    Without a header, or if it is invalid or has several ranges, return the whole file."""
     match = _RANGE.fullmatch((header or "").replace(" ", ""))
     if match is None or not any(match.groups()):
         return ByteRange(0, size)

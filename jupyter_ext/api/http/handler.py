@@ -47,7 +47,8 @@ from jupyter_ext.services import SETTING, Services
 KERNEL_HEADER = "X-Agent-Kernel-Token"
 MAX_BODY = 32 << 20
 UNLIMITED = 1 << 50
-"""The body limit for tornado, which would answer in its own format: ``BodyBuffer`` enforces the real limit."""
+"""The body limit that is set in tornado, which would answer a larger body in its own error format. ``BodyBuffer``
+enforces the real limit."""
 KEEP_ALIVE_S = 10.0
 LOOK_AGAIN_S = 2.0
 """Seconds between two checks of whether the lasting token of a stream is still valid."""
@@ -65,8 +66,8 @@ V = TypeVar("V", bound=Callable[..., Awaitable[None]])
 
 @web.stream_request_body
 class AgentHandler(APIHandler):
-    """A handler for these callers: a kernel with its credential, a program with a lasting token whose scopes include
-    the route, or a user whom the authorizer allows the action on ``agent``."""
+    """Base class of all handlers. It accepts three kinds of callers: a kernel with its credential, a program with a
+    lasting token whose scopes include the route, and a user whom the authorizer allows the action on ``agent``."""
 
     auth_resource = "agent"
     error_shape: ClassVar[Any] = Error
@@ -75,11 +76,12 @@ class AgentHandler(APIHandler):
     caller: Caller
     request_id: str
     route = ""
-    """The route below ``agent/v1``, as the scopes and the log name it."""
+    """The name of the route: its path below ``agent/v1``, as in the scopes and the log."""
     keep_alive = sse.KEEP_ALIVE
-    """What a stream sends after KEEP_ALIVE_S without other data."""
+    """The bytes that a stream sends if it had no other data for KEEP_ALIVE_S seconds."""
     lasting = ""
-    """The lasting token (``agent-kernel token new``) that came with the request, valid or not; empty without one."""
+    """The lasting token (``agent-kernel token new``) that came with the request, whether valid or not; empty if none
+    came."""
     token_in_address = False
     refusal: web.HTTPError | AgentKernelError | None = None
     """An error that is known before the body is read. It is sent after the body, because a client that is still sending
@@ -117,8 +119,8 @@ class AgentHandler(APIHandler):
 
     async def identify(self, prepare: Callable[[], Awaitable[Any]]) -> None:
         """Run Jupyter's ``prepare``, which identifies the caller. If Jupyter refuses a known user, the refusal is
-        stored for ``check_page``; ``admit`` refuses everybody else, with an error that fits the credential that was
-        sent."""
+        stored for ``check_page``. Callers whom Jupyter does not know are refused later by ``admit``, with an error that
+        fits the credential that was sent."""
         try:
             await prepare()
         except web.HTTPError as error:
@@ -135,7 +137,8 @@ class AgentHandler(APIHandler):
         return allow_header
 
     async def _knows_sender(self) -> bool:
-        """Return whether the sender of the body is authenticated. ``admit`` checks requests without a body later."""
+        """Return whether the sender of the body is authenticated, so that the body may be stored. A request with a
+        lasting token but without a body returns False; ``admit`` checks it later."""
         if not self.lasting:
             return bool(self.current_user or self.kernel)
         if not self.request.headers.keys() & BODY_HEADERS:
@@ -312,8 +315,8 @@ class AgentHandler(APIHandler):
         self.reply(self.error_body(status, error.to_json()), status)
 
     def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the body of an error response; ``error`` is ``{code, message, hint, details}``. It formats every error
-        of a handler, also the errors of Jupyter and tornado."""
+        """Return the body of an error response. ``error`` is ``{code, message, hint, details}``. Every error of a
+        handler is formatted here, also those that Jupyter and tornado raise."""
         return {"error": {**error, "request_id": self.request_id}}
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
@@ -332,8 +335,8 @@ class AgentHandler(APIHandler):
         self.reply(self.error_body(status_code, body), status_code)
 
     async def stream(self, frames: AsyncGenerator[bytes, None]) -> None:
-        """Write frames as they arrive, and a comment after KEEP_ALIVE_S without one. End when the client
-        disconnects."""
+        """Write ``frames`` as they arrive, and ``keep_alive`` after KEEP_ALIVE_S seconds without a frame. Ends when the
+        client disconnects."""
         self.set_header("Cache-Control", "no-cache, no-store")
         self.set_header("X-Accel-Buffering", "no")
         self.set_header("Content-Type", sse.CONTENT_TYPE)
@@ -392,8 +395,8 @@ class AgentHandler(APIHandler):
 
 
 def guard(action: Action, *, kernels: bool = True) -> Callable[[V], V]:
-    """Return a decorator for a method of a handler. It authorizes the caller, and it is the only place that converts
-    errors into responses."""
+    """Return a decorator for a method of a handler. The decorator authorizes the caller for ``action``; with
+    ``kernels`` False it refuses kernels. It is also the only place that converts errors into responses."""
 
     def decorate(method: V) -> V:
         wants_json = takes_json(method)

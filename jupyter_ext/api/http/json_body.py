@@ -1,4 +1,4 @@
-"""Strict parsing of JSON bodies: what two parsers could read differently is refused, with a readable reason."""
+"""Parses JSON bodies strictly: content that two parsers could read differently is refused, with a readable reason."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from pydantic import ValidationError
 from agent_kernel.sessions.export.formats.json_reader import loads
 
 MAX_DEPTH = 100
-"""Levels of nested lists and objects."""
+"""Maximum depth of nested lists and objects."""
 MAX_VALUES = 500_000
-"""The number of lists and objects and their elements."""
+"""Maximum number of JSON values: lists and objects, and everything in them."""
 
 
 def check(body: bytes, most: int) -> None:
-    """Raise InvalidRequest for a body that is not JSON in UTF-8, is nested too deeply, has too many values, repeats
-    a key in one object, or has a number that JSON does not allow (NaN, Infinity, 1e999)."""
+    """Raise InvalidRequest for a body that is longer than ``most`` bytes, is not JSON in UTF-8, is nested too deeply,
+    has too many values, repeats a key in one object, or has a number that JSON does not allow (NaN, Infinity,
+    1e999)."""
     loads(body, most, MAX_DEPTH, MAX_VALUES, what="body")
 
 
 def is_json(content_type: str) -> bool:
-    """Return whether the content type is JSON, including types with the suffix ``+json``. No content type counts as
-    JSON."""
+    """Return whether the content type is JSON, including types with the suffix ``+json``. A request without a content
+    type counts as JSON."""
     kind = content_type.partition(";")[0].strip().lower()
     return kind in ("", "application/json", "text/json") or (kind.startswith("application/") and kind.endswith("+json"))
 

@@ -20,9 +20,9 @@ def load_class(name: str) -> type[Any]:
 
 @functools.cache
 def defer_handler(name: str, *, streams_body: bool = True) -> type[RequestHandler]:
-    """Return a class for tornado's URL rules. At each request it makes an instance of the class that ``name`` names,
-    which is imported at its first request. ``streams_body``: that class reads bodies as they arrive, which tornado
-    needs to know before there is an instance."""
+    """Return a handler class for tornado's URL rules. For each request it creates an instance of the class that
+    ``name`` names, which is imported at the first request. ``streams_body``: the named class reads bodies as they
+    arrive. tornado needs to know this before there is an instance."""
 
     class Deferred(RequestHandler):
         _stream_request_body = streams_body

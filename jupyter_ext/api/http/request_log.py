@@ -1,8 +1,9 @@
-"""Log one line for each request: its id, the caller, the route, the status and the time it took. The line never
-contains an address with ids or words of a person, and of a credential only its public part.
+"""Logs one line for each request: its id, the caller, the route, the status and the time it took. The line contains the
+name of the route and not the URL, which may contain ids or text of a person. Of a credential it contains only the
+public part.
 
-Changes with a lasting token and refused requests are logged at INFO, server errors at WARNING, and everything else,
-which a page requests many times a minute, at DEBUG.
+Requests with a lasting token that change something, and refused requests, are logged at INFO, server errors at WARNING,
+and all others at DEBUG, because a page sends them many times a minute.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from jupyter_ext.auth.callers import Caller
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 LEFT = 499
-"""As in nginx: the client closed the connection before it had the response."""
+"""The status, as in nginx, of a request whose client closed the connection before it had the response."""
 
 
 def write(

@@ -13,11 +13,11 @@ from agent_kernel.core.errors import FileTooLarge, InvalidRequest, StoreError
 from agent_kernel.core.file_receiver import FileReceiver, ReceivedFile
 
 OVERHEAD = 64 << 10
-"""Bytes of a request in addition to those of its file."""
+"""Maximum bytes of a request in addition to the bytes of its file."""
 MAX_FIELD = 1_000
 MAX_PARTS = 20
 GATHERED = 1 << 20
-"""Bytes that are parsed and written together in a thread."""
+"""Number of bytes that are collected before a thread parses and writes them."""
 
 
 @dataclass(slots=True)

@@ -77,7 +77,7 @@ class McpEndpoint:
 
 
 def endpoint_of(services: Services) -> McpEndpoint:
-    """Return the MCP endpoint of a server; it is made for the first program that speaks MCP."""
+    """Return the MCP endpoint of a server. It is created when it is requested first."""
 
     def make() -> McpEndpoint:
         tools = McpTools(
@@ -94,7 +94,8 @@ def endpoint_of(services: Services) -> McpEndpoint:
 
 
 def _manager(tools: McpTools) -> Any:
-    """Imports the SDK, so call it in a thread. Raises ImportError."""
+    """Return the session manager of the SDK. The first call imports the SDK, so call it in a thread. Raises
+    ImportError."""
     from mcp.server.lowlevel.server import Server
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from mcp.shared.exceptions import MCPError
@@ -145,7 +146,7 @@ def _elicitation(question: McpQuestion) -> Any:
 
 
 class SdkClient(Client):
-    """The client of one call, through the SDK."""
+    """The MCP client of one call, to which the SDK sends progress and questions."""
 
     def __init__(self, context: Any, params: Any) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""The tools for MCP clients: ask the agent, and read conversations and notebooks. Access checks are those of every
+"""The tools for MCP clients: they ask the agent, and read conversations and notebooks. Access is checked as in every
 route."""
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from jupyter_ext.turns.turn_starter import TurnDescription, TurnStarter
 from jupyter_ext.turns.turns import LiveTurn, Turns
 
 ANSWERS = frozenset(DEFAULTS)
-"""All kinds of approval by name, so that no answer counts as a refusal after ``approval_timeout_s``; with ``*`` the
-turn would wait forever."""
+"""The kinds of approval that an MCP client can answer, each by its name: a missing answer then counts as a refusal
+after ``approval_timeout_s``. The value ``*`` is not used, because the turn would then wait forever."""
 LISTED = 20
 ITEM_CHARS = 4_000
 READ_CHARS = 60_000
@@ -126,7 +126,8 @@ class McpTools:
         return await McpTurn(self.turns, self.runtime.approvals, turn, client).outcome()
 
     async def _resume(self, caller: Caller, client: Client) -> McpOutcome | McpQuestion:
-        """Continue a turn for a client that returns with answers. The turn id it sends is checked like any other id."""
+        """Continue a turn for a client that comes back with answers. Access to the turn id that the client sends is
+        checked as for any other id."""
         try:
             state = json.loads(client.state)
             id, after = str(state["turn"]), int(state["after"])

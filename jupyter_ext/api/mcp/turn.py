@@ -31,7 +31,8 @@ from agent_kernel.permissions.approvals import Approvals
 from jupyter_ext.turns.turns import LiveTurn, Turns
 
 CODE_CHARS = 200_000
-"""Longer code cannot be shown completely in a question to an MCP client, so it is denied there."""
+"""Maximum characters of code in a question to an MCP client. Longer code cannot be shown completely, so it is
+denied."""
 ASK: Mapping[str, Any] = MappingProxyType(
     {
         "type": "object",
@@ -50,7 +51,7 @@ ASK: Mapping[str, Any] = MappingProxyType(
 
 
 class InvalidArguments(ValueError):
-    """Invalid arguments of a call, for which the protocol has an error of its own."""
+    """Raised for invalid arguments of a call. MCP has an error of its own for this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class Client(Protocol):
 
 
 class McpTurn:
-    """Follows ``turn``, which is cancelled if the client cancels the call."""
+    """Follows ``turn`` and asks the client for approvals. If the client cancels the call, the turn is cancelled."""
 
     def __init__(self, turns: Turns, approvals: Approvals, turn: LiveTurn, client: Client) -> None:
         self._turns = turns
@@ -155,7 +156,8 @@ class McpTurn:
             await self.answer(question.id, action, content, question.shown)
 
     async def answer(self, id: str, action: str, content: Mapping[str, Any], shown: str = "") -> None:
-        """Record the answer. Declining is a denial; dismissing the question is no answer."""
+        """Record an answer to the question ``id``. The MCP action ``decline`` denies; ``cancel``, which dismisses the
+        question, counts as no answer."""
         if action == "cancel":
             return
         decision = str(content.get("decision", "")) if action == "accept" else "deny"

@@ -1,5 +1,5 @@
-"""The models that a request may name: the server's default engine, the configured engines, and models on disk.
-Listing them neither loads a model nor contacts another server."""
+"""Lists the models that a request may name: the server's default engine, the configured engines, and models on disk.
+This neither loads a model nor contacts another server."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from jupyter_ext.api.dialects.model_list import ModelFacts, ToolFacts, plain_and
 from jupyter_ext.turns.dialect_request import AGENT, DEFAULT
 
 HERE = "agent-kernel"
-"""The owner shown for a local model that does not name one."""
+"""The value of ``owned_by`` for a local model that names no owner."""
 BEGAN = time.time()
 
 
 async def models(runtime: Runtime) -> list[dict[str, Any]]:
-    """Return the models in OpenAI's format, the default first; each as a plain model, then each as an agent."""
+    """Return the models in OpenAI's format, the default first: first all of them as plain models, then all of them as
+    agents."""
     on_disk = await asyncio.to_thread(_on_disk, runtime.settings.cache_dir)
     by_id: dict[str, ModelFacts] = {}
     for model in (*_engines(runtime), *on_disk):
@@ -83,8 +84,8 @@ def _facts(name: str, info: EngineInfo, known: dict[str, bool | None]) -> ModelF
 
 
 def _local(protocol: str) -> dict[str, bool | None]:
-    """Return the capabilities of a local model. A model with the code fence protocol calls python, but no functions
-    of a client."""
+    """Return the capabilities of a local model. A model with the code fence protocol can call python, but not the
+    functions of a client."""
     return {"tools": protocol != "fence" if protocol else None, "logprobs": True}
 
 

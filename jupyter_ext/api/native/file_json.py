@@ -21,7 +21,8 @@ def openai_file(file: File, session: str) -> dict[str, Any]:
 
 
 def container_file(file: File, session: str) -> dict[str, Any]:
-    """Describe a file of a session, which OpenAI's clients see as a container."""
+    """Return a file of a session in OpenAI's format for files of a container. OpenAI's clients see a session as a
+    container."""
     return _facts(file, session) | {"object": "container.file", "container_id": session, "path": file.name}
 
 
@@ -38,8 +39,8 @@ def anthropic_file(file: File) -> dict[str, Any]:
 
 
 def page(listed: Sequence[dict[str, Any]], *, more: bool = False) -> dict[str, Any]:
-    """Return a list page. Clients request the next page after ``last_id`` while ``has_more`` is true, and request it
-    forever where the field is missing."""
+    """Return a list page. While ``has_more`` is true, clients request the next page, which begins after ``last_id``.
+    The field is always present, because clients that miss it request pages forever."""
     ends = {"first_id": listed[0]["id"] if listed else None, "last_id": listed[-1]["id"] if listed else None}
     return {"object": "list", "data": list(listed), **ends, "has_more": more}
 

@@ -28,8 +28,8 @@ from jupyter_ext.api.schemas.operation import ANY_BYTES, ID_PATTERN, SESSION, Pa
 LISTED = 1_000
 CHUNK = 1 << 18
 PURPOSES = ("assistants", "batch", "evals", "fine-tune", "user_data", "vision", "agent_output")
-"""Purposes accepted for uploads of OpenAI's clients, and of our own client for files that a function made. The
-purpose has no effect here."""
+"""Purposes that an upload may have: those of OpenAI's clients, and that of agent-kernel's client for files that a
+function made. The purpose has no effect."""
 LASTS_S = (3_600, 2_592_000)
 """The minimum and maximum of ``expires_after`` in seconds, as in OpenAI's API."""
 ANCHOR, SECONDS = "expires_after[anchor]", "expires_after[seconds]"
@@ -89,9 +89,10 @@ class FileAgentHandler(SharedHandler):
         return anthropic_file(file) if self.anthropic else openai_file(file, session)
 
     def page_of(self, files: Sequence[dict[str, Any]], limit: int) -> dict[str, Any]:
-        """Return a page of ``limit`` files after the file ``after`` (or ``page``) of the query.
+        """Return a page of at most ``limit`` of ``files``. It begins after the file that ``after`` (or ``page``) of the
+        query names.
 
-        If that file was deleted in the meantime, the page starts at the first file, so that a client that deletes
+        If that file was deleted in the meantime, the page begins with the first file, so that a client that deletes
         everything it lists reaches the end. Raises InvalidRequest for text that is not a file id.
         """
         after = self.get_argument("after", "") or self.get_argument("after_id", "") or self.get_argument("page", "")
@@ -114,7 +115,8 @@ class FileAgentHandler(SharedHandler):
         return None
 
     async def owner(self, id: str, session: str | None = None) -> SessionKey:
-        """Return the named session, or the first session of the caller that has the file. Raises FileNotFound."""
+        """Return the key of the session through which the caller may use the file: ``session`` if given, else the first
+        session of the caller that has the file. Raises FileNotFound."""
         namespace = self.caller.namespace
         named = [SessionKey(namespace, session)] if session else await self.registry.sessions_of(namespace, id)
         for key in named:
@@ -211,7 +213,8 @@ class FilesHandler(FileAgentHandler):
         self._drop()
 
     def _drop(self) -> None:
-        """Close the upload, but not while a thread writes to it."""
+        """Close the upload. While a thread writes to it, only note that the client has left; ``_feed`` then closes the
+        upload when the thread has finished."""
         self._left = True
         if self._feeding:
             return
@@ -277,7 +280,7 @@ class FilesHandler(FileAgentHandler):
         self.reply(self.page_of([self.facts(file, key.id) for key, file in listed], limit))
 
     async def _mine(self) -> frozenset[str] | None:
-        """Return the sessions of a kernel; None for a user, who may use all of them."""
+        """Return the ids of the sessions that a calling kernel may use; None for a user, who may use all sessions."""
         kernel = self.caller.kernel
         if kernel is None:
             return None

@@ -21,7 +21,7 @@ from jupyter_ext.notebooks.bindings import KERNEL
 
 ONE_DOCUMENT = "A download must be one document, and the format markdown-files consists of several files."
 DOCUMENTS = [name for name in FORMATS if name != "markdown-files"]
-"""The formats of one document; ``markdown-files`` consists of several files."""
+"""The formats that consist of one document. ``markdown-files`` consists of several files, so it is not among them."""
 FORMAT = Annotated[str, Field(json_schema_extra={"enum": list[Any](DOCUMENTS)})]
 Imports = Literal["agent-kernel", "jsonl", "openai", "mistralrs"]
 MEDIA = ("application/json", "application/jsonl", "text/markdown", "application/x-ipynb+json")

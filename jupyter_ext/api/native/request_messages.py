@@ -19,7 +19,7 @@ from jupyter_ext.api.dialects.openai_content import (
 )
 
 MAX_PARTS = 100
-"""Parts of one message."""
+"""Maximum number of parts in one message."""
 
 
 def from_base64(value: object) -> bytes:
@@ -35,7 +35,7 @@ Base64 = Annotated[bytes, BeforeValidator(from_base64)]
 
 
 class CarriedBody(BaseModel):
-    """Base of the parts of a message: unknown keys (refusal, audio, annotations) are ignored."""
+    """Base class of the parts of a message. Unknown keys (refusal, audio, annotations) are ignored."""
 
     model_config = ConfigDict(extra="ignore", defer_build=True)
 
@@ -45,7 +45,8 @@ class ImageUrl(CarriedBody):
 
 
 class PartBody(CarriedBody):
-    """A part of a message. ``media`` has its bytes, or the hash and size of a medium that the session has."""
+    """A part of a message. A part of the type ``media`` has its bytes in ``data``, or the ``hash`` and ``size`` of
+    media that the session has."""
 
     type: Literal["text", "media", "image_url"]
     text: str = ""

@@ -99,7 +99,7 @@ class MediumBody(Body):
 
 
 class WantedBody(Body):
-    """A file that the turn is to produce, by its name in the work directory."""
+    """A file that the turn must produce, by its name in the work directory."""
 
     name: Name
     format: Annotated[str, Field(max_length=40)] = ""
@@ -107,7 +107,7 @@ class WantedBody(Body):
 
 
 class VariableBody(Body):
-    """A copy of a variable, for the sandbox."""
+    """A copy of a variable that is set in the sandbox."""
 
     name: Annotated[str, Field(pattern=r"^[^\W\d]\w*$", max_length=200)]
     encoding: Literal["json", "npy", "arrow", "pickle"]
@@ -116,9 +116,12 @@ class VariableBody(Body):
 
 
 class FunctionBody(Body):
-    """A tool that the client declares: one of its ``client_tools``, which it runs itself, or a tool that another
-    program runs. ``effects``: a call changes something, so the user is asked before the client runs it. ``parallel``:
-    it shares no state with other tools, so calls of one round may run at the same time."""
+    """A tool that the client declares. It is either one of the ``client_tools``, which the client runs itself, or a
+    tool that another program runs.
+
+    ``effects``: a call changes something, so the user is asked before the client runs it. ``parallel``: the tool shares
+    no state with other tools, so its calls may run at the same time as other calls of the same round.
+    """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
     description: Annotated[str, Field(max_length=10_000)] = ""
@@ -141,7 +144,7 @@ class FunctionBody(Body):
 
 
 class ToolsBody(Body):
-    """The part of a turn's body that decides what may be called in it."""
+    """The part of a turn's body that decides which tools may be called in the turn."""
 
     kernel: str = ""
     where: Literal["live", "draft", "sandbox"] | None = None
@@ -292,8 +295,8 @@ class ClaimBody(Body):
 
 
 class RenewBody(Body):
-    """Renews a claim. ``where`` says where the call runs, if that has changed, and whether it waits for the user
-    there."""
+    """Renews a claim. ``where`` says where the call runs, if that has changed. ``state`` says whether the call waits
+    for the user."""
 
     action: Literal["renew"]
     token: str

@@ -23,7 +23,8 @@ MAX_FOUND = 50
 SECONDS = r"[0-9]{1,11}(\.[0-9]{1,6})?"
 DATE = r"(19[7-9][0-9]|20[0-9]{2})-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
 Moment = Annotated[str, Field(pattern=f"^({SECONDS}|{DATE})?$")]
-"""The short forms; every other form of ISO 8601 is accepted too."""
+"""A time in seconds since the epoch, or a date. The pattern describes these two forms; the server also accepts every
+other form of ISO 8601."""
 
 
 class SearchHandler(AgentHandler):

@@ -37,7 +37,7 @@ SERIALIZED = Parameter(
     Literal["facts", "agent-kernel", "openai", "mistralrs"],
 )
 SEARCHED = 5000
-"""How many of the most recently used sessions a search by name looks through."""
+"""Number of the most recently used sessions among which a search by name looks."""
 
 
 def brief(session: Session) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The route ``agent/v1/socket``: one WebSocket connection for each page.
 
-It carries the events of turns, with the same numbers as elsewhere, and notifications about the sessions and kernels
-that the page watches. It is for users; the code of a notebook uses the other routes.
+The connection carries the events of turns, with the same numbers as the other routes, and notifications about the
+sessions and kernels that the page watches. Only users may open it; the code of a notebook uses the other routes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from jupyter_ext.turns.stored_events import replay
 MAX_MESSAGE = 64 << 10
 """Maximum bytes of one message of a page."""
 LOOK_AGAIN_S = 60.0
-"""How often the server checks that the user of an open connection may still read."""
+"""Seconds between two checks whether the user of an open connection may still read."""
 NOT_ALLOWED = 4003
 """The close code for a page whose user may not read any more."""
 TRY_AGAIN = 1013
@@ -58,7 +58,7 @@ class Unfollow(Asked):
 
 
 class Watch(Asked):
-    """Watch or unwatch a session or a kernel."""
+    """A message of the page: watch, or no longer watch, a session or a kernel."""
 
     do: Literal["watch", "unwatch"]
     session: Annotated[str, Field(max_length=512)] = ""
@@ -86,8 +86,11 @@ ASKED: TypeAdapter[Any] = TypeAdapter(
 
 
 class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ignore[misc]  # neither stream is used
-    """A message is answered before the next one is read, so a page that does not read the answers delays only
-    itself. An error is sent to the page and leaves the connection open."""
+    """The server side of a page's connection.
+
+    A message is answered before the next one is read, so a page that does not read the answers delays only itself. An
+    error is sent to the page and leaves the connection open.
+    """
 
     page: PageConnection
     _looking: asyncio.Task[None] | None = None
@@ -227,8 +230,8 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         self.close(NOT_ALLOWED, "You may not read agents on this server any more.")
 
     async def _still(self, actions: tuple[Action, ...]) -> bool:
-        """Return whether the same handshake, sent now, would be accepted for the same user with this permission, or
-        for a valid token."""
+        """Return whether the user of the connection may still use it. For a token: whether the token is valid. For a
+        user: whether the same handshake, sent now, would be accepted for the same user with all of ``actions``."""
         if self.caller.token is not None:
             return self.services.tokens.is_valid(self.caller.token)
         looked = repeat_handler(self)

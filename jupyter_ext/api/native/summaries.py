@@ -13,7 +13,7 @@ from jupyter_ext.api.schemas.operation import operation
 from jupyter_ext.turns.turns import session_busy
 
 LOOKED_AT = 20
-"""How many of the newest turns are searched for the present size of the context."""
+"""Number of newest turns that are searched for the present size of the context."""
 
 
 class CompactHandler(AgentHandler):

@@ -1,1 +1,1 @@
-"""The OpenAPI document of the routes."""
+"""Builds the OpenAPI document of the routes."""

@@ -51,7 +51,8 @@ SECURITY: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class RouteMethod:
-    """One HTTP method of one path, as its handler defines it. ``names`` are the names of the path's groups."""
+    """One HTTP method of one path, and the handler's method ``run`` that implements it. ``groups`` are the patterns of
+    the path's variable parts, and ``names`` the names of these parts."""
 
     path: str
     groups: tuple[str, ...]
@@ -222,7 +223,7 @@ def _operation_of(verb: RouteMethod) -> Operation:
 
 
 def _show(entry: dict[str, Any], example: Mapping[str, Any]) -> None:
-    """Add an example to the request body and the response of an operation."""
+    """Add the example to the request body and the response of the operation ``entry``."""
     body = entry.get("requestBody", {}).get("content", {})
     if example.get("request") is not None and body:
         kind = next(iter(body))

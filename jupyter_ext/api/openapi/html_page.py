@@ -115,7 +115,8 @@ def _schemas(schemas: Mapping[str, Any]) -> str:
 
 
 def _pre(schema: Mapping[str, Any]) -> str:
-    """Return a block that can be scrolled with the keyboard."""
+    """Return a schema as an HTML block that can be scrolled with the keyboard, with links to the schemas that it refers
+    to."""
     text = escape(json.dumps(schema, indent=2, ensure_ascii=False), quote=False)
     linked = re.sub(r'"#/components/schemas/([^"]+)"', r'"<a href="#schema-\1">\1</a>"', text)
     return f'<pre tabindex="0">{linked}</pre>'

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 REFS = "#/components/schemas/{model}"
 VALUES = frozenset({"const", "default", "enum", "examples"})
-"""Keywords whose values are data, not schemas."""
+"""JSON schema keywords whose values are data. Schemas are not searched in these values."""
 TAKEN = frozenset({"client", "authenticatedclient", "response", "file", "unset", "errors", "types"})
 """Names, in lower case, that generated clients use for their own classes."""
 PUBLISHED = {"BoundSession": "Bound", "ImportPreview": "Preview", "RebuildStep": "Piece", "UndoResult": "Undone"}
@@ -24,8 +24,8 @@ PUBLISHED_OF_MODULE = {
     "responses.tools.FunctionTool": "ResponsesToolsFunctionTool",
     "responses.tools.OtherTool": "ResponsesToolsOtherTool",
 }
-"""The same for classes whose schema is named after a module, which may move: maps the end of the class's path to the
-name of the schema."""
+"""Maps the end of a class's path (module and name) to the name of its schema. Needed for classes whose schema is named
+after their module, which may move."""
 Mode = Literal["validation", "serialization"]
 
 
@@ -123,6 +123,6 @@ def _reference(text: str, names: Mapping[str, str]) -> str:
 
 
 def _key(kind: Any, sent: bool) -> tuple[str, Mode]:
-    """Return a key for the type. Unions of the same types are different objects each time they are written, so the
-    objects cannot be keys."""
+    """Return a key by which the schema of a type is stored. A union of the same types is a different object each time
+    it is written, so the type itself cannot be the key."""
     return repr(kind), "validation" if sent else "serialization"

@@ -42,9 +42,12 @@ CANCELLED = "The server that ran this response stopped before its end."
 
 
 class ResponsesCodec:
-    """Converts the events of a turn into the stream of a response and into its resource. All events of the stream are
-    numbered from 0, including those that only clients of mistral.rs know: progress of calls, approval questions,
-    produced files. ``TurnFinished`` produces the terminal event, whatever its state."""
+    """Converts the events of a turn into the stream of a response and into its resource.
+
+    All events of the stream are numbered from 0, including those that only clients of mistral.rs know: progress of
+    calls, approval questions, produced files. ``TurnFinished`` produces the terminal event, whatever the state of the
+    turn.
+    """
 
     def __init__(self, facts: ResponseFacts) -> None:
         self.facts = facts
@@ -151,7 +154,8 @@ class ResponsesCodec:
         self._answer.tokens += [token_logprob(token) for token in tokens]
 
     def _end_text(self, status: str, *, between: bool = False) -> Iterator[Said]:
-        """End the open text. ``between``: calls of server tools follow."""
+        """End the message whose text is being streamed, if there is one. ``between``: calls of server tools follow, so
+        the message is not the answer."""
         thought, self._thought = self._thought, None
         yield from thought.end(status) if thought is not None else ()
         answer, self._answer = self._answer, None
@@ -188,8 +192,8 @@ class ResponsesCodec:
 
 
 def _status_of(end: TurnFinished) -> str:
-    """Return the status of the response. A turn that was interrupted from outside has failed for the client; a turn
-    that somebody stopped has not."""
+    """Return the status of the response. It is ``cancelled`` for a turn that somebody stopped, and ``failed`` for a
+    turn that failed or was interrupted because its server ended."""
     if end.state == "committed":
         return "incomplete" if end.finish == "length" else "completed"
     return "cancelled" if end.state == "cancelled" else "failed"

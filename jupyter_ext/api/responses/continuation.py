@@ -1,5 +1,5 @@
-"""What a request for a response continues: the response that it names, the items that it refers to, or the conversation
-that it contains."""
+"""Finds what a request for a response continues. That is the response that the request names, the response of the items
+that it refers to, or the conversation that it contains."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ async def _resolve(responses: LiveResponses, owner: ResponseOwner, items: Sequen
 async def _newest_response(
     responses: LiveResponses, owner: ResponseOwner, items: Sequence[AnyItem]
 ) -> StoredResponse | None:
-    """Return the response that produced the last item of the input that is of this server. A client that keeps its own
-    conversation sends such items back."""
+    """Return the response of this server that produced the last such item in the input; None if no item is from this
+    server. A client that keeps its own conversation sends items of earlier responses back."""
     for id in dict.fromkeys(stem_of(getattr(item, "id", None) or "") for item in reversed(items)):
         if id and (response := await responses.find(owner, id)) is not None:
             return response
@@ -129,8 +129,9 @@ async def _newest_response(
 
 
 async def carry_messages(store: SessionStore, key: SessionKey, turn: str, messages: Sequence[Message]) -> list[Message]:
-    """Return ``messages`` after the conversation up to a turn, in a form that can be sent to another session. The
-    client's instructions stay at the beginning. Raises InvalidRequest if the turn no longer exists."""
+    """Return the conversation of the session up to ``turn``, followed by ``messages``, in a form that can be sent to
+    another session. The client's instructions stay at the beginning. Raises InvalidRequest if the turn no longer
+    exists."""
     instructions, spoken = history_merge.split_instructions(messages)
     whole = await store.whole(key)
     before = whole.up_to(turn) if whole is not None else None

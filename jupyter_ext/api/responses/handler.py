@@ -98,7 +98,8 @@ class ResponsesHandler(ResponsesAgentHandler):
             raise
 
     async def _replay(self, stored: StoredResponse, body: ResponsesBody, call: StartedTurn) -> None:
-        """Send the same response, or the same error, for a request that was repeated with its idempotency key."""
+        """Answer a request that was repeated with its idempotency key: send the response or the error of the first
+        request."""
         if body.stream:
             await self._await_decision(call.turn)
             await self.stream(self.responses.stream(stored))
@@ -139,8 +140,10 @@ class ResponsesHandler(ResponsesAgentHandler):
         return dataclasses.replace(asked, request=request, session="", own_messages=())
 
     async def _begin(self, body: ResponsesBody, goes_on: Continuation, asked: DialectRequest) -> StartedTurn:
-        """Start the turn. Several requests can continue one response at the same time if they share no resources of the
-        server."""
+        """Start the turn. If the session is busy, the turn starts in a new session with a copy of the conversation,
+        provided that the request uses no tools of the server and names no session. Otherwise, if the session was only
+        found through items of the input, the turn starts without that session. In all other cases raises
+        SessionBusy."""
         try:
             return await self.begin_turn(asked)
         except SessionBusy:
@@ -175,7 +178,8 @@ class ResponsesHandler(ResponsesAgentHandler):
         return await self.responses.begin(stored, call.turn, kept=is_kept, streams=bool(body.stream))
 
     async def _bring(self, items: Sequence[AnyItem]) -> Brought:
-        """Fetch what the request refers to. Raises InvalidRequest, Forbidden, LocalOnly, FetchFailed, FileNotFound."""
+        """Fetch the pictures and files to which the request refers. Raises InvalidRequest, Forbidden, LocalOnly,
+        FetchFailed, FileNotFound."""
         parts = list(parts_of(items))
         links = list(dict.fromkeys(part.link for part in parts if isinstance(part, InputImage) and part.link))
         urls = {part.file_url: part for part in parts if isinstance(part, InputFile) and part.file_url}

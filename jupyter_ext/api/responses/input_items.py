@@ -18,12 +18,12 @@ from jupyter_ext.turns.dialect_request import SubmittedFile
 Body: TypeAlias = dict[str, Any]
 Id = Annotated[str, Field(max_length=512)]
 MEDIUM = "medium"
-"""The key of a stored image part that refers to the image's bytes, which the session stores."""
+"""The key in a stored image part under which the part refers to the image's bytes. The session stores these bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """The content that was fetched for a request: pictures by URL or file id, files by URL."""
+    """The content that was fetched for a request: pictures by URL or file id, and files by URL."""
 
     pictures: Mapping[str, Media] = field(default_factory=dict)
     files: Mapping[str, SubmittedFile] = field(default_factory=dict)
@@ -222,7 +222,7 @@ class WebItem(Words):
 
 
 def _kind(value: Any) -> str | None:
-    """Return the type of an item. Messages in the short form have no type, and references need none."""
+    """Return the type of an item. A message may leave out its type, and so may a reference to an item."""
     if isinstance(value, Words):
         return str(getattr(value, "type", None) or "item_reference")
     if not isinstance(value, dict):

@@ -36,10 +36,12 @@ SERVED = (ShellCallItem, ShellResultItem, CodeItem)
 
 @dataclass(slots=True)
 class Reading:
-    """Converts input items into messages, one after the other. ``known``: the session already contains the calls of
-    the server's own tools, so they are left out of the messages. ``names`` maps ids of earlier calls to names of
-    functions. ``answer`` and ``calls`` collect the assistant's message that is being built, to which the next item may
-    still add; call ``end`` after the last item."""
+    """Converts input items into messages, one after the other.
+
+    ``known``: the session already contains the calls of the server's own tools, so they are left out of the messages.
+    ``names`` maps the ids of earlier calls to the names of their functions. ``answer`` and ``calls`` collect the
+    assistant's message that is being built, to which the next item may still add. Call ``end`` after the last item.
+    """
 
     brought: Brought
     known: bool
@@ -71,7 +73,7 @@ class Reading:
                 self._ran(ToolCall(item.id or f"call_{len(self.messages)}", "python", {"code": item.code}), item.text)
 
     def end(self) -> None:
-        """Complete the message of the assistant."""
+        """Complete the assistant's message that is being built."""
         if self.answer is not None:
             self.messages.append(assistant("".join(self.answer), self.calls))
         self.answer, self.calls = None, []
@@ -119,8 +121,8 @@ def messages_of(
     alone: bool = False,
     names: Mapping[str, str] = NOTHING,
 ) -> tuple[list[Message], tuple[SubmittedFile, ...]]:
-    """Return the messages and the submitted files. ``alone``: results may come without their calls at the beginning. If
-    all messages are instructions, the last one is used as the prompt."""
+    """Return the messages and the submitted files. ``alone``: results at the beginning are accepted without their
+    calls. If all messages are instructions, the last one becomes the prompt."""
     if sum(characters(item) for item in items if not (known and isinstance(item, SERVED))) > openai_content.MAX_TEXT:
         raise ValueError(openai_content.TOO_LONG)  # checked before the texts are joined
     reading = Reading(brought, known, names)

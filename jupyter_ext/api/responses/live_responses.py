@@ -31,15 +31,15 @@ STOPPED = "cancelled by the client"
 GONE = "The turn of this response is not in its session any more."
 ENDS_WITHIN_S = 10.0
 LAST = 2
-"""The frames of the terminal event, and of the end of the stream."""
+"""Number of frames at the end of a stream that every reader gets: the terminal event and the end of the stream."""
 SWEEP_S = 3600.0
 AGAIN_TRIES, AGAIN_PAUSE_S = 20, 0.1
 
 
 class LiveResponse:
-    """A running response. ``frames`` are the events of its stream so far; the index is the event's number. If the
-    response is neither stored nor streamed (``has_readers`` is false), nobody can follow it, and ``frames`` stays
-    empty."""
+    """A running response. ``frames`` are the encoded events of its stream so far; the index of a frame is the number of
+    its event. If the response is neither stored nor streamed (``has_readers`` is false), nobody can follow it, and
+    ``frames`` stays empty."""
 
     def __init__(self, stored: StoredResponse, turn: LiveTurn, *, has_readers: bool = True) -> None:
         self.stored = stored
@@ -51,7 +51,8 @@ class LiveResponse:
         self._changed = asyncio.Event()
 
     async def follow(self, after: int = -1) -> AsyncGenerator[bytes, None]:
-        """Yield the events after number ``after`` as they arrive; the terminal event is always included."""
+        """Yield the events after number ``after`` as they arrive. The terminal event is yielded even if its number is
+        not higher."""
         at = after + 1
         while True:
             changed = self._changed
@@ -132,8 +133,9 @@ class LiveResponses:
         return response
 
     async def again(self, owner: ResponseOwner, turn: str) -> StoredResponse | None:
-        """Return the response of a turn for a request that was repeated with its idempotency key. It exists a moment
-        after the turn has started, unless the response is not stored."""
+        """Return the stored response of a turn, for a request that was repeated with its idempotency key. The response
+        is stored a moment after the turn has started, so this waits up to two seconds. Return None for a response that
+        is not stored."""
         id = response_id(owner.namespace, turn)
         for _ in range(AGAIN_TRIES):
             if (response := await self.store.get(owner, id)) is not None:
@@ -161,7 +163,7 @@ class LiveResponses:
         return codec.resource
 
     async def stream(self, stored: StoredResponse, after: int = -1) -> AsyncGenerator[bytes, None]:
-        """Yield the events after number ``after``; the terminal event is always included."""
+        """Yield the events after number ``after``. The terminal event is yielded even if its number is not higher."""
         if (live := self._live.get(stored.id)) is not None:
             async with aclosing(live.follow(after)) as frames:
                 async for frame in frames:
@@ -199,7 +201,7 @@ class LiveResponses:
             await self._private_sessions.forget(key)
 
     async def drop(self, stored: StoredResponse) -> None:
-        """Delete only the response, after stopping it if it is running."""
+        """Delete the response and leave its session, after stopping the response if it is running."""
         live = self._live.pop(stored.id, None)
         if live is not None:
             await self._turns.cancel(live.turn, STOPPED)
@@ -212,7 +214,7 @@ class LiveResponses:
         await self.store.aclose()
 
     def _also(self, task: asyncio.Task[None]) -> None:
-        """Await the task when the server stops."""
+        """Remember the task, so that ``aclose`` waits for it."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -227,7 +229,7 @@ class LiveResponses:
         self._live.pop(live.stored.id, None)
 
     async def _newest(self, stored: StoredResponse) -> StoredResponse:
-        """Return the newest state: the response may have ended since ``stored`` was read."""
+        """Return the newest stored state of the response, which may have ended since ``stored`` was read."""
         if stored.body is not None:
             return stored
         return await self.store.get(stored.owner, stored.id) or stored
@@ -254,7 +256,7 @@ class LiveResponses:
 
 
 def responses_of(services: Services) -> LiveResponses:
-    """Return the responses of a server; they are made for the first client that speaks this dialect."""
+    """Return the responses of a server. The object is created when it is requested first."""
     settings = services.runtime.settings
     path = None if settings.store == "memory" else settings.data_dir / "responses.db"
     return services.on_demand.get(

@@ -1,7 +1,7 @@
 """The output items of a response, and the stream events that report each item. No side effects.
 
-An event is a name and its data; the writer of the stream adds the number. Ids of items begin with the id of their
-response, so that the server recognizes the response of an item that a client sends back.
+An event is a name and its data; the caller adds the number. The id of an item begins with the id of its response, so
+that the server recognizes to which response an item belongs that a client sends back.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ NOT_RUN = 126
 SOURCES = "web_search_call.action.sources"
 OUTPUTS = "code_interpreter_call.outputs"
 LOGPROBS = "message.output_text.logprobs"
-"""Additional fields that a client may request (``include``)."""
+"""One of the additional fields that a client may request with ``include``."""
 
 
 class Output:
-    """The items of one response, in order. ``stem`` is the unique part of the response's id, ``container`` the id of
+    """The items of one response, in order. ``stem`` is the unique part of the response's id; ``container`` is the id of
     its session."""
 
     def __init__(self, stem: str, container: str, include: frozenset[str] = frozenset()) -> None:
@@ -50,7 +50,8 @@ class Output:
 
 
 class AnswerText:
-    """A message with one text. ``files`` are those that it may cite, as ``File.to_json`` returns them."""
+    """An item of the type message with one text. ``files`` are the files that the message may cite, in the format of
+    ``File.to_json``."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -95,7 +96,7 @@ class AnswerText:
 
 
 class Thought:
-    """A reasoning item with the complete reasoning; nothing is summarized."""
+    """An item with the complete reasoning of the model; it contains no summary."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -119,7 +120,7 @@ class Thought:
 
 
 class Ran(Protocol):
-    """A call that the server runs. ``end`` without a result means that the turn ended first."""
+    """An item for a call that the server runs. ``end`` is called without a result if the turn ended before the call."""
 
     def begin(self) -> Iterator[Said]: ...
 
@@ -144,7 +145,7 @@ class CodeRun:
         yield "response.code_interpreter_call.interpreting", place
 
     def add_output(self, said: CallOutput) -> Iterator[Said]:
-        """Yield nothing: the API has no event for the output of such a call."""
+        """Yield nothing: the API has no event for the output of running code."""
         yield from ()
 
     def end(self, result: CallFinished | None) -> Iterator[Said]:
@@ -155,7 +156,7 @@ class CodeRun:
 
 
 class ShellRun:
-    """A shell call as two items: the call and its output. All commands are lines of one script."""
+    """A shell call as two items: the call and its output. All commands run as lines of one script."""
 
     def __init__(self, output: Output, call: CallStarted) -> None:
         self._output = output
@@ -208,7 +209,7 @@ class ShellRun:
 
 
 class WebRun:
-    """A web search, or one page that is opened."""
+    """An item for a web search, or for one page that was opened."""
 
     def __init__(self, output: Output, call: CallStarted) -> None:
         self._output = output
@@ -246,7 +247,7 @@ RUNS: Mapping[str, type[CodeRun] | type[ShellRun] | type[WebRun]] = {
     "web_search": WebRun,
     "fetch_page": WebRun,
 }
-"""Item types by the name of the tool; other tools have no item type of their own."""
+"""The class of the item by the name of the tool. Calls of other tools produce no items."""
 
 
 def call_for_client(output: Output, call: CallReturned, namespaces: Mapping[str, Sequence[str]]) -> Iterator[Said]:
@@ -285,8 +286,8 @@ def _citation(file: Mapping[str, Any], text: str, container: str) -> Body:
 
 
 def _ran(result: CallFinished | None) -> bool:
-    """Return whether the tool ran to its end, with or without an error. It did not if the call was denied or the turn
-    ended first."""
+    """Return whether the tool was executed to its end, even if that was an error. False if the call was denied, or if
+    the turn ended first."""
     return result is not None and result.status != "denied"
 
 
@@ -306,7 +307,7 @@ def _logs_and_pictures(result: CallFinished) -> list[Body]:
 
 
 def _exit_of(result: CallFinished | None) -> Body:
-    """Return the exit of the script. For a call that did not run, stderr contains the reason."""
+    """Return the outcome of the script in OpenAI's format. For a call that was not run, stderr contains the reason."""
     if result is None:
         return {"stdout": "", "stderr": "The turn ended first.", "outcome": {"type": "exit", "exit_code": NOT_RUN}}
     details = result.details

@@ -168,7 +168,7 @@ class ResponsesBody(Decoding, AgentFields):
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """Return the values of ``include``, and those that another field implies."""
+        """Return the values of ``include``, and those that other fields of the request imply."""
         return tuple(dict.fromkeys([*(self.include or ()), *([LOGPROBS] if self.top_logprobs else ())]))
 
     @property
@@ -274,8 +274,8 @@ class ResponsesBody(Decoding, AgentFields):
 
 
 def _flat(said: Any) -> Any:
-    """Return a tool choice in this dialect's form, whichever form was sent: ``ns.name`` for a function of a
-    namespace."""
+    """Return a tool choice in the form of the Responses API, also if it was sent in the form of Chat Completions. A
+    function of a namespace is named ``namespace.function``."""
     if not isinstance(said, dict):
         return said
     if said.get("type") == "allowed_tools":

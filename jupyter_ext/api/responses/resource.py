@@ -18,7 +18,7 @@ STEM = re.compile(r"[0-9a-f]{48}")
 ENDED = frozenset({"completed", "failed", "incomplete", "cancelled"})
 """The statuses of a response that has ended; the others are queued and in_progress."""
 PROMPT_ERRORS = frozenset({"invalid_request", "context_overflow", "file_not_found", "file_too_large", "turn_not_found"})
-"""Codes of errors that the content of the request has caused."""
+"""Codes of errors that are caused by the content of the request."""
 
 
 def response_id(namespace: str, turn: str) -> str:
@@ -35,11 +35,14 @@ def stem_of(item: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ResponseFacts:
-    """The facts of a response that do not change. ``model`` is the name that the client sent; ``echo`` are the fields
-    of the request that the resource repeats. ``background``: the client got its answer before the end. ``namespaces``
-    maps the name of a function on this server to the namespace and the name that the client declared. ``include`` lists
-    the requested additional fields. ``shell``: the client declared that tool; other clients would take a call of it for
-    one of their own."""
+    """The fields of a response that do not change.
+
+    ``model`` is the name that the client sent; ``echo`` are the fields of the request that the resource repeats.
+    ``background``: the client got its answer before the end of the turn. ``namespaces`` maps the name of a function on
+    this server to (namespace, name) as the client declared them. ``include`` lists the requested additional fields.
+    ``shell``: the client declared the shell tool. For other clients a shell call must not be listed as one, because
+    they would take it for a call that they have to run.
+    """
 
     id: str
     model: str
@@ -57,7 +60,7 @@ class ResponseFacts:
 
     @property
     def private(self) -> bool:
-        """Whether nothing of the response may be written to the disk."""
+        """Whether no part of the response may be written to disk."""
         return is_private(self.session)
 
     def to_json(self) -> dict[str, Any]:

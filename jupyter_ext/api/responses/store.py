@@ -1,4 +1,4 @@
-"""Stores responses that can be fetched again, in a small file beside the sessions or in memory. It contains the input
+"""Stores responses that can be fetched again, in a small file beside the sessions or in memory. Stored are the input
 and the resource of each response; the conversation is in the session."""
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ KEEP_S = 30 * 24 * 3600.0
 """Seconds for which a response is stored, the same time as in OpenAI's API."""
 MOST = 5_000
 MOST_BYTES = 512 << 20
-"""The maximum number of responses in one namespace; the oldest are deleted first."""
+"""Limits for the stored responses of one namespace: their number (MOST) and their bytes (MOST_BYTES). The oldest
+responses beyond either limit are deleted."""
 FRAMES_BYTES = 4 << 20
 """The maximum bytes of one stored stream, compressed; of a longer stream, only the resource is stored."""
 STEPS = (
@@ -104,8 +105,9 @@ class ResponseStore:
     async def finish(
         self, response: StoredResponse, body: Mapping[str, Any], frames: Sequence[bytes], *, again: bool = False
     ) -> None:
-        """Store the end of a response. This has no effect on a response that was deleted meanwhile, nor, with ``again``
-        (it is rebuilt from its turn), on one whose end is already stored."""
+        """Store the end of a response: its resource ``body``, and the frames of its stream. Nothing is stored for a
+        response that was deleted in the meantime. ``again``: the response was rebuilt from its turn; if its end is
+        already stored, nothing changes."""
         await self._of(response).write(partial(_finish, id=response.id, body=body, frames=frames, again=again))
 
     async def get(self, owner: ResponseOwner, id: str) -> StoredResponse | None:

@@ -26,7 +26,7 @@ ELSEWHERE = {
     "tool_search": "the model always gets all tools",
     "programmatic_tool_calling": "declare the functions themselves",
 }
-"""Types of OpenAI's tools that this server does not have, with what to use instead."""
+"""Types of OpenAI's tools that this server does not have, each with a text that says what to use instead."""
 
 
 class FunctionTool(Words):
@@ -57,7 +57,8 @@ class FunctionTool(Words):
 
 
 class CustomTool(Words):
-    """A tool that takes free text. No model of this server is offered one."""
+    """A tool that takes free text. It is accepted but not offered to the model, because no model of this server can
+    call it."""
 
     type: Literal["custom"]
     name: Annotated[str, Field(max_length=200)]
@@ -79,7 +80,7 @@ class NamespaceTool(Words):
 
     @property
     def functions(self) -> list[Function]:
-        """Return the functions. Their schemas were checked before, but not their longer names."""
+        """Return the functions under the names that the model sees. Raises ValueError if such a name is too long."""
         declared = [tool.declared for tool in self.tools if isinstance(tool, FunctionTool)]
         names = [Function(name=f"{self.name}.{one.name}").name for one in declared]
         return [one.model_copy(update={"name": name}) for one, name in zip(declared, names, strict=True)]
@@ -128,7 +129,8 @@ class WebTool(Words):
 
 
 class Container(Words):
-    """The container of the session, with the server's limits."""
+    """The container of OpenAI's API, which here is the session's sandbox. A request that sets one of these fields is
+    refused, because the server's own limits apply."""
 
     file_ids: Any = None
     memory_limit: Any = None
@@ -226,8 +228,8 @@ AnyTool: TypeAlias = FunctionTool | CustomTool | NamespaceTool | WebTool | CodeT
 class Offered:
     """The tools that a request offers to the model.
 
-    ``groups`` maps the types of tools to the groups of server tools that they enable. ``namespaces`` maps the name
-    of a function on this server to its namespace and its name there.
+    ``groups`` maps the types of tools to the groups of server tools that they enable. ``namespaces`` maps the name of a
+    function on this server to (namespace, name in that namespace).
     """
 
     functions: tuple[ToolSpec, ...] = ()

@@ -1,1 +1,2 @@
-"""Descriptions of request and response bodies, from which the OpenAPI document and the panel's types are generated."""
+"""Types of request and response bodies. The OpenAPI document and the TypeScript types of the panel are generated from
+them."""

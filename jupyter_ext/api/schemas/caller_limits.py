@@ -6,15 +6,16 @@ from typing_extensions import TypedDict
 
 
 class Limit(TypedDict):
-    """``allowed`` is 0 and ``used`` is null if there is no limit, because nothing is counted then."""
+    """One limit and how much of it is used. Without a limit, ``allowed`` is 0 and ``used`` is null, because nothing is
+    counted then."""
 
     allowed: int
     used: int | None
 
 
 class Account(TypedDict):
-    """The limits of a user or a token. They count the requests of the last minute, the unfinished turns, and the tokens
-    of the last hour and the last day."""
+    """The limits of a user or a token, and how much of them is used. They count the requests of the last minute, the
+    unfinished turns, and the tokens of the last hour and the last day."""
 
     requests_per_minute: Limit
     turns_at_once: Limit
@@ -23,13 +24,13 @@ class Account(TypedDict):
 
 
 class TokenAccount(Account):
-    """What the scoped token of the request has used."""
+    """The limits of the scoped token with which the request came."""
 
     id: str
 
 
 class Used(Account):
-    """What the user has used, with all tokens and kernels."""
+    """The limits of the user. The use of all tokens and kernels of the user is included."""
 
     user: str
     token: TokenAccount | None

@@ -8,7 +8,8 @@ from typing_extensions import TypedDict
 
 
 class ErrorFacts(TypedDict):
-    """``code`` is for programs, ``message`` and ``hint`` are for people. The log has the same ``request_id``."""
+    """An error. ``code`` is for programs, ``message`` and ``hint`` are for people. The server's log has the same
+    ``request_id``."""
 
     code: str
     message: str
@@ -37,13 +38,14 @@ class ModelError(TypedDict):
 
 
 class ApprovalError(Error):
-    """``status`` is present if the question does not exist, as in mistral.rs."""
+    """The error of the approval routes. ``status`` is present if the question does not exist, as in mistral.rs."""
 
     status: NotRequired[Literal["not_found"]]
 
 
 class OpenAIErrorFacts(TypedDict):
-    """``message`` ends with the ``hint``, which is also a field of its own. ``param`` names the invalid field."""
+    """An error in OpenAI's format. ``message`` ends with the ``hint``, which is also a field of its own. ``param``
+    names the invalid field."""
 
     message: str
     type: str
@@ -74,7 +76,7 @@ class RpcError(TypedDict):
 
 
 class AnthropicErrorFacts(TypedDict):
-    """``code`` and ``details`` are additions to Anthropic's format."""
+    """An error in Anthropic's format, with the additional fields ``code`` and ``details``."""
 
     type: str
     message: str

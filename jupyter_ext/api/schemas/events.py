@@ -1,4 +1,4 @@
-"""Types of server-sent events: the JSON that one ``data`` line of each stream may have."""
+"""Types of server-sent events. Each describes the JSON that a ``data`` line of a stream contains."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PullEvent(TypedDict):
 
 
 def _turn_event(kind: str, body: type[Any]) -> Any:
-    """Return the type of one event of a turn with its envelope, named after its body."""
+    """Return the type of one event of a turn: the envelope with the data ``body``. It has the name of ``body``."""
     fields = {"seq": int, "turn": str, "session": str, "round": int, "time": float}
     typed_dict: Any = TypedDict
     return typed_dict(f"{body.__name__}Event", {**fields, "type": Literal[kind], "data": body})

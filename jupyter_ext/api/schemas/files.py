@@ -16,8 +16,8 @@ class Source(TypedDict):
 
 
 class Facts(TypedDict):
-    """``code`` and ``message`` are present if the requested file could not be produced. ``truncated`` is present only
-    if it is true: the body was too large to store."""
+    """The fields that all files have. ``code`` and ``message`` are present if the requested file could not be produced.
+    ``truncated`` is present only if it is true: the content was too large to store."""
 
     id: str
     bytes: int
@@ -110,7 +110,8 @@ class SkillSource(TypedDict):
 
 
 class CustomSkill(TypedDict):
-    """A skill in Anthropic's format: for the headers anthropic-version and anthropic-beta, and for ``source``."""
+    """A skill in Anthropic's format. It is sent for requests with the header anthropic-version or anthropic-beta, or
+    with the query parameter ``source``."""
 
     id: str
     type: Literal["skill"]
@@ -185,7 +186,7 @@ class CustomSkillDeleted(TypedDict):
 
 
 def form(required: tuple[str, ...], **fields: Any) -> Raw:
-    """``multipart/form-data`` with these fields."""
+    """Return the description of a ``multipart/form-data`` body with these fields."""
     schema = {"type": "object", "properties": fields, "required": list(required)}
     return Raw(("multipart/form-data",), schema)
 

@@ -1,5 +1,5 @@
-"""The description of one method of a handler, from which the OpenAPI document is generated. It has no effect on what
-the method does."""
+"""Describes one method of a handler. The OpenAPI document is generated from these descriptions; they have no effect on
+what the method does."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Count = Annotated[int, Field(ge=0, lt=10**15)]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A query parameter or a header (``place``: query or header). ``says`` is its description, ``kind`` its type, which
-    pydantic describes as a schema."""
+    """A query parameter or a header of a method; ``place`` is ``query`` or ``header``. ``says`` is its description, and
+    ``kind`` its type, from which pydantic makes the schema."""
 
     name: str
     says: str
@@ -44,14 +44,16 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Used as a decorator, it describes a method of a handler. Put it below ``guard``, whose wrapper keeps the mark.
-    The first paragraph of the method's docstring is the summary in the document, the rest is the description.
+    """The description of a handler's method, used as a decorator. Put it below ``guard``, so that ``guard`` keeps the
+    description. In the OpenAPI document, the first paragraph of the method's docstring is the summary, the rest is the
+    description.
 
-    ``reply`` is the type of the response body: a type, the ``package.module:Name`` of a type that only the document
-    imports, a ``Raw``, or None for no body. ``streams`` are the types of the server-sent events that can take the place
-    of the reply, given in the same way; each describes the JSON of one ``data`` line. ``also`` maps other statuses
-    below 400 to their replies. ``errors`` are the statuses of errors in addition to those of every route.
-    ``conditions`` says what a request must fulfil beyond its schemas; otherwise the status is 400."""
+    ``reply`` is the type of the response body: a type, the ``package.module:Name`` of a type that is imported only for
+    the document, a ``Raw``, or None for no body. ``streams`` are the types of the server-sent events that can take the
+    place of the reply, given in the same way; each describes the JSON of one ``data`` line. ``also`` maps other
+    statuses below 400 to their replies. ``errors`` are the statuses of errors in addition to those of every route.
+    ``conditions`` says what a request must fulfil beyond its schemas; otherwise the status is 400.
+    """
 
     reply: Any = None
     _: KW_ONLY

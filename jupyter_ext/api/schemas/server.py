@@ -11,7 +11,8 @@ from jupyter_ext.api.schemas.sessions import BoundSession, Session
 
 
 class Engine(TypedDict):
-    """``context_length`` is 0 if unknown. ``host`` receives the conversations of an engine that is not local."""
+    """An engine. ``context_length`` is 0 if unknown. If the engine is not local, ``host`` is the server that receives
+    the conversations."""
 
     model: str
     local: bool
@@ -23,7 +24,7 @@ class Engine(TypedDict):
 
 
 class CurrentEngine(Engine):
-    """``problem`` says why the engine cannot be used."""
+    """The engine of a session. ``problem`` says why the engine cannot be used; empty if it can."""
 
     name: str
     problem: str
@@ -48,7 +49,7 @@ class ModelSource(TypedDict):
 
 
 class Model(TypedDict):
-    """``state`` is ready, missing, or broken with the reason."""
+    """A model of the catalog. ``state`` is ready, missing, or broken with the reason."""
 
     name: str
     title: str
@@ -137,7 +138,8 @@ class Recommendation(TypedDict):
 
 
 class ListedModel(TypedDict):
-    """A model in OpenAI's format, with the fields of mistral.rs and our own; null for what is not known yet."""
+    """A model in OpenAI's format, with fields of mistral.rs and of agent-kernel. A value that is not known yet is
+    null."""
 
     id: str
     object: Literal["model"]
@@ -155,7 +157,7 @@ class ListedModel(TypedDict):
 
 
 class AnthropicModel(TypedDict):
-    """For requests with the header ``anthropic-version``."""
+    """A model in Anthropic's format, for requests with the header ``anthropic-version``."""
 
     id: str
     type: Literal["model"]
@@ -180,7 +182,8 @@ AnyModel: TypeAlias = WholeModel | Model | ListedModel | AnthropicModel
 
 
 class McpServerState(TypedDict):
-    """``tools`` is the number of offered tools; ``left_out`` has the reasons for the others."""
+    """The state of an MCP server. ``tools`` is the number of offered tools; ``left_out`` names the other tools with the
+    reason for each."""
 
     name: str
     state: Literal["starting", "connected", "failed"]
@@ -190,7 +193,8 @@ class McpServerState(TypedDict):
 
 
 class Models(TypedDict):
-    """``data`` has the models that requests may name; ``models`` is the catalog, downloaded or not."""
+    """The models and engines. ``data`` lists the models that requests may name; ``models`` is the catalog, with models
+    that are downloaded and models that are not."""
 
     object: Literal["list"]
     data: list[ListedModel]
@@ -210,7 +214,7 @@ class EngineChosen(TypedDict):
 
 
 class Pending(TypedDict):
-    """A kernel requested something that a person must confirm at ``url``."""
+    """The answer if a kernel requested something that a person must confirm. The person does so at ``url``."""
 
     pending: str
     url: str

@@ -15,8 +15,9 @@ from agent_kernel.sessions.undo import UndoResult
 
 
 class Brief(TypedDict):
-    """What every caller of the namespace may see of a session. Times are seconds since the epoch. ``turns`` counts the
-    turns of all branches, ``head`` is the seq of the newest item; undone turns do not count."""
+    """The facts about a session that every caller of the namespace may see. Times are seconds since the epoch.
+    ``turns`` counts the turns of all branches; undone turns do not count. ``head`` is the number (seq) of the newest
+    item."""
 
     id: str
     title: str
@@ -32,7 +33,7 @@ class Brief(TypedDict):
 
 
 class Listed(Brief):
-    """``notebooks`` is present only for a person."""
+    """A session in a list. ``notebooks`` is present only if a user sent the request, not a kernel."""
 
     bound: bool
     notebooks: NotRequired[list[str]]
@@ -43,8 +44,9 @@ class Sessions(TypedDict):
 
 
 class Session(Brief):
-    """``imported`` describes the document that the session was imported from: its ``id`` and ``revision`` there, and
-    the ``sha256`` of the document; null if the session was created here. No request changes it; forks copy it."""
+    """A session. ``imported`` describes the document from which the session was imported: its ``id`` and ``revision``
+    there, and the ``sha256`` of the document. It is null if the session was created here. No request changes it; forks
+    copy it."""
 
     metadata: dict[str, Any]
     context: Any
@@ -60,9 +62,9 @@ class Shown(Session):
 
 
 class WithHistory(Shown):
-    """``messages``, ``images``, ``videos`` and ``files`` are the current branch in mistral.rs's format for sessions,
-    which PUT accepts. The values of messages are wrapped as in mistral.rs: ``Left`` for a text, ``Right`` for a
-    list."""
+    """A session with its history. ``messages``, ``images``, ``videos`` and ``files`` are the current branch in
+    mistral.rs's format for sessions, which PUT accepts. As in that format, the content of a message is wrapped:
+    ``Left`` contains a text, ``Right`` a list."""
 
     messages: list[dict[str, Any]]
     images: list[str]
@@ -71,11 +73,11 @@ class WithHistory(Shown):
 
 
 class Replaced(Shown):
-    """``created``: no session had this id, so none was replaced."""
+    """The session that was written. ``created`` is true if no session had this id before."""
 
 
 class Deleted(TypedDict):
-    """``deleted`` is false if there was no such session; that is not an error."""
+    """The answer to a deletion. ``deleted`` is false if there was no such session, which is not an error."""
 
     id: str
     deleted: bool
@@ -151,7 +153,7 @@ class TakenBack(TypedDict):
 
 
 class Summary(TypedDict):
-    """``last`` is the seq of the newest item that the summary replaces."""
+    """A summary of older turns. ``last`` is the number (seq) of the newest item that the summary replaces."""
 
     id: int
     last: int
@@ -187,7 +189,7 @@ class ToolUse(TypedDict):
 
 
 class Context(TypedDict):
-    """How full the model's context is: ``tokens`` in use of ``window`` tokens; ``window`` is 0 if unknown."""
+    """The use of the model's context: ``tokens`` of ``window`` tokens are in use. ``window`` is 0 if unknown."""
 
     tokens: int
     window: int
@@ -211,7 +213,8 @@ class Hit(TypedDict):
 
 
 class Found(TypedDict):
-    """``searched``: all sessions of the namespace, or only the caller's own."""
+    """The results of a search. ``searched`` is ``all`` if all sessions of the namespace were searched, and ``own`` if
+    only those of the caller were."""
 
     hits: list[Hit]
     searched: Literal["all", "own"]
@@ -225,8 +228,8 @@ class Ruling(TypedDict):
 
 
 class Policy(TypedDict):
-    """``policy`` has a ruling for each kind of call and each named tool. ``effort`` applies to turns that state none.
-    ``instructions`` says whether the server adds instructions to every turn."""
+    """The permission policy. ``policy`` has a ruling for each kind of call, and for each tool that is named. ``effort``
+    applies to turns that state none. ``instructions`` says whether the server adds instructions to every turn."""
 
     policy: dict[str, Ruling]
     approval_timeout_s: float
@@ -244,7 +247,8 @@ class Revoked(TypedDict):
 
 
 class Cleared(TypedDict):
-    """The number of tool ``results`` that were removed, and the number of their ``cells``."""
+    """The answer to clearing outputs: the number of tool ``results`` that were removed, and the number of ``cells``
+    that they belonged to."""
 
     cells: int
     results: int

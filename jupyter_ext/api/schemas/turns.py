@@ -12,7 +12,8 @@ from agent_kernel.tools.code.rebuild_variables import RebuildStep
 
 
 class Event(TypedDict):
-    """``seq`` counts from 1 within the turn; ``round`` is the model request that the event belongs to."""
+    """An event of a turn. ``seq`` is its number in the turn, from 1; ``round`` is the model request that the event
+    belongs to."""
 
     seq: int
     turn: str
@@ -31,7 +32,7 @@ class InputFile(TypedDict):
 
 
 class Medium(TypedDict):
-    """``data`` is base64 and present only for media that are not stored yet."""
+    """An image or video. ``data`` is base64, and present only for media that are not stored yet."""
 
     mime: str
     hash: str
@@ -59,8 +60,8 @@ class ShownTurn(TypedDict):
 
 
 class Turns(TypedDict):
-    """``older``: there are earlier turns. ``waiting``: requested turns that have not started, in the order in which
-    they will run; they are not stored yet."""
+    """A range of a session's turns. ``older``: there are earlier turns. ``waiting`` are requested turns that have not
+    started, in the order in which they will run; they are not stored yet."""
 
     turns: list[ShownTurn]
     older: bool
@@ -68,15 +69,16 @@ class Turns(TypedDict):
 
 
 class AskedAgain(TypedDict):
-    """Why the stored answer ``turn`` of a cell is no longer valid. ``reason`` is a text, or "variables" if the kernel's
-    variables differ from those that the code of that turn left; only the kernel knows which ones."""
+    """The reason why a cell was asked again: its stored answer ``turn`` is no longer valid. ``reason`` is a text, or
+    "variables" if the kernel's variables are not those that the code of that turn left. Only the kernel knows which
+    ones differ."""
 
     reason: str
     turn: str
 
 
 class Started(TypedDict):
-    """``asked_again`` is present with ``rerun`` "show", for a cell that ran before."""
+    """A turn that was started. ``asked_again`` is present if ``rerun`` is "show" and the cell ran before."""
 
     turn: str
     session: str
@@ -89,7 +91,7 @@ class Started(TypedDict):
 
 
 class Stored(TypedDict):
-    """The stored answer is still valid; no model was called."""
+    """A stored answer that is still valid, returned in place of a new turn; no model was called."""
 
     turn: str
     session: str
@@ -117,7 +119,7 @@ class Ended(TypedDict):
 
 
 class Outputs(TypedDict):
-    """Outputs in the format of notebook files."""
+    """The cell outputs of a turn, in the format of notebook files."""
 
     turn: str
     session: str
@@ -228,7 +230,7 @@ class KernelVariables(TypedDict):
 
 
 class RebuiltSession(TypedDict):
-    """``status`` is "shown" for a dry run."""
+    """The result of rebuilding variables. ``status`` is "shown" for a dry run, in which no code ran."""
 
     session: str
     pieces: list[RebuildStep]
