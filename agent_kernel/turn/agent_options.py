@@ -23,11 +23,12 @@ MAX_TOOL_ROUNDS = 16
 class AgentOptions(TypedDict, total=False):
     """Optional keyword arguments of ``Agent``.
 
-    ``tool_callbacks`` (name and arguments -> text) run functions that a request declares. ``max_tool_rounds`` 0
-    disables tools. ``metadata`` is stored with every turn. ``input_hook`` decides what the model sees of a conversation
-    and what is stored of a request (``turn/input_hook.py``). ``history_limit`` is the maximum number of earlier items
-    that the model sees (None: all that fit). ``observers`` are notified about the session. ``check_numbers`` states for
-    the numbers of an answer which of them come from a tool. ``effort`` applies to requests that state none.
+    ``tool_callbacks`` maps names of functions that a request declares to callbacks (name and arguments -> text) that
+    run them. ``max_tool_rounds`` 0 disables tools. ``metadata`` is stored with every turn. ``input_hook`` decides what
+    the model sees of a conversation and what is stored of a request (``turn/input_hook.py``). ``history_limit`` is the
+    maximum number of earlier items that the model sees (None: all that fit). ``observers`` are notified about the
+    session. With ``check_numbers``, each turn states which numbers of its answer come from a tool. ``effort`` applies
+    to requests that state none.
     """
 
     tool_callbacks: Mapping[str, Callback] | None

@@ -23,8 +23,9 @@ def read_instructions(setting: str, folder: Path | None, trust: TrustStore, *mor
     """Return the instructions for a turn of a notebook in ``folder``, with ``more`` behind them; empty if there are
     none.
 
-    The file is the one in the folder, else in the nearest folder above it, as far as the folders are trusted. A file
-    that cannot be read counts as missing. Blocking: reads the disk."""
+    AGENTS.md is read from the folder, or else from the nearest folder above it that has the file, as long as the
+    folders are trusted. A file that cannot be read counts as missing. Blocking: reads the disk.
+    """
     file = _find_file(folder, trust)
     texts = (setting.strip(), _read(file) if file else "", *(text.strip() for text in more))
     return "\n\n".join(map(_cut, filter(None, texts)))

@@ -108,9 +108,10 @@ class ConversationHistory:
         return replace(prepared, instructions=told, lost=lost, summary=summary.text if summary else "")
 
     def prompt_messages(self, request: TurnRequest) -> Sequence[Message]:
-        """Return what is stored of a turn that ends before it was prepared: its prompt.
+        """Return the messages to store for a turn that ends before it was prepared: its prompt.
 
-        Nothing is stored if a hook decides what to keep, or if the request belongs elsewhere in the conversation.
+        Returns no messages if a hook decides what to store, or if the request has messages or names the turn to
+        continue.
         """
         placed = bool(request.messages or request.after)
         return [] if self._hook is not None or placed else _incoming(request)
@@ -179,9 +180,9 @@ class ConversationHistory:
         return replace(placed, carried=carried, added=added)
 
     async def _apply_hook(self, placed: MergePlan, notes: Sequence[Message], window: int) -> PreparedTurn:
-        """Apply the input hook to what the model sees and what is stored.
+        """Return the prepared turn with what the input hook decided: what the model sees, and what is stored.
 
-        Exchanges that the client already had become turns of their own, unless the hook changed them.
+        Earlier exchanges that the client sent along are stored as turns of their own, unless the hook changed them.
         """
         earlier, unanswered = history_merge.split_exchanges(placed.carried)
         said = [*unanswered, *notes, *placed.added]

@@ -47,8 +47,12 @@ class TriedProgram:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """``winner`` is the index of the program to use, ``agree`` the size of its group among the ``tried`` programs.
-    ``other`` is what the first program of the next group did, ``other_agree`` the size of that group."""
+    """The result of a vote.
+
+    ``winner`` is the index of the program to use, and ``agree`` the size of its group among the ``tried`` programs.
+    ``other`` is the outcome of the first program of the second largest group, and ``other_agree`` the size of that
+    group.
+    """
 
     winner: int
     agree: int
@@ -156,7 +160,7 @@ class OutcomeView:
 
 
 def _same_number(first: str, second: str) -> bool:
-    """Whether two numbers are equal when both are rounded to the decimals of the one that has fewer."""
+    """Return whether two numbers are equal after both are rounded to the smaller of their numbers of decimals."""
     one, two = _value(first), _value(second)
     if one == two:
         return True

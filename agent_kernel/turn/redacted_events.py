@@ -126,7 +126,7 @@ def _key(body: Delta) -> tuple[str, str, str]:
 
 
 def _common(first: str, second: str) -> int:
-    """Return the length of the common prefix."""
+    """Return the length of the common prefix of the two texts."""
     return next(
         (at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
     )

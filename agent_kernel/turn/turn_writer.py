@@ -111,8 +111,8 @@ class TurnWriter:
     async def append_once(
         self, append: Callable[[], Awaitable[list[Item]]], pending: Callable[[], PendingWrite]
     ) -> list[Item]:
-        """Run ``append`` until its items are stored once. Raises what it raises, and StoreError if every attempt
-        failed."""
+        """Call ``append``, repeatedly if its outcome is unknown, until its items are stored exactly once. Raises the
+        errors of ``append``, and StoreError if every attempt failed."""
         unknown: StoreError | None = None
         for pause in (*AGAIN_S, None):
             try:

@@ -71,7 +71,7 @@ class VotingEngine:
         yield end
 
     async def aclose(self) -> None:
-        """Do nothing: the engine belongs to others."""
+        """Do nothing: the wrapped engine is closed by its owner."""
 
     async def _best(self, request: EngineRequest, first: CallChunk) -> tuple[CallChunk, Usage]:
         """Return the call with the program that won the vote, and the token usage of the samples."""

@@ -34,9 +34,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class HeadlessServer(ServerApp):
     """A Jupyter server that loads only this extension.
 
-    ``sockets`` are already bound. ``check`` is called before the server starts, and keeps it from starting by
-    raising an error. ``told`` is called once, when the server accepts requests. ``waits`` is called with the number of
-    running turns when the server is asked to stop; the turns then have ``drain_s`` seconds to end by themselves.
+    ``sockets`` are bound listening sockets. ``check`` is called before the server starts; if it raises an error, the
+    server does not start. ``told`` is called once, when the server accepts requests. ``waits`` is called with the
+    number of running turns when the server is asked to stop; the turns then have ``drain_s`` seconds to end by
+    themselves.
     """
 
     default_services = ()  # type: ignore[assignment]  # fewer than all of them

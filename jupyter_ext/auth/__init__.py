@@ -1,1 +1,1 @@
-"""Who a request comes from and what it may do."""
+"""Identifies who sends a request, and checks what the sender may do."""

@@ -18,7 +18,7 @@ PROOF = "Send it as X-XSRFToken, or send a token: Authorization: Bearer TOKEN."
 
 
 class _NullConnection(HTTPConnection):
-    """A connection that sends nothing."""
+    """A stand-in for the connection of a copied request. Nothing is sent through it."""
 
     context = None
 

@@ -1,1 +1,1 @@
-"""Metrics and logs of requests."""
+"""Metrics of the server, and the tracking of requests for them."""

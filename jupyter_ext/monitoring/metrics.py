@@ -218,7 +218,8 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class ObservedSource:
-    """A source of tools that reports what it offers to ``on_offer``."""
+    """A tool source that offers the tools of ``source``. Each time, it calls ``on_offer`` with the id of the turn and
+    the tools."""
 
     source: ToolSource
     on_offer: Callable[[str, Iterable[Tool]], None]

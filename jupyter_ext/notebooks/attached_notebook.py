@@ -155,7 +155,7 @@ class AttachedNotebook:
 
     @property
     def path(self) -> str:
-        """The present path; follows a rename during the turn."""
+        """The present path of the notebook, also after a rename during the turn."""
         return self._notebooks.current_path(self._path) if self._path else ""
 
     async def document(self) -> SavedNotebook:

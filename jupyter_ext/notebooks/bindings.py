@@ -18,7 +18,7 @@ MAX_RENAMES = 200
 
 
 class SessionManager(Protocol):
-    """Jupyter's list of documents that have a kernel."""
+    """The interface of Jupyter's session manager, which lists the documents that have a kernel."""
 
     def list_sessions(self) -> Awaitable[list[dict[str, Any]]]: ...
 

@@ -26,7 +26,7 @@ class KernelCredentials:
         self._kernels[_hash(token)] = kernel
 
     def kernel(self, token: str) -> str | None:
-        """Return the kernel of a valid token."""
+        """Return the id of the kernel to which the token belongs; None if the token is not valid."""
         return self._kernels.get(_hash(token))
 
     def revoke(self, kernel: str) -> None:

@@ -47,6 +47,7 @@ class NotebookFiles:
             self.cleared_outputs.on_saving(self.namespace(), path.strip("/"), model.get("content"))
 
     def after_save(self, os_path: str, model: dict[str, Any], **kwargs: Any) -> None:
-        """Mark the sidecar of a saved notebook as out of date; the save does not wait until it is written."""
+        """Record that the sidecar of the saved notebook is out of date. The save does not wait until the sidecar is
+        written."""
         if model["type"] == "notebook":
             self.sidecars.on_saved(self.namespace(), os_path)

@@ -1,7 +1,7 @@
 """Sidecars: NAME.agent.json beside NAME.ipynb, the conversation that travels with the notebook file.
 
-Saving a notebook only marks it; one writer, off the event loop, brings sidecars up to date. A file that this store
-neither wrote nor knows is never overwritten: the new document goes to NAME.agent.conflict.json.
+Saving a notebook only records that its sidecar is out of date. One background task writes the sidecars in a thread. A
+file that this store neither wrote nor knows is never overwritten: the new document goes to NAME.agent.conflict.json.
 """
 
 from __future__ import annotations

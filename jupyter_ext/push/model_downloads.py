@@ -22,7 +22,7 @@ FINAL = frozenset({"done", "failed"})
 class ModelDownload:
     """The progress of one download.
 
-    ``last`` is the newest line of each stage, in order; a reader that comes late gets these lines first.
+    ``last`` is the newest progress report of each stage, in order. A reader that comes late gets these reports first.
     """
 
     name: str
@@ -40,7 +40,8 @@ class ModelDownload:
         changed.set()
 
     async def follow(self) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield progress up to the line with stage ``done`` or ``failed``. A slow reader misses intermediate lines."""
+        """Yield progress reports up to the one with the stage ``done`` or ``failed``. A slow reader misses intermediate
+        reports."""
         sent: dict[str, Mapping[str, Any]] = {}
         while True:
             changed = self.changed
@@ -123,7 +124,8 @@ async def _read_lines(stream: asyncio.StreamReader | None, pull: ModelDownload) 
 
 
 def _to_event(line: Any) -> dict[str, Any] | None:
-    """Convert a line of ``agent-kernel model pull --json`` to the event for clients."""
+    """Convert an output line of ``agent-kernel model pull --json`` to the event for clients; None for a line that is
+    not such JSON."""
     match line:
         case {"type": "progress", "stage": str(stage), **rest} if stage not in FINAL:
             return {

@@ -74,8 +74,8 @@ class Notifications:
             self._notify(turn, {**_turn_place(turn), "type": "approval.resolved", **resolved})
 
     def on_session_changed(self, key: SessionKey, what: str) -> None:
-        """Notify that a session has changed. ``what`` is one of title, described, branch, undone, cleared, outputs,
-        compacted, deleted."""
+        """Notify that a session has changed. ``what`` is the kind of change: title, described, branch, undone, cleared,
+        outputs, compacted or deleted."""
         message = {"type": "session.changed", "session": key.id, "what": what}
         for listener in self._listeners.get(WatchTarget(key.namespace, "session", key.id), ()):
             listener.notify(message)

@@ -29,7 +29,7 @@ class EngineChoices:
         self._chosen: dict[SessionKey, str] = {}
 
     async def get(self, key: SessionKey) -> str:
-        """Return the chosen engine; empty if there is none."""
+        """Return the name of the engine that was chosen for the session; empty if none was."""
         if key not in self._chosen:
             self._chosen[key] = await asyncio.to_thread(self._read, key)
         return self._chosen[key]

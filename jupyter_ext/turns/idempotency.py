@@ -33,7 +33,7 @@ from jupyter_ext.turns.turns import STOPPING, LiveTurn, Turns, TurnSpec
 log = logging.getLogger(__name__)
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
-"""Response header that marks an answer whose turn an earlier request had started."""
+"""Response header of an answer that comes from a turn which an earlier request started."""
 GRACE_S = 30.0
 """How long a turn goes on without a reader, so that a client that lost its connection can come back under the same
 key."""

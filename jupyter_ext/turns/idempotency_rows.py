@@ -15,7 +15,7 @@ from agent_kernel.sessions.store.private_store import is_private
 
 KEPT_S = 24 * 3600.0
 MOST = 10_000
-"""Rows kept for each user; the oldest are deleted."""
+"""Maximum number of rows for each user; the oldest are deleted."""
 TIDY_S = 600.0
 PRIVATE = "private"
 """Stored in place of the id of a private session, which must leave no trace on disk."""

@@ -98,7 +98,7 @@ async def _store_file(registry: FileRegistry, key: SessionKey, given: SubmittedF
 
 
 def _hash(data: bytes) -> str:
-    """Return the same hash that the file registry uses."""
+    """Return the hash under which the file registry knows a file with these bytes."""
     return hashlib.sha256(data).hexdigest()
 
 

@@ -1,4 +1,5 @@
-"""The one way to start a turn: check that it may start, open its session, choose its engine, store its files, start it.
+"""Starts turns; every route uses this module. It checks that the turn may start, opens its session, chooses its engine,
+stores its files, and starts it.
 
 A route translates its wire request into a ``TurnDescription`` and the result into its wire response. A refused turn
 leaves no new session behind.
@@ -42,17 +43,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TurnDescription:
-    """What a route asks for, before anything is looked up on this server.
+    """The turn that a route wants to start, before anything is looked up on this server.
 
     ``request`` has no engine and no epoch yet, and its ``inputs`` are ids of files that the caller may use; ``files``
-    are stored in the session and added to them. ``model`` is the engine that the client names; empty or None: the
-    session's choice. The session is ``session`` if it is named, else that of the notebook with the path ``notebook`` or
-    of the kernel with the id ``kernel``, else a new one.
+    are new files, which are stored in the session and added to the inputs. ``model`` is the engine that the client
+    names; if it is empty or None, the session's choice is used. The turn uses the session with the id ``session`` if
+    that is not None, else the session of the notebook with the path ``notebook`` or of the kernel with the id
+    ``kernel``, else a new session.
 
-    ``queue``: the turn waits for the other turns of its session; a client that sends the history with every request
+    ``queue``: the turn waits for the other turns of its session. A client that sends the history with every request
     gets SessionBusy instead, because the other turns would change that history. ``rerun``, ``alive`` and ``replaces``
-    are those of the body that starts a turn of a cell. ``metadata`` is stored with the turn, ``route`` names the route
-    in the metrics.
+    have the same meaning as in ``TurnBody``. ``metadata`` is stored with the turn, and ``route`` names the route in the
+    metrics.
     """
 
     request: TurnRequest

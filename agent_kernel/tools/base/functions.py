@@ -55,7 +55,7 @@ def tool(
 
 
 class PythonFunctionTool:
-    """A tool that calls ``function``."""
+    """A tool that calls the Python function ``function`` of the user."""
 
     def __init__(
         self,

@@ -32,7 +32,8 @@ class TimeLimitedFunction:
         self._late: list[threading.Event] = []
 
     async def __call__(self, *args: Any, **kwargs: Any) -> ToolOutput:
-        """Call the function. Raises what the function raises."""
+        """Call the function with these arguments and return its result as a ToolOutput. Raises what the function
+        raises."""
         self._late = [ended for ended in self._late if not ended.is_set()]
         if len(self._late) >= HUNG:
             return ToolOutput(f"{HUNG} earlier calls of it did not end and still run; it is not called.", "error")

@@ -52,7 +52,7 @@ class OfferedTools:
 
 
 class ToolSource(Protocol):
-    """Provides tools for turns."""
+    """The interface of a source, which provides tools for turns."""
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         """Return the tools of this source for one turn.

@@ -146,8 +146,8 @@ class SandboxEnvironment:
 
 
 def format_result(result: RunResult, notes: Sequence[str] = ()) -> str:
-    """Return what the model reads: output, value, figures, notes and, as the last line, the error; never an empty
-    text."""
+    """Return the text of a result for the model: output, value, figures, ``notes`` and, as the last line, the error.
+    The text is never empty."""
     stderr = result.stderr.rstrip()
     if result.error and "lost its process" in result.error:
         stderr = "\n".join(stderr.splitlines()[-LAST_WORDS:])

@@ -71,7 +71,7 @@ class SandboxShell:
 
 
 class ShellTools:
-    """The ``shell`` tool of each turn."""
+    """Offers the ``shell`` tool to each turn."""
 
     def __init__(self, environment: SandboxEnvironment, timeout_s: float) -> None:
         self._environment = environment

@@ -34,7 +34,8 @@ class Documents:
         self._one = asyncio.Lock()
 
     async def text(self, format: str, body: bytes | BinaryIO, key: Hashable) -> str:
-        """Return the text. ``body`` is the bytes or an open file; ``key`` identifies the content for the cache.
+        """Return the text of a document. ``body`` is its bytes or an open file; ``key`` identifies the content in the
+        cache.
 
         Raises InvalidRequest; its message states what is wrong with the document, or which library is missing.
         """

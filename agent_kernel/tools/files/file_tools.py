@@ -1,4 +1,4 @@
-"""The file tools of a turn, and its input files."""
+"""Offers the file tools of a turn, and prepares its input files."""
 
 from __future__ import annotations
 

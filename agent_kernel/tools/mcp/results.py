@@ -20,12 +20,13 @@ MAX_STRUCTURED = 256 << 10
 """Maximum bytes of JSON that are kept in the details of a result."""
 MAX_PARTS = 200
 LONG_TEXT = 2_000_000
-"""Maximum characters of one text that are kept. The toolbox later cuts what the model reads to far less."""
+"""Maximum characters of one text that are kept. The model reads far less, because the toolbox shortens results
+later."""
 
 
 @dataclass(slots=True)
 class ResultParts:
-    """A result under construction."""
+    """The parts of a tool result, collected while the content of an MCP result is converted."""
 
     texts: list[str] = field(default_factory=list)
     media: list[Media] = field(default_factory=list)

@@ -12,7 +12,7 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import shorten
 
 MAPPED = 50
-"""Maximum number of cells of one map."""
+"""Maximum number of cells that one map lists."""
 LINE = 70
 READ_CHARS = 5_000
 OUTPUT_CHARS = 1_200

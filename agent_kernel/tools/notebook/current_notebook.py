@@ -96,7 +96,7 @@ class ReadCellsMemory:
     _sessions: OrderedDict[SessionKey, OrderedDict[str, str]] = field(default_factory=OrderedDict)
 
     def read(self, key: SessionKey, cells: Sequence[tuple[str, str]]) -> None:
-        """Record cells as (id, source)."""
+        """Record that the model has read these cells. Each is given as (id, source)."""
         known = self._sessions.setdefault(key, OrderedDict())
         self._sessions.move_to_end(key)
         for id, source in cells:

@@ -164,7 +164,8 @@ class SkillStore:
 
     @staticmethod
     def _place(staged: Path, versions: Path) -> None:
-        """Move a version to the next free number; if a concurrent writer takes that number, to the one after it."""
+        """Rename ``staged`` to the next free version number below ``versions``. If a concurrent writer takes that
+        number, the following one is used."""
         versions.mkdir(mode=0o700, parents=True, exist_ok=True)
         for _ in range(MAX_VERSIONS + 1):
             number = max(_numbers(versions), default=0) + 1

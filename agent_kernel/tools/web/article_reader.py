@@ -175,7 +175,8 @@ class ArticleProcess:
 
 
 def _indent(text: str) -> str:
-    """Return JSON text with line breaks and indentation, so that it can be split at lines; other text unchanged."""
+    """Return JSON text with line breaks and indentation, so that it can be split at line breaks. Return other text
+    unchanged."""
     try:
         return json.dumps(json.loads(text), ensure_ascii=False, indent=1)
     except (ValueError, RecursionError):

@@ -60,7 +60,7 @@ class WebOptions:
         )
 
     def lets(self, url: str) -> bool:
-        """Return whether the domain filters allow this URL."""
+        """Return whether the allowed and blocked domains permit this URL."""
         host = domain_of(url)
         inside = not self.allowed or any(_below(host, domain) for domain in self.allowed)
         return bool(host) and inside and not any(_below(host, domain) for domain in self.blocked)

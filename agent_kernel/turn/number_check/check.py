@@ -50,7 +50,7 @@ class CheckedNumber:
     shown: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the number as JSON, without empty fields."""
+        """Return the fields of the number as JSON; empty fields are left out."""
         body = {"start": self.start, "end": self.end, "text": self.text, "status": self.status}
         where = {"call": self.call, "line": self.line, "shown": self.shown}
         return body | {name: value for name, value in where.items() if value}

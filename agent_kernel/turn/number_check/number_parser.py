@@ -34,7 +34,7 @@ NUMBER = re.compile(
 )
 WHOLE = re.compile(rf"[.,{ARABIC_POINT}]")
 GROUPED = re.compile(r"\d{1,3}(\D)\d{3}(?:\1\d{3})*|\d{1,2}(?:,\d{2})+,\d{3}")
-"""1,234,567 and the Indian form 12,34,567."""
+"""Digits in groups: 1,234,567 and the Indian form 12,34,567."""
 AFTER = ("_", "^", "#", "\\", "§")
 """Characters before an index, an exponent, or a reference number."""
 ABOUT = "~≈∼≃"

@@ -22,7 +22,7 @@ Block: TypeAlias = dict[str, Any]
 NAMES: Mapping[str, str] = MappingProxyType(
     {"python": "code_execution", "shell": "bash_code_execution", "web_search": "web_search", "fetch_page": "web_fetch"}
 )
-"""Anthropic's names of the server's tools."""
+"""Anthropic's name of each server tool that has one."""
 OURS: Mapping[str, str] = MappingProxyType({theirs: ours for ours, theirs in NAMES.items()})
 IN_CONTAINER = frozenset({"python", "shell"})
 """Tools that run in the session's sandbox; Anthropic's API calls the sandbox a container."""

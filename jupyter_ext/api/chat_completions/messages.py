@@ -32,7 +32,7 @@ def _data_or_link(url: str) -> str:
 
 
 class Url(Words):
-    """A media URL. ``detail`` is ignored."""
+    """The URL of an image or a video: a data URL or a link. ``detail`` is ignored."""
 
     url: Annotated[str, AfterValidator(_data_or_link)]
 

@@ -22,7 +22,7 @@ KINDS: Mapping[int, str] = MappingProxyType(
 
 
 def kind_of(status: int) -> str:
-    """Return the error type for a status."""
+    """Return Anthropic's error type for an HTTP status."""
     return KINDS.get(status, "api_error" if status >= 500 else "invalid_request_error")
 
 

@@ -30,9 +30,9 @@ class ToolFacts:
 class ModelFacts:
     """The facts about a model that a request may name.
 
-    ``id`` is what a request may name; ``state`` is unloaded, loading, ready or failed. A fact that is unknown
-    before the model is loaded is None, or 0 for ``context_length``. ``created`` is when the model was downloaded, or
-    the server started.
+    ``id`` is the name that a request uses; ``state`` is unloaded, loading, ready or failed. A fact that is unknown
+    before the model is loaded is None, or 0 for ``context_length``. ``created`` is the time at which the model was
+    downloaded, or else the time at which the server started.
     """
 
     id: str

@@ -128,7 +128,7 @@ class Decoding(Words):
 
     @property
     def penalties(self) -> dict[str, Any]:
-        """The penalties under the names of Sampling's fields."""
+        """The penalties of the request, under the names that ``Sampling`` gives these fields."""
         bias = tuple((self.logit_bias or {}).items())
         return {
             "presence_penalty": self.presence_penalty,

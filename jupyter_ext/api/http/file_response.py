@@ -46,7 +46,8 @@ def span(header: str | None, size: int) -> ByteRange | None:
 
 
 def headers(file: File) -> dict[str, str]:
-    """Return headers that keep a browser from running the file in our origin, whatever its type."""
+    """Return response headers that keep a browser from running the file with the rights of this server's pages,
+    whatever the type of the file."""
     text = "; charset=utf-8" if file.is_text else ""
     return {
         "Content-Type": file.mime + text,

@@ -16,7 +16,8 @@ JSON they occur only in strings, so they are escaped there."""
 
 
 def encode(data: Mapping[str, Any], kind: str = "", number: int | None = None) -> bytes:
-    """Encode one event. JSON has no raw line breaks, so one data line is enough."""
+    """Encode one event. ``kind`` is the name of the event, empty for none; ``number`` is its id, None for none. JSON
+    has no raw line breaks, so one data line is enough."""
     head = (f"id: {number}\n" if number is not None else "") + (f"event: {kind}\n" if kind else "")
     body = json.dumps(data, ensure_ascii=False).translate(LINE_ENDS)
     return f"{head}data: {body}\n\n".encode("utf-8", "backslashreplace")

@@ -83,7 +83,7 @@ class Upload:
         return self.arrived
 
     def close(self) -> None:
-        """Delete the file unless it was taken over."""
+        """Delete the uploaded file, unless ``finish`` has returned it to the caller."""
         if self._incoming is not None:
             self._incoming.close()
         if self.arrived is not None:

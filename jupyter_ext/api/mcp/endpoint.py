@@ -1,7 +1,7 @@
-"""The MCP endpoint of this server: the server and session manager of the MCP SDK, behind a tornado handler.
+"""The MCP endpoint of this server: the server and the session manager of the MCP SDK, behind a tornado handler.
 
-The SDK's transport (both protocol generations, sessions, resumption, errors) is used as it is. It speaks ASGI, so
-``api/http/asgi.py`` is in between. The SDK is imported when the first client connects.
+The SDK's transport (both protocol generations, sessions, resumption, errors) is used unchanged. It is an ASGI
+application, which ``api/http/asgi.py`` runs. The SDK is imported when the first client connects.
 """
 
 from __future__ import annotations

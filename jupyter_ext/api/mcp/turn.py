@@ -56,7 +56,8 @@ class InvalidArguments(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class McpQuestion:
-    """An approval question for the client. ``state`` is what the client sends back with the answer."""
+    """An approval question for the client. ``id`` is the id of the approval, and ``shown`` the hash of what the
+    question shows. ``state`` is the text that the client sends back with the answer."""
 
     id: str
     text: str

@@ -1,1 +1,1 @@
-"""The routes of our own API, ``agent/v1``."""
+"""The routes of agent-kernel's own API, ``agent/v1``."""

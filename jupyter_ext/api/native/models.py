@@ -114,7 +114,8 @@ class ModelsHandler(SharedHandler):
         )
 
     async def _session_of_request(self) -> SessionKey | None:
-        """Return the named session, or that of the notebook."""
+        """Return the session that the query names, or else the session of the notebook that it names; None if there is
+        neither."""
         access, caller = self.services.access, self.caller
         if id := self.get_argument("session", ""):
             return (await access.session(caller, id)).key

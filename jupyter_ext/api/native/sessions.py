@@ -76,7 +76,7 @@ def item_to_json(item: Item) -> dict[str, Any]:
 
 
 class SessionChangeHandler(AgentHandler):
-    """Base of the routes that change one session."""
+    """Base class of the routes that change one session."""
 
     @contextlib.asynccontextmanager
     async def change(self, session_id: str, what: str) -> AsyncIterator[SessionKey]:
@@ -121,7 +121,7 @@ class SessionsHandler(AgentHandler):
     @guard("write")
     @operation(shapes.BoundSession, status=201, body=SessionBody, query=PLACE, errors=(404, 409, 507))
     async def post(self) -> None:
-        """Create a session, or return the one with this id."""
+        """Create a session, or get the session that already has the given id."""
         body = self.parse(SessionBody)
         place = await self.find_queried_place()
         key = SessionKey(self.caller.namespace, body.id or await self._create(body, place))
@@ -288,7 +288,7 @@ class BlobHandler(AgentHandler):
     @guard("read")
     @operation(Raw(("application/octet-stream",)), errors=(404,))
     async def get(self, session_id: str, digest: str) -> None:
-        """Download a medium of a session.
+        """Download an image or a video of a session.
 
         The bytes are sent without their media type, so that no browser runs output of a model in this origin.
         """

@@ -23,7 +23,7 @@ ZIP = b"PK\x03\x04"
 FIELDS = frozenset({"file", "files", "files[]"})
 FIRST = "skills-2025-10-02"
 OVERHEAD = 1 << 20
-"""Bytes of an upload in addition to its files."""
+"""Maximum bytes of an upload in addition to the bytes of its files."""
 PACKED = "The files must be those of one skill, including its SKILL.md."
 PACKAGE = shapes.form(
     ("files",), files={"type": "array", "items": shapes.BYTES, "description": "A zip file, or the files of a skill."}

@@ -31,7 +31,7 @@ from jupyter_ext.push.watch_snapshot import WatchSnapshot, read_watch_state
 from jupyter_ext.turns.stored_events import replay
 
 MAX_MESSAGE = 64 << 10
-"""Maximum bytes of one message of a page."""
+"""Maximum bytes of one message that a page sends."""
 LOOK_AGAIN_S = 60.0
 """Seconds between two checks whether the user of an open connection may still read."""
 NOT_ALLOWED = 4003

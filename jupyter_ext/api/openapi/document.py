@@ -71,7 +71,7 @@ class RouteMethod:
 
     @property
     def id(self) -> str:
-        """The ``operationId``."""
+        """The value of ``operationId`` in the document."""
         return f"{self.method}_{re.sub(r'[^a-z0-9]+', '_', self.template.lower()).strip('_')}"
 
     @property

@@ -60,7 +60,7 @@ class Schemas:
         return self._made[_key(kind, sent)]
 
     def accepts_nothing(self, kind: Any) -> bool:
-        """Return whether an empty body is valid."""
+        """Return whether an empty request body is valid for the type ``kind``."""
         adapter = self._wanted[_key(kind, sent=True)][2]
         try:
             adapter.validate_python({})

@@ -25,12 +25,12 @@ from jupyter_ext.auth.callers import Caller, subject
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """What a request continues, and the input that remains.
+    """The session that a request continues, and the part of its input that is new.
 
-    ``items`` are the input with references resolved, and without calls of functions that the session has.
-    ``session`` is the session to continue, after the turn ``after`` if there is one. ``named``: the client named the
-    session; otherwise it was found through one of its items. ``names`` maps ids of calls that were handed to the client
-    to names of functions.
+    ``items`` are the input with references resolved, and without calls of functions that the session has. ``session``
+    is the id of the session to continue, after the turn ``after`` if that is not empty. ``named``: the client named the
+    session; otherwise the session was found through one of the items. ``names`` maps ids of calls that were handed to
+    the client to the names of their functions.
     """
 
     items: Sequence[AnyItem]
@@ -45,8 +45,8 @@ def owner_of(caller: Caller) -> ResponseOwner:
 
 
 async def find_continuation(responses: LiveResponses, caller: Caller, body: ResponsesBody) -> Continuation:
-    """Return what the request continues. Raises InvalidRequest for ids that do not exist or contradict each other, and
-    Conflict for a response that is still running."""
+    """Return the continuation of a request. Raises InvalidRequest for ids that do not exist or contradict each other,
+    and Conflict if the response to continue is still running."""
     owner = owner_of(caller)
     items = await _resolve(responses, owner, body.items)
     if body.previous_response_id:

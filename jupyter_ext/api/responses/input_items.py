@@ -215,7 +215,7 @@ class CodeItem(Words):
 
 
 class WebItem(Words):
-    """A web search item. The session has its results."""
+    """A web search item. It is ignored, because the session has the results of the search."""
 
     type: Literal["web_search_call"]
     id: Id | None = None

@@ -1,4 +1,4 @@
-"""Bodies of errors, one for each dialect."""
+"""Types of the bodies of error responses: one for each dialect, and those of the native routes and MCP."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ErrorFacts(TypedDict):
 
 
 class Error(TypedDict):
-    """The error of every route that is not a dialect."""
+    """The body of an error response of all routes that belong to no dialect."""
 
     error: ErrorFacts
 
