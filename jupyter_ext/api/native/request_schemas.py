@@ -347,8 +347,8 @@ CLAIM_ACTIONS: dict[str, type[RenewBody | OutputBody | FinishBody]] = {
 
 class ApprovalBody(Body):
     """The answer to an approval question. ``remember_for_session`` is another way to write ``remember: session``, and
-    ``reason`` another name of ``message``. ``shown`` is the hash of what the user saw. ``edited`` is the text with which
-    this one call runs, in place of the argument that the question names in ``editable``."""
+    ``reason`` another name of ``message``. ``shown`` is the hash of what the user saw. ``edited`` is the text with
+    which this one call runs, in place of the argument that the question names in ``editable``."""
 
     decision: Literal["approve", "deny"]
     remember: Remember = "once"
