@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _setting_traits() -> dict[str, TraitType[Any, Any]]:
-    """Return one trait for each setting; None means that it is not set."""
+    """Return one trait for each setting of agent-kernel, by name. A trait with the value None is not set."""
     kinds: dict[type, Callable[..., TraitType[Any, Any]]] = {bool: Bool, int: Int, float: Float, dict: Dict}
     return {
         name: kinds.get(setting.kind, Unicode)(None, allow_none=True, config=True, help=setting.help)
@@ -26,20 +26,24 @@ def _setting_traits() -> dict[str, TraitType[Any, Any]]:
 
 
 class AgentKernel(ExtensionApp):
-    """Settings are ``c.AgentKernel.NAME`` or ``AGENT_KERNEL_NAME``; a trait that is not set leaves the variable's
-    value, or the default of ``agent_kernel.core.settings``."""
+    """The server extension.
+
+    A setting is given as the trait ``c.AgentKernel.NAME`` or as the environment variable ``AGENT_KERNEL_NAME``. If the
+    trait is not set, the variable applies, and without a variable the default of ``agent_kernel.core.settings``.
+    """
 
     name = "agent_kernel"
     services: Services | None = None
-    """None until the extension is loaded. Every Jupyter command imports this module to list extensions, so this module
-    imports the services only when it builds them."""
+    """The services of the server; None until the extension is loaded. This module imports them only when it builds
+    them, because every Jupyter command imports this module to list the extensions."""
 
     # The traits have to be of this class, not of a base class: else ``c.AgentKernel`` would not list them.
     vars().update(_setting_traits())
 
     @default("data_dir")
     def _no_data_dir(self) -> None:
-        """Return None. JupyterApp has a trait of this name, whose default is Jupyter's own data directory."""
+        """Return None, so that the setting ``data_dir`` is not set. JupyterApp has a trait of the same name, whose
+        default is Jupyter's own data directory."""
         return None
 
     def initialize_settings(self) -> None:
@@ -68,7 +72,8 @@ class AgentKernel(ExtensionApp):
         self.log.info("agent-kernel: engine %s, sessions in %s", settings.engine, where)
 
     def current_activity(self) -> list[str] | None:
-        """Return the running turns, which keep a server with ``shutdown_no_activity_timeout`` up."""
+        """Return the ids of the running turns; None if there are none. While there are some, a server with
+        ``shutdown_no_activity_timeout`` does not shut down."""
         return [turn.id for turn in self.services.turns.running] or None if self.services is not None else None
 
     async def stop_extension(self) -> None:

@@ -1,4 +1,5 @@
-"""The parts of one server, built once and connected. Nothing here knows the HTTP API or the server extension."""
+"""The parts of one server, which are created once and connected here. Nothing in this module depends on the HTTP API or
+on the server extension."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ from jupyter_ext.turns.turns import Turns
 P = ParamSpec("P")
 T = TypeVar("T")
 SETTING = "agent_kernel_services"
-"""The name of the Services among the settings of the web application."""
+"""The key under which the settings of the web application hold the Services."""
 
 
 class PartsOnDemand:
@@ -68,7 +69,7 @@ class PartsOnDemand:
         self._parts: dict[type[Any], Any] = {}
 
     def get(self, kind: type[T], make: Callable[[], T]) -> T:
-        """Return the part of this class; ``make`` is called when there is none yet."""
+        """Return the part of the class ``kind``. If there is none yet, ``make`` is called to create it."""
         part: T | None = self._parts.get(kind)
         if part is None:
             part = self._parts[kind] = make()
@@ -82,8 +83,8 @@ class PartsOnDemand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """The parts of one server. Request handlers reach them here; a part gets the others that it uses when it is made,
-    never all of them."""
+    """The parts of one server, for request handlers. A part receives the other parts that it uses when it is created;
+    no part receives this object."""
 
     runtime: Runtime
     server_db: Database
@@ -118,7 +119,7 @@ class Services:
     kernel_environment: Mapping[str, str]
     bind_requests: BindRequests
     import_lock: asyncio.Lock
-    """Held while a document is imported: reading one may take a few hundred MB."""
+    """Held while a document is imported, because reading a document may take a few hundred MB."""
 
     # Pages.
     notifications: Notifications
@@ -137,10 +138,8 @@ class Services:
         self.cpu_priority.start()
 
     async def aclose(self) -> None:
-        """End turns as cancelled, save them, and stop everything that was started.
-
-        Turns end first, because they use all other parts; the stores close last, because the others still write.
-        """
+        """Cancel the running turns, save them, and stop everything that was started. Turns are stopped first, because
+        they use all other parts; the stores are closed last, because other parts still write to them."""
         self.kernels.close()
         self.contents_watch.close()
         await self.cpu_priority.aclose()
@@ -160,7 +159,7 @@ class Services:
 
 
 def build_services(settings: Settings, server: ServerApp) -> Services:
-    """Build the parts and connect them; nothing is started. Raises InvalidRequest for settings that make no sense."""
+    """Create the parts and connect them, without starting anything. Raises InvalidRequest for invalid settings."""
     runtime = Runtime.build(settings)
     store, in_memory = runtime.store, settings.store == "memory"
     namespace = partial(current_namespace, settings.namespace)
@@ -265,8 +264,8 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
 def _notebooks(
     runtime: Runtime, server: ServerApp, notifications: Notifications
 ) -> tuple[Notebooks, Sidecars, SidecarImport]:
-    """Return the bindings of notebooks, their sidecars, and the import of sidecars, which may provide the session of a
-    notebook that has none."""
+    """Return the bindings of notebooks, the writer of their sidecars, and the import of sidecars, which may provide the
+    session for a notebook that has none."""
     contents: Any = server.contents_manager
     local = isinstance(contents, FileContentsManager)
     root = str(contents.root_dir) if local else type(contents).__name__
@@ -288,7 +287,8 @@ def _watch_contents(server: ServerApp, files: NotebookFiles) -> ContentsWatch:
 
 
 def _note_activity(server: ServerApp, kernels: Kernels, busy: set[str]) -> None:
-    """Keep Jupyter from stopping the server, or culling a kernel, for want of activity while a turn runs."""
+    """Record activity while turns run, so that Jupyter neither stops the server nor culls the kernels in ``busy`` as
+    idle."""
     now = utcnow()
     server.web_app.settings["last_activity_times"]["agent_kernel"] = now
     for kernel in busy:

@@ -42,7 +42,7 @@ from agent_kernel.turn.work_time import WorkTime
 SAME_FAILURES = 2
 EDITED = "The person changed your text before they approved the call. In its place they wrote:\n{text}\n\n"
 EDITED_CHARS = 4_000
-"""Characters that the model reads of a text that a person wrote in place of its own."""
+"""Maximum characters of a person's edited text that the model reads in place of the text that it wrote itself."""
 NOTHING_FETCHED: referencing.Registry[Any] = referencing.Registry()
 """An empty registry, so that a $ref to another document is an error; by default the library would fetch it."""
 
@@ -219,7 +219,8 @@ class Toolbox:
 
 
 def _revise(tool: Tool, call: ToolCall, text: str) -> ToolCall:
-    """Return the call with the text that the person wrote. Raises AgentKernelError if it cannot run with it."""
+    """Return the call with ``text``, which a person wrote in place of one of its arguments. Raises AgentKernelError if
+    the call cannot run with that text."""
     call = replace(call, arguments={**call.arguments, tool.spec.editable: text})
     return tool.revise(call) if isinstance(tool, CallReviser) else call
 

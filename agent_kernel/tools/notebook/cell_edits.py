@@ -311,7 +311,8 @@ def _replace(cell: NotebookCell, find: str, put: str) -> str:
 
 
 def _revise(call: ToolCall) -> ToolCall:
-    """Return the call with the difference of the text that the person wrote. Raises InvalidRequest."""
+    """Return the call with its ``diff`` computed again, for the text that the person wrote. Raises InvalidRequest if
+    that text changes nothing or is too long."""
     before, after = str(call.arguments["before"]), _source(call.arguments["after"])
     if after == before:
         raise InvalidRequest("With this text the cell stays as it is.")
@@ -331,7 +332,8 @@ def _above(seen: VisibleNotebook, cell: NotebookCell) -> str:
 
 
 def _label(cell: NotebookCell) -> str:
-    """Name a cell for the person, whose notebook counts cells from 1; the model counts from 0."""
+    """Return a name of the cell for a person, in which cells are counted from 1 as in the notebook; the model counts
+    from 0."""
     return f"cell {cell.index + 1} ({cell.id})"
 
 

@@ -47,7 +47,8 @@ def is_link(url: str) -> bool:
 
 
 def decode_data_url(url: str) -> tuple[str, bytes]:
-    """Return (MIME type in lower case, bytes) of ``data:TYPE;base64,DATA``. The size is checked before decoding."""
+    """Return (MIME type in lower case, bytes) of the data URL ``data:TYPE;base64,DATA``. The size is checked before
+    decoding."""
     head, _, data = url.partition(",")
     kind, *options = head[len("data:") :].split(";") if head[:5].lower() == "data:" else ("",)
     if not options or options[-1].strip().lower() != "base64" or len(head) > 500:

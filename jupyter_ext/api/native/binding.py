@@ -180,7 +180,8 @@ class BindConfirmHandler(AgentHandler):
         return f"{policy}; form-action 'self'"
 
     def get_login_url(self) -> str:
-        """Return the login page, which handlers of an API do not have: a person opens this page in a browser."""
+        """Return the address of the login page. Other API handlers have none, but a person opens this page in a
+        browser."""
         return RequestHandler.get_login_url(self)
 
     def refuse(self, error: AgentKernelError, status: int) -> None:

@@ -94,7 +94,8 @@ class RebuildHandler(AgentHandler):
             self._running.cancel()
 
     def _check_permission(self) -> None:
-        """Allow it for a person, whose request is the approval; code in a kernel needs the policy's permission."""
+        """Check that the caller may rebuild variables. The request of a person counts as approval; code in a kernel
+        needs the permission of the policy."""
         permission = self.services.runtime.policy.ruling(SANDBOXED).permission
         if permission == "deny" or (permission == "ask" and self.caller.kernel is not None):
             raise Forbidden(

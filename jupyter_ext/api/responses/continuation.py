@@ -129,9 +129,9 @@ async def _newest_response(
 
 
 async def carry_messages(store: SessionStore, key: SessionKey, turn: str, messages: Sequence[Message]) -> list[Message]:
-    """Return the conversation of the session up to ``turn``, followed by ``messages``, in a form that can be sent to
-    another session. The client's instructions stay at the beginning. Raises InvalidRequest if the turn no longer
-    exists."""
+    """Return the conversation of the session up to ``turn``, followed by ``messages``. Images and videos have their
+    bytes, so that the result can be sent to another session. The client's instructions stay at the beginning. Raises
+    InvalidRequest if the turn no longer exists."""
     instructions, spoken = history_merge.split_instructions(messages)
     whole = await store.whole(key)
     before = whole.up_to(turn) if whole is not None else None

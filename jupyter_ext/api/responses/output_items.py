@@ -298,7 +298,7 @@ def _status(result: CallFinished | None, failed: str) -> str:
 
 
 def _logs_and_pictures(result: CallFinished) -> list[Body]:
-    """Return what the code printed, and its pictures if their bytes are included."""
+    """Return what the code printed, and those of its pictures whose bytes the event contains."""
     printed: list[Body] = [{"type": "logs", "logs": result.text}] if result.text else []
     for medium in result.media:
         if medium.get("data") and str(medium["mime"]).startswith("image/"):
