@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from agent_kernel.core.agent_cells import is_agent_cell
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
 from jupyter_ext.notebooks.sidecar_writer import Sidecars
 
-MAGIC = "%%agent"
 REPLACEMENT = "[The person has cleared this output.]"
 """The text that the model reads in place of a cleared tool output."""
 MAX_CELLS = 5000
@@ -70,5 +70,5 @@ def bare_cells(content: Any) -> tuple[str, ...]:
 def _is_bare(cell: Mapping[str, Any]) -> bool:
     source = cell.get("source")
     text = "".join(map(str, source[:1])) if isinstance(source, list) else source
-    of_agent = cell.get("cell_type") == "code" and isinstance(text, str) and text.lstrip().startswith(MAGIC)
+    of_agent = cell.get("cell_type") == "code" and isinstance(text, str) and is_agent_cell(text, cell.get("metadata"))
     return of_agent and bool(cell.get("id")) and cell.get("outputs") == [] and cell.get("execution_count") is None

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from jupyter_client.asynchronous.client import AsyncKernelClient
@@ -179,10 +180,16 @@ class Notebook:
         raise AssertionError(f"{words!r} was not shown; there is {self._running.history}")
 
     async def run(
-        self, code: str, answers: Sequence[str] | None = None, cell: str = "", *, thinks_s: float = 0.0
+        self,
+        code: str,
+        answers: Sequence[str] | None = None,
+        cell: str = "",
+        *,
+        thinks_s: float = 0.0,
+        metadata: Mapping[str, Any] = MappingProxyType({}),
     ) -> Ran:
         """``answers`` are what a person types, in order, each after ``thinks_s`` seconds; None: a front end without
-        input."""
+        input. ``metadata`` are those of the cell."""
         ran = self._running = Ran()
         typed = list(answers or [])
 
@@ -193,7 +200,7 @@ class Notebook:
             if answer != SILENCE:
                 self._client.input(answer)
 
-        self._client.session.metadata = {"cellId": cell} if cell else {}
+        self._client.session.metadata = {**metadata, **({"cellId": cell} if cell else {})}
         reply = await asyncio.wait_for(
             self._client.execute_interactive(
                 code, output_hook=ran.take, stdin_hook=answer, allow_stdin=answers is not None
@@ -238,6 +245,10 @@ class Notebook:
         reply = await self._client.complete(code, reply=True, timeout=CELL_S)
         matches: list[str] = reply["content"]["matches"]
         return matches
+
+    async def inspect(self, code: str) -> str:
+        reply = await self._client.inspect(code, reply=True, timeout=CELL_S)
+        return str(reply["content"]["data"].get("text/plain", ""))
 
     async def interrupt(self) -> None:
         async with self.server.client() as http:

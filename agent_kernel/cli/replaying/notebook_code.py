@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from agent_kernel.core.agent_cells import is_agent_cell
+
 MAX_BYTES = 64 * 2**20
 
 
@@ -46,9 +48,9 @@ class NotebookCode:
 
 def _code(cell: dict[str, Any]) -> str:
     """Return the code of a cell without line magics and shell commands, which are not Python; an empty string for a
-    cell magic."""
+    cell magic or a prompt."""
     source = cell.get("source", "")
     text = "".join(map(str, source)) if isinstance(source, list) else str(source)
-    if text.lstrip().startswith("%%"):
+    if text.lstrip().startswith("%%") or is_agent_cell(text, cell.get("metadata")):
         return ""
     return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(("%", "!")))

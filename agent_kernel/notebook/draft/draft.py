@@ -17,12 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from agent_kernel.core.agent_cells import is_agent_code
 from agent_kernel.core.messages import shorten
 from agent_kernel.core.program_outcome import ProgramOutcome
 from agent_kernel.notebook.display.safe_output import PICTURES, safe_bundle, safe_metadata
 from agent_kernel.notebook.draft import fork_safety
 from agent_kernel.notebook.draft.draft_process import DraftEnded, DraftProcess
 from agent_kernel.notebook.kernel.capture import Listener, Show
+from agent_kernel.notebook.kernel.cell_identity import metadata_of_code
 from agent_kernel.notebook.kernel.changed_names import NameChanges
 from agent_kernel.notebook.kernel.content_digest import variable_digest
 from agent_kernel.notebook.kernel.live_execution import MAX_IMAGES, RESULT_CHARS, ExecutionOutcome, interruptible
@@ -40,7 +42,6 @@ GRACE_S and END_S seconds more."""
 STATUSES = ("success", "error", "timeout", "interrupted")
 MAX_NAME = 200
 NO_OUTPUT = "(no output)"
-OWN_MAGICS = ("%agent", "%%agent")
 UNDONE = "Nothing that this code did is kept: every variable is as it was before it."
 LOST = "Every variable that earlier code made in the draft is gone: this code failed, and the draft ended with it."
 NOT_HERE = (
@@ -315,7 +316,10 @@ class Drafts:
     def _cell_runs(self, info: Any) -> None:
         """Drop the copy when the user's code runs, because that code may change the kernel's state, which the copy
         duplicates."""
-        self._own_cell = str(getattr(info, "raw_cell", "") or "").lstrip().startswith(OWN_MAGICS)
+        source = str(info.raw_cell or "")
+        # Code of a turn runs without history. It may be the same text as the prompt of the turn.
+        metadata = metadata_of_code(self._shell, source) if info.store_history else {}
+        self._own_cell = is_agent_code(source, metadata)
         if not self._own_cell:
             self.drop()
 

@@ -38,6 +38,15 @@ class CellIdentity:
         return sent if self._lines[1] == 1 else f"{sent}#{self._lines[1]}"
 
 
+def metadata_of_code(shell: Any, source: str) -> dict[str, Any]:
+    """Return the metadata of the cell that is being executed if ``source`` is its code, else {}. JupyterLab sends the
+    metadata of a cell with the request to run it; nbclient sends none."""
+    request = parent_request(shell)
+    sent, code = request.get("metadata"), request.get("content", {}).get("code")
+    is_this_cell = isinstance(code, str) and code.strip() == source.strip()
+    return dict(sent) if is_this_cell and isinstance(sent, dict) else {}
+
+
 def parent_request(shell: Any) -> dict[str, Any]:
     """Return the request message that is being executed; {} outside a kernel."""
     kernel = getattr(shell, "kernel", None)

@@ -1,13 +1,15 @@
-"""Tab completion for ``%agent`` and ``%%agent``: commands, options, sessions, branches, variables and models."""
+"""Tab completion for ``%agent`` and ``%%agent``: commands, options, sessions, branches, variables and models; and for
+variables in prompts."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
+from agent_kernel.core.agent_cells import is_agent_cell
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.notebook.magic.commands import HELP
 from agent_kernel.notebook.server_client import ServerClient, route
@@ -41,11 +43,12 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 
 
 class MagicCompleter:
-    """Completes lines of the two magics only. Returns nothing when the server does not answer within ASK_S seconds.
-    Answers are cached for KEEP_S seconds."""
+    """Completes lines of the two magics, and in the prompts of agent cells the names of variables in braces. Returns
+    nothing when the server does not answer within ASK_S seconds. Answers are cached for KEEP_S seconds."""
 
-    def __init__(self, server: Callable[[], ServerClient | None]) -> None:
+    def __init__(self, server: Callable[[], ServerClient | None], names: Callable[[], Iterable[str]]) -> None:
         self._server = server
+        self._names = names
         self._cache: dict[str, tuple[float, Mapping[str, Any]]] = {}
         self._completers: dict[str, Callable[[], list[str]]] = {
             "use": self._sessions,
@@ -58,6 +61,10 @@ class MagicCompleter:
 
     @context_matcher(priority=100)  # type: ignore[untyped-decorator]  # of IPython
     def match(self, context: CompletionContext) -> SimpleMatcherResult:
+        before_token = context.text_until_cursor.removesuffix(context.token)
+        if before_token.endswith("{") and is_agent_cell(context.full_text):
+            names = [SimpleCompletion(name) for name in self._names() if name.startswith(context.token)]
+            return {"completions": names, "suppress": True}
         words = context.text_until_cursor.split()
         if not words or words[0] not in MAGICS or (len(words) == 1 and context.token):
             return {"completions": []}

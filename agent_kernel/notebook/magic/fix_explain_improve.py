@@ -17,9 +17,10 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
+from agent_kernel.core.agent_cells import is_agent_code
 from agent_kernel.notebook.display.render import Bundle
 from agent_kernel.notebook.display.safe_markdown import code_block
-from agent_kernel.notebook.draft.draft import NO_REVIEW, OWN_MAGICS, ProgramReview
+from agent_kernel.notebook.draft.draft import NO_REVIEW, ProgramReview
 from agent_kernel.notebook.kernel import inspection
 from agent_kernel.notebook.kernel.hidden_errors import find_hidden_error
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
@@ -85,7 +86,7 @@ def build_fix_request(shell: Any, executions: ExecutionHistory, words: str) -> C
 
 def build_explain_request(shell: Any, executions: ExecutionHistory, words: str) -> CellTask:
     """Build the request to explain the last cell, and its error if it failed. Raises AgentError when no cell ran."""
-    number, source = _last_cell(shell)
+    number, source = _last_cell(shell, executions)
     failure = executions.failure
     if failure is not None and failure[0] == number:
         prompt = EXPLAIN_FAILED.format(number=number, error=_error_line(failure[3]))
@@ -99,7 +100,7 @@ def build_explain_request(shell: Any, executions: ExecutionHistory, words: str) 
 def build_improve_request(shell: Any, executions: ExecutionHistory, words: str) -> CellTask:
     """Build the request for a better version of the last cell. Raises AgentError when no cell ran or the last
     one failed."""
-    number, source = _last_cell(shell)
+    number, source = _last_cell(shell, executions)
     if executions.of(number)[1]:
         raise AgentError(f"the cell In[{number}] failed; %agent fix corrects it.")
     prompt = _prompt(IMPROVE.format(number=number), _bound_names(shell, source), words)
@@ -137,12 +138,13 @@ def _variable_notes(shell: Any, names: list[str]) -> tuple[dict[str, str], ...]:
     return ({"title": "Variables", "text": "\n".join(facts)},) if facts else ()
 
 
-def _last_cell(shell: Any) -> tuple[int, str]:
+def _last_cell(shell: Any, executions: ExecutionHistory) -> tuple[int, str]:
     """Return (number, source) of the last cell that is not a command of the agent. Raises AgentError if there is
     none."""
     sources: list[str] = list(shell.history_manager.input_hist_raw)
     for number in range(len(sources) - 1, 0, -1):
-        if sources[number].strip() and not sources[number].lstrip().startswith(OWN_MAGICS):
+        is_prompt = executions.is_prompt(number) or is_agent_code(sources[number])
+        if sources[number].strip() and not is_prompt:
             return number, sources[number]
     raise AgentError("no cell has run since this kernel was started; run one, then ask again.")
 

@@ -17,6 +17,7 @@ from agent_kernel.notebook.draft.apply_draft import DraftApplier
 from agent_kernel.notebook.draft.draft import NO_REVIEW, Drafts
 from agent_kernel.notebook.kernel.cell_identity import CellIdentity
 from agent_kernel.notebook.kernel.input_prompt import Person
+from agent_kernel.notebook.kernel.inspection import user_variables
 from agent_kernel.notebook.kernel.live_execution import LiveCode
 from agent_kernel.notebook.kernel.one_line_errors import AgentError, AgentInterrupted, to_short_error
 from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
@@ -68,7 +69,10 @@ class CellPrompt:
 
 @magics_class
 class AgentMagics(Magics):
-    """The magics of one kernel and their state: consents, drafts, background turns and the connection to the server."""
+    """The magics of one kernel and their state: consents, drafts, background turns and the connection to the server.
+
+    ``in_turn`` is true while a turn of a cell runs. ``starts_server``: if the kernel has no server, its first turn
+    starts one, as ``%agent start`` does."""
 
     def __init__(self, shell: Any, server: ServerClient | None) -> None:
         super().__init__(shell)
@@ -77,7 +81,8 @@ class AgentMagics(Magics):
         self._parts = self._build_parts()
         self.executions, self.functions = self._parts.executions, self._parts.functions
         self._drafts = self._parts.drafts
-        self._in_turn = False
+        self.in_turn = False
+        self.starts_server = False
         self._cells = CellIdentity(shell)
         self._background = BackgroundTurns()
         self._requests = RequestBuilder(self._parts, self._session_id)
@@ -92,7 +97,7 @@ class AgentMagics(Magics):
             running=lambda: self._background.running,
         )
         self._stored = StoredAnswers(shell)
-        self.completion = MagicCompleter(lambda: self.server)
+        self.completion = MagicCompleter(lambda: self.server, lambda: user_variables(shell))
 
     def _build_parts(self) -> KernelParts:
         shell, person, drafts = self._shell, Person(self._shell), Drafts(self._shell)
@@ -133,19 +138,19 @@ class AgentMagics(Magics):
                 return
             prompt = "\n".join(part for part in (request.words, cell.strip("\n")) if part.strip())
             if not prompt.strip():
-                raise AgentError("the prompt is missing. Write it below %%agent.")
+                raise AgentError("the prompt is missing. Write it below %%agent, or behind >.")
             self._one_turn(request, prompt, self._cells.id_of(f"{line}\n{cell}"))
 
     @contextlib.contextmanager
     def _one_at_a_time(self) -> Iterator[None]:
         """Refuse a turn inside a turn: the inner one would wait for the end of the outer one."""
-        if self._in_turn:
+        if self.in_turn:
             raise AgentError("an agent cell cannot be run from inside an agent cell. Run it in a cell of its own.")
-        self._in_turn = True
+        self.in_turn = True
         try:
             yield
         finally:
-            self._in_turn = False
+            self.in_turn = False
 
     def _one_turn(self, options: CellOptions, text: str, cell: str, task: CellTask | None = None) -> None:
         """Run one turn for the cell that is being executed. In a mode that asks no model, show the cell's stored answer
@@ -174,6 +179,8 @@ class AgentMagics(Magics):
 
     def _run_turn(self, prompt: CellPrompt) -> None:
         """Run the turn of a cell. If its model is missing, offer the download and try once more."""
+        if self.starts_server and self.server is None:
+            self._commands.start("")
         server, options = self._context.server, prompt.options
         if options.branch and (options.session or options.new):
             raise AgentError(BRANCH_ELSEWHERE)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent_kernel.core.agent_cells import KERNELSPEC, MAGIC, is_agent_cell, prompt_of
 from agent_kernel.notebook.display.render import BOX, QUIET, TURN_MIME
 from agent_kernel.notebook.display.safe_markdown import code_block, safe_markdown
 from agent_kernel.notebook.display.terminal_escape import printable
@@ -24,7 +25,6 @@ from agent_kernel.notebook.kernel.python_syntax import parse_or_empty
 from agent_kernel.notebook.turn.cell_options import CellOptions, ResultVariable, parse_options
 from agent_kernel.notebook.turn.result_assignment import COMPUTED
 
-CELL = re.compile(r"\s*%%agent\b")
 LINE = re.compile(r"^(?P<indent>[ \t]*)(?P<line>%agent\b.*|%(?:re)?load_ext[ \t]+agent_kernel\b.*)$", re.MULTILINE)
 ASKS = re.compile(r"^[ \t]*%agent[ \t]+(?:ask|fix)\b", re.MULTILINE)
 ASK = re.compile(r"[ \t]*%agent[ \t]+ask\b")
@@ -67,7 +67,8 @@ class FrozenNotebook:
         met: set[str] = set()
         for cell in document.get("cells", ()):
             source, id = _join_source(cell.get("source")), str(cell.get("id", ""))
-            if cell.get("cell_type") != "code" or not CELL.match(source):
+            metadata = cell.get("metadata")
+            if cell.get("cell_type") != "code" or not is_agent_cell(source, metadata):
                 line_turns = list(by_cell.get(id, {}).values()) if ASKS.search(source) else []
                 met |= {turn.cell for turn in line_turns}
                 cells.append(self._plain_cell(_without(cell, line_turns), source))
@@ -77,7 +78,8 @@ class FrozenNotebook:
                 met.add(turn.cell)
                 cells += self._turn_cells(turn, cell.get("outputs", ()), source)
             else:
-                cells += self._unknown_cells(cell.get("outputs", ()), source)
+                prompt = prompt_of(source, metadata)
+                cells += self._unknown_cells(cell.get("outputs", ()), source if prompt is None else prompt)
         rest = [turn for turn in turns if turn.ran and turn.cell not in met]
         cells += [_text(WITHOUT_CELL)] if rest else []
         cells += [made for turn in rest for made in self._turn_cells(turn, (), "")]
@@ -109,11 +111,11 @@ class FrozenNotebook:
             self.names |= _bound_names(self.transformed(str(copied["source"])))
         return copied
 
-    def _unknown_cells(self, outputs: Sequence[Any], source: str) -> list[Json]:
+    def _unknown_cells(self, outputs: Sequence[Any], prompt: str) -> list[Json]:
         """Convert an agent cell without a stored turn to text cells: its prompt and the text that it displays."""
         self.unknown += 1
         texts = [text for output in outputs if not _is_around(output) and (text := _output_markdown(output))]
-        return [_text(_quote(source)), *([_text("\n\n".join(texts))] if texts else [])]
+        return [_text(_quote(prompt)), *([_text("\n\n".join(texts))] if texts else [])]
 
 
 def freeze_notebook(
@@ -121,10 +123,20 @@ def freeze_notebook(
 ) -> FrozenNotebook:
     """Return the frozen copy of ``document``. For each cell the newest turn counts. ``transformed`` turns IPython
     syntax into plain Python."""
-    frozen = FrozenNotebook({**copy.deepcopy(dict(document)), "cells": []}, transformed)
+    copied = copy.deepcopy(dict(document))
+    _use_plain_kernel(copied)
+    frozen = FrozenNotebook({**copied, "cells": []}, transformed)
     frozen.add_cells(document, turns)
     _with_ids(frozen.document["cells"], document)
     return frozen
+
+
+def _use_plain_kernel(document: Json) -> None:
+    """Name the kernelspec of ipykernel where the notebook names the one of this package."""
+    metadata = document.get("metadata")
+    spec = metadata.get("kernelspec") if isinstance(metadata, dict) else None
+    if isinstance(spec, dict) and spec.get("name") == KERNELSPEC:
+        spec |= {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
 def _by_cell(turns: Sequence[FrozenTurn]) -> dict[str, dict[str, FrozenTurn]]:
@@ -162,7 +174,7 @@ def _with_result(
 
 def _result_of(source: str, prompt: str) -> ResultVariable | None:
     """Return the variable that the cell, or its ``%agent ask`` line with this prompt, sets."""
-    if match := CELL.match(source):
+    if match := MAGIC.match(source):
         line = source[match.end() :].partition("\n")[0]
         return _options(line).result
     for line in source.splitlines():

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from agent_kernel.notebook.kernel.cell_identity import parent_request
+from agent_kernel.core.agent_cells import prompt_of
+from agent_kernel.notebook.kernel.cell_identity import metadata_of_code, parent_request
 from agent_kernel.notebook.kernel.inspection import format_traceback
 from agent_kernel.notebook.kernel.one_line_errors import AgentError, AgentInterrupted
 
@@ -20,6 +21,7 @@ class ExecutionHistory:
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._ran: OrderedDict[int, tuple[str, str]] = OrderedDict()
+        self._prompts: set[int] = set()
         self.failures: OrderedDict[int, tuple[int, str, str, str]] = OrderedDict()
         shell.events.register("post_run_cell", self._after)
 
@@ -36,6 +38,10 @@ class ExecutionHistory:
         there was none."""
         return self._ran.get(number, ("", ""))
 
+    def is_prompt(self, number: int) -> bool:
+        """Whether an execution was a prompt cell; False where unknown."""
+        return number in self._prompts
+
     @property
     def cells(self) -> list[str]:
         """The ids of the cells that ran, each once, ordered by last run. Empty when the front end sends no ids."""
@@ -50,11 +56,14 @@ class ExecutionHistory:
         error = result.error_before_exec or result.error_in_exec
         number = result.execution_count
         self._ran[number] = (cell, type(error).__name__ if error else "")
+        source = str(result.info.raw_cell)
+        if prompt_of(source, metadata_of_code(self._shell, source)) is not None:
+            self._prompts.add(number)
         while len(self._ran) > KEPT:
-            self._ran.popitem(last=False)
+            self._prompts.discard(self._ran.popitem(last=False)[0])
         if error is not None and not isinstance(error, AgentError | AgentInterrupted | KeyboardInterrupt):
             numbers = getattr(self._shell.compile, "_filename_map", {})
             traceback = format_traceback(error, lambda file: f"In[{numbers[file]}]" if file in numbers else "")
-            self.failures[number] = (number, cell, str(result.info.raw_cell), traceback)
+            self.failures[number] = (number, cell, source, traceback)
             while len(self.failures) > KEPT_FAILURES:
                 self.failures.popitem(last=False)

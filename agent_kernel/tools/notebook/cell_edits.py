@@ -287,7 +287,7 @@ def check_runnable(cell: NotebookCell, name: str) -> None:
     ``name`` is what the error message calls the cell."""
     if cell.kind != "code" or not cell.source.strip():
         raise InvalidRequest(f"{name} has no code to run.")
-    if cell.source.lstrip().startswith("%%agent"):
+    if cell.is_agent_cell:
         raise InvalidRequest(f"Cell {cell.index} is a cell for you; it cannot be run by you.")
 
 

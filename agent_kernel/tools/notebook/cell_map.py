@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from agent_kernel.core import agent_cells
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import shorten
 
@@ -26,7 +27,7 @@ PLACES = re.compile(r"(\d{1,6})(?:\s*-\s*(\d{1,6}))?")
 
 @dataclass(frozen=True, slots=True)
 class NotebookCell:
-    """One cell; ``index`` counts from 0, ``outputs`` are in nbformat."""
+    """One cell; ``index`` counts from 0, ``outputs`` and ``metadata`` are in nbformat."""
 
     index: int
     id: str
@@ -34,6 +35,12 @@ class NotebookCell:
     source: str
     count: int | None
     outputs: tuple[Mapping[str, Any], ...]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_agent_cell(self) -> bool:
+        """Whether running the cell starts a turn, so that a turn may not run it."""
+        return self.kind == "code" and agent_cells.is_agent_cell(self.source, self.metadata)
 
     @property
     def error(self) -> str:
@@ -131,7 +138,7 @@ def read_whole(cells: Sequence[NotebookCell], chars: int = READ_CHARS) -> tuple[
 
 
 def _cell(index: int, cell: Mapping[str, Any]) -> NotebookCell:
-    count, outputs = cell.get("execution_count"), cell.get("outputs")
+    count, outputs, metadata = cell.get("execution_count"), cell.get("outputs"), cell.get("metadata")
     return NotebookCell(
         index,
         str(cell.get("id") or "")[:64],
@@ -139,6 +146,7 @@ def _cell(index: int, cell: Mapping[str, Any]) -> NotebookCell:
         _join(cell.get("source")),
         count if isinstance(count, int) else None,
         tuple(output for output in outputs if isinstance(output, Mapping)) if isinstance(outputs, list) else (),
+        metadata if isinstance(metadata, Mapping) else {},
     )
 
 

@@ -1,0 +1,70 @@
+"""The IPython extension of the kernelspec "Agent (Python)", for notebooks that are conversations.
+
+It loads the magics, and makes prompt cells turns: cells that begin with ``>``, and cells that the user switched to
+"Ask". Every other cell runs as in any IPython kernel, and no text of it is sent to a model.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent_kernel.core.agent_cells import METADATA_KEY, prompt_of
+from agent_kernel.notebook.display.render import line_bundle
+from agent_kernel.notebook.kernel.cell_identity import metadata_of_code
+from agent_kernel.notebook.kernel.prose import reads_like_prose
+from agent_kernel.notebook.magic import magic
+
+OFFER = "This cell reads like text, not like Python. To ask the agent, begin the cell with >"
+OFFER_METADATA = {METADATA_KEY: {"offer": "ask"}}
+"""Metadata of the output with this line: the front end shows a button below it."""
+
+
+class PromptCells:
+    """Runs prompt cells as turns in one shell, and says how to ask the agent where a sentence was run as Python."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        # First, because the transformers of IPython would remove prompts like >>> from the text of the user.
+        shell.input_transformers_cleanup.insert(0, self.transform)
+        shell.events.register("post_run_cell", self.offer_to_ask)
+
+    def close(self) -> None:
+        self._shell.input_transformers_cleanup.remove(self.transform)
+        self._shell.events.unregister("post_run_cell", self.offer_to_ask)
+
+    def transform(self, lines: list[str]) -> list[str]:
+        """Return the call of the magic for a prompt cell, and any other code as it is. The text is the body of the
+        magic, because words on its line would be read as options."""
+        source = "".join(lines)
+        prompt = prompt_of(source, self._metadata(source))
+        if prompt is None:
+            return lines
+        return [f"get_ipython().run_cell_magic('agent', '', {prompt.rstrip() + chr(10)!r})\n"]
+
+    def _metadata(self, source: str) -> dict[str, Any]:
+        """Return the metadata of the cell. Code that a turn runs has none, even if it is the same text as the prompt of
+        the turn."""
+        magics = self._shell.magics_manager.registry.get("AgentMagics")
+        return {} if magics is not None and magics.in_turn else metadata_of_code(self._shell, source)
+
+    def offer_to_ask(self, result: Any) -> None:
+        """Tell the user how to ask the agent, if the cell that ran is a sentence. IPython calls this after a cell."""
+        source = str(result.info.raw_cell or "")
+        failed = isinstance(result.error_before_exec, SyntaxError)
+        if failed and result.info.store_history and reads_like_prose(source):
+            self._shell.display_pub.publish(line_bundle(OFFER), metadata=OFFER_METADATA)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext agent_kernel.notebook.magic.prompt_cells``. Loading twice has no further effect."""
+    magic.load(shell)
+    if not any(isinstance(getattr(one, "__self__", None), PromptCells) for one in shell.input_transformers_cleanup):
+        PromptCells(shell)
+        shell.magics_manager.registry["AgentMagics"].starts_server = True
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """``%unload_ext agent_kernel.notebook.magic.prompt_cells``. The magics stay."""
+    for one in list(shell.input_transformers_cleanup):
+        if isinstance(cells := getattr(one, "__self__", None), PromptCells):
+            cells.close()
