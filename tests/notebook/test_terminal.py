@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import codecs
-import os
-import pty
 import re
-import select
-import struct
-import subprocess
-import sys
-import termios
-import time
 from collections.abc import Iterator
-from fcntl import ioctl
-from pathlib import Path
 
 import pytest
 
 from tests.notebook.alone import own_environment
+from tests.notebook.terminal import SEQUENCES, Terminal
 from tests.server import Json
 
-WIDTH = 60
-WAIT_S = 60.0
+IPYTHON = ("IPython", "--no-banner", "--simple-prompt", "--ext=agent_kernel")
 HOSTILE = "\x1b]0;pwned\x07\x1b[2J\x9b31mred \u202eesrever **bold** and `code`\n\n- one\n- two\n"
 SCRIPT: list[Json] = [
     {
@@ -36,73 +25,14 @@ SCRIPT: list[Json] = [
     {"when": "a long story", "text": "word " * 3000, "deltas": 3000, "delay": 0.02},
     {"text": "Anything.", "loop": True},
 ]
-BEGIN = """
-import fcntl, os, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-"""
-"""Takes the terminal as its own: Ctrl-C is a signal then."""
-SEQUENCES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 OUR_SEQUENCES = re.compile(r"\x1b\[[0-9;?]*[mKAhlGJ]")
 """What rich sends: colours, and the lines that it draws again."""
 
 
-class Terminal:
-    """IPython on a pseudo terminal; ``with`` it."""
-
-    def __init__(self, directory: Path) -> None:
-        given = {**own_environment(directory, SCRIPT), "TERM": "xterm-256color"}
-        environment = {name: value for name, value in given.items() if name not in ("NO_COLOR", "COLUMNS")}
-        self._person, terminal = pty.openpty()
-        ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, WIDTH, 0, 0))
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", BEGIN, "-m", "IPython", "--no-banner", "--simple-prompt", "--ext=agent_kernel"],
-            stdin=terminal,
-            stdout=terminal,
-            stderr=terminal,
-            cwd=directory,
-            env=environment,
-            start_new_session=True,
-        )
-        os.close(terminal)
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may come in two pieces
-        self._unread = ""
-        self.shown = ""
-
-    def __enter__(self) -> Terminal:
-        self.until("In [1]:")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
-        os.close(self._person)
-
-    def type(self, keys: str) -> None:
-        os.write(self._person, keys.encode())
-
-    def until(self, words: str) -> str:
-        """What came until these words, with them. What came after them is kept for the next call."""
-        end = time.monotonic() + WAIT_S
-        wanted = re.compile(f"(?:{SEQUENCES.pattern})*".join(map(re.escape, words)))
-        while (match := wanted.search(self._unread)) is None:
-            ready, _, _ = select.select([self._person], [], [], max(0.0, end - time.monotonic()))
-            assert ready, f"{words!r} did not come: {self._unread!r}"
-            self._unread += self._decoder.decode(os.read(self._person, 65536))
-        came, self._unread = self._unread[: match.end()], self._unread[match.end() :]
-        self.shown += came
-        return came
-
-    def run(self, line: str) -> str:
-        """A line, to the next prompt."""
-        self.type(f"{line}\n")
-        self.until(line[-20:])
-        return self.until("In [")
-
-
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    with Terminal(tmp_path_factory.mktemp("terminal")) as terminal:
+    directory = tmp_path_factory.mktemp("terminal")
+    with Terminal(directory, IPYTHON, own_environment(directory, SCRIPT)) as terminal:
         assert "Started a server for this kernel" in terminal.run("%agent start")
         yield terminal
 

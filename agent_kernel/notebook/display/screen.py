@@ -14,6 +14,7 @@ from agent_kernel.notebook.display.media_bundle import media_bundle
 from agent_kernel.notebook.display.render import Bundle, Card, TurnSummary, line_bundle, reasoning_bundle, text_bundle
 from agent_kernel.notebook.display.rich_screen import rich_screen
 from agent_kernel.notebook.display.terminal_escape import PartialText, printable
+from agent_kernel.notebook.kernel.front_end import is_jupyter_console
 
 INTERVAL_S = 0.1
 CHARS_PER_SECOND = 100_000
@@ -253,7 +254,7 @@ class TerminalScreen:
 
 def screen_for(shell: Any, render: Callable[[str], Bundle] = text_bundle) -> Screen:
     """Return the screen of the running cell. The screen keeps the current publisher, because the shell's publisher is
-    replaced while the model's code runs."""
+    replaced while the model's code runs. ``jupyter console`` gets lines, because it ignores updates of an output."""
     if getattr(shell, "kernel", None) is not None:
-        return CellScreen(shell.display_pub, render)
+        return TerminalScreen() if is_jupyter_console() else CellScreen(shell.display_pub, render)
     return rich_screen(markdown=render is text_bundle) or TerminalScreen()
