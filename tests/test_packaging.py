@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import os
 import subprocess
@@ -95,6 +96,23 @@ def test_the_wheel_has_the_panel_and_lab_finds_it_enabled(wheel: Path, tmp_path:
     line = next(line for line in listed.splitlines() if "agent-kernel" in line)
     assert "enabled" in line
     assert "OK" in line
+
+
+def test_the_wheel_has_the_kernelspec_and_jupyter_lists_it(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            if ".data/data/share/jupyter/kernels/" in name:
+                target = tmp_path / name.partition(".data/data/share/jupyter/")[2]
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(archive.read(name))
+    jupyter = str(Path(sys.executable).parent / "jupyter")
+    specs = json.loads(run(jupyter, "kernelspec", "list", "--json", JUPYTER_PATH=str(tmp_path)))["kernelspecs"]
+    folder, spec = Path(specs["agent-python"]["resource_dir"]), specs["agent-python"]["spec"]
+    assert {path.name for path in folder.iterdir()} == {"kernel.json", "logo-svg.svg", "logo-64x64.png"}
+    assert (spec["display_name"], spec["language"]) == ("Agent (Python)", "python")
+    assert "ipykernel_launcher" in spec["argv"], "by this module the server knows kernels that run IPython"
+    extension = next(word for word in spec["argv"] if word.startswith("--ext=")).removeprefix("--ext=")
+    assert hasattr(importlib.import_module(extension), "load_ipython_extension")
 
 
 def test_the_metadata_name_the_command_the_pythons_and_the_licence(wheel: Path) -> None:
@@ -264,7 +282,9 @@ async def test_a_persons_own_kernel_configuration_survives_install_use_and_unins
     assert mine == 1
     assert {"agent_kernel", "autoreload"} <= extensions
     assert magic
+    assert "agent-python" in base("jupyter", "kernelspec", "list")
     base("python", "-m", "pip", "uninstall", "-q", "-y", "agent-kernel")
+    assert "agent-python" not in base("jupyter", "kernelspec", "list")
     assert {path: path.read_text() for path in theirs} == theirs
     assert "jupyter_ext" not in base("jupyter", "server", "extension", "list")
     base.install("agent-kernel")

@@ -71,6 +71,25 @@ def test_an_agent_cell_becomes_its_question_its_code_and_its_answer() -> None:
     assert given["cells"][1]["source"] == "%%agent\ndraw", "what was given is left alone"
 
 
+def test_prompt_cells_become_questions_and_the_notebook_gets_a_kernel_that_others_have() -> None:
+    asked = {**cell("b", "and then?"), "metadata": {"agent_kernel": {"ask": True}}}
+    given = document(cell("a", "> draw\n> it"), asked, cell("c", "> never answered"))
+    given["metadata"] = {"kernelspec": {"name": "agent-python", "display_name": "Agent (Python)"}}
+    turns = [FrozenTurn("a", "draw\nit", "Done.", (("x = 1", "live"),)), FrozenTurn("b", "and then?", "Nothing.", ())]
+    made = freeze_notebook(given, turns, as_it_is)
+    assert sources(made.document) == [
+        ("markdown", "> draw\n> it"),
+        ("code", "x = 1"),
+        ("markdown", "Done."),
+        ("markdown", "> and then?"),
+        ("markdown", "Nothing."),
+        ("markdown", "> never answered"),
+    ]
+    spec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    assert made.document["metadata"]["kernelspec"] == spec
+    assert given["metadata"]["kernelspec"]["name"] == "agent-python", "what was given is left alone"
+
+
 def test_lines_that_need_the_package_are_comments_and_blocks_stay_blocks() -> None:
     source = "%load_ext agent_kernel\nif 1:\n    %agent status\nprint('%agent')"
     made = freeze_notebook(document(cell("a", source)), [], as_it_is)

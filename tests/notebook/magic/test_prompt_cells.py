@@ -11,6 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from agent_kernel.notebook.draft import jail
 from tests.notebook.alone import own_environment
 from tests.notebook.notebook import Notebook, Ran
 from tests.server import ROOT, AgentServer, Json
@@ -25,6 +26,15 @@ SCRIPT: list[Json] = [
     {"when": "rows", "text": "They ran as Python."},
     {"when": "run that", "calls": [{"name": "run_cell", "arguments": {"cell": "prompt"}}]},
     {"when": "run that", "text": "I may not."},
+    {"when": "make the base", "calls": [{"name": "python", "arguments": {"code": "base = 20"}}]},
+    {"when": "make the base", "text": "Made."},
+    {"when": "make the top", "calls": [{"name": "python", "arguments": {"code": "print('top', base + 1)"}}]},
+    {"when": "make the top", "text": "Made."},
+    {
+        "when": "look for the base",
+        "calls": [{"name": "python", "arguments": {"code": "print('no base now' if 'base' not in vars() else 1)"}}],
+    },
+    {"when": "look for the base", "text": "Looked."},
     {"when": "slow", "text": "word " * 400, "deltas": 400, "delay": 0.05},
     {"text": "Anything.", "loop": True},
 ]
@@ -132,6 +142,25 @@ async def test_a_kernel_of_another_spec_runs_no_prompts(server: AgentServer) -> 
         assert "SyntaxError" in ran.error
         assert "begin the cell" not in ran.plain
         await notebook.shut_down()
+
+
+@pytest.mark.skipif(bool(jail.missing()), reason=jail.missing())
+async def test_a_draft_lasts_over_prompt_cells_until_code_of_the_person_runs(notebook: Notebook) -> None:
+    await notebook.run("%agent in draft")
+    await notebook.run("> make the base", [])
+    ran = await notebook.run("make the top", [], cell="a", metadata=ASK)
+    assert "top 21" in ran.cards[0], ran.all
+    await notebook.run("1 + 1")
+    assert "no base now" in (await notebook.run("> look for the base", [])).cards[0]
+    await notebook.run("%agent in live")
+
+
+async def test_explain_passes_over_prompt_cells(notebook: Notebook) -> None:
+    number = (await notebook.run("len(In) - 1")).plain
+    await notebook.run("> hello")
+    await notebook.run("hello there", cell="a", metadata=ASK)
+    await notebook.run("%agent explain")
+    assert f"In[{number}]" in (await prompts(notebook))[-1]
 
 
 def test_nbconvert_executes_a_conversation_in_a_kernel_that_starts_its_own_server(tmp_path: Path) -> None:
