@@ -210,7 +210,7 @@ export class ComposerState {
   #sides(): SideChip[] {
     const notebook = this.conversation.notebook;
     const wanted = this.wanted.value;
-    const goesAlong = (side: Side) => (cell: CellView) => wanted.has(side) || !isAgentCell(cell.source);
+    const goesAlong = (side: Side) => (cell: CellView) => wanted.has(side) || !isAgentCell(cell.source, cell.metadata);
     const selected = notebook?.selectedCells.value ?? [];
     const cells = selected.filter(goesAlong("cells")).slice(0, MAX_CELLS);
     const [active] = [notebook?.activeCell.value ?? []].flat().filter(goesAlong("cell"));

@@ -5,12 +5,13 @@ import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { ICommandPalette } from "@jupyterlab/apputils";
 import type { Cell } from "@jupyterlab/cells";
 import type { ILauncher } from "@jupyterlab/launcher";
-import type { INotebookTracker, Notebook } from "@jupyterlab/notebook";
+import { NotebookActions, type INotebookTracker, type Notebook } from "@jupyterlab/notebook";
 import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
 import type { Draft } from "../conversation/conversation";
-import { agentIcon, agentIconUrl } from "./icon";
+import { agentIcon, agentIconUrl, explainIcon, fixIcon } from "./icon";
 import { explainDraft, cellOfLastError, selectionNote } from "./prompts";
-import { hasError, outputsOf } from "./outputs";
+import { hasError, isCode, outputsOf } from "./outputs";
+import { isPrompt, runsPrompts, switchToAsk } from "./promptCells";
 import type { Sidebar } from "./sidebar";
 import { trans } from "../translation/translation";
 
@@ -23,6 +24,7 @@ const EXPLAIN = "agent-kernel:explain";
 const FIX = "agent-kernel:fix";
 const FIX_LAST = "agent-kernel:fix-last-error";
 const ASK = "agent-kernel:ask-about-selection";
+const ASK_IN_CELL = "agent-kernel:ask-in-cell";
 
 const SHOW_KEYS = "Accel Shift L";
 const CELL = ".jp-Notebook .jp-Cell";
@@ -64,11 +66,13 @@ export class Commands {
     commands.addCommand(STOP, { label: trans.__("Agent: Stop"), execute: () => this.side.stop() });
     commands.addCommand(EXPLAIN, {
       label: trans.__("Agent: Explain"),
+      icon: (args) => (args.toolbar ? explainIcon : undefined),
       isEnabled: () => this.#notebook !== null,
       execute: (args) => this.#ask(this.#chosen(args), explainDraft),
     });
     commands.addCommand(FIX, {
       label: trans.__("Agent: Fix"),
+      icon: (args) => (args.toolbar ? fixIcon : undefined),
       isVisible: (args) => hasError(outputs(this.#chosen(args))),
       execute: (args) => this.#fix(this.#chosen(args)),
     });
@@ -82,12 +86,41 @@ export class Commands {
       isEnabled: () => this.#notebook !== null,
       execute: () => this.#about(),
     });
+    commands.addCommand(ASK_IN_CELL, {
+      label: trans.__("Agent: Make the Cell a Prompt or Code"),
+      icon: (args) => (args.toolbar ? agentIcon : undefined),
+      isVisible: () => runsPrompts(this.tracker.currentWidget) && isCode(this.#notebook?.activeCell),
+      isToggled: () => this.#isPrompt(),
+      execute: () => this.#switchToAsk(),
+    });
+    this.#refresh();
     this.#keys();
     this.#menus();
-    for (const command of [SHOW, BACK, STOP, EXPLAIN, FIX_LAST, ASK])
+    for (const command of [SHOW, BACK, STOP, EXPLAIN, FIX_LAST, ASK, ASK_IN_CELL])
       palette?.addItem({ command, category: trans.__("Agent") });
     palette?.addItem({ command: NEW, category: trans.__("Agent"), args: { isPalette: true } });
     launcher?.add({ command: NEW, category: "Notebook", rank: AFTER_KERNELS, kernelIconUrl: agentIconUrl });
+  }
+
+  /** The toolbar of the active cell shows the state of a command when it is told that the state changed. */
+  #refresh(): void {
+    const changed = () => {
+      for (const id of [ASK_IN_CELL, FIX]) this.app.commands.notifyCommandChanged(id);
+    };
+    NotebookActions.executed.connect(changed);
+    this.tracker.activeCellChanged.connect(changed);
+  }
+
+  #isPrompt(): boolean {
+    const cell = this.#notebook?.activeCell;
+    return cell !== null && cell !== undefined && isPrompt(cell);
+  }
+
+  #switchToAsk(): void {
+    const cell = this.#notebook?.activeCell;
+    if (!isCode(cell)) return;
+    switchToAsk(cell, !isPrompt(cell));
+    this.app.commands.notifyCommandChanged(ASK_IN_CELL);
   }
 
   /** The shortcut works in notebooks and in the panel; elsewhere Lab uses it for its launcher. Editors bind it too, so

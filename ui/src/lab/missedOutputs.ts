@@ -3,6 +3,7 @@
 import type { Cell } from "@jupyterlab/cells";
 import type { IOutput } from "@jupyterlab/nbformat";
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
+import { isMagicCell, promptOf } from "../notebook/agentCells";
 import { isApiError, type Close, type Transport } from "../transport/transport";
 import type { StoredTurn, StoredTurns } from "../wire/bodyTypes";
 import type { Binding, Outputs } from "../wire/schema";
@@ -106,13 +107,15 @@ export function newest(turns: readonly StoredTurn[]): StoredTurn[] {
 /** Whether the cell is unchanged since it started the turn and does not show the end of the turn. */
 function lacks(cell: Cell | undefined, turn: StoredTurn): boolean {
   if (!isCode(cell) || isAttached(cell)) return false;
-  return asks(cell.model.sharedModel.getSource(), turn.prompt) && !shows(outputsOf(cell), turn.turn);
+  const { sharedModel, metadata } = cell.model;
+  return asks(sharedModel.getSource(), turn.prompt, metadata) && !shows(outputsOf(cell), turn.turn);
 }
 
 /** The prompt is the cell without the options in its first line; braces around names are not part of it. */
-export function asks(source: string, prompt: string): boolean {
+export function asks(source: string, prompt: string, metadata?: unknown): boolean {
   const bare = (text: string) => text.replace(/[\s{}]/g, "");
-  return /^\s*%%agent\b/.test(source) && prompt.trim() !== "" && bare(source).endsWith(bare(prompt));
+  const text = promptOf(source, metadata) ?? (isMagicCell(source) ? source : null);
+  return text !== null && prompt.trim() !== "" && bare(text).endsWith(bare(prompt));
 }
 
 export function shows(outputs: readonly IOutput[], turn: string): boolean {

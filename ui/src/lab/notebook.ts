@@ -141,18 +141,22 @@ export class LabNotebook implements NotebookHost {
 /** Id of the agent's cell that runs now; empty if the user's own code runs. */
 function asker(panel: NotebookPanel | null): string {
   const cell = panel?.content.widgets.find(
-    (one) => isCode(one) && one.model.executionState === "running" && isAgentCell(one.model.sharedModel.getSource()),
+    (one) =>
+      isCode(one) &&
+      one.model.executionState === "running" &&
+      isAgentCell(one.model.sharedModel.getSource(), one.model.metadata),
   );
   return cell?.model.id ?? "";
 }
 
 function view(cell: Cell, index: number): CellView {
-  const { id, type, sharedModel } = cell.model;
+  const { id, type, sharedModel, metadata } = cell.model;
   return {
     id,
     index,
     type: type as CellView["type"],
     source: sharedModel.getSource(),
+    metadata,
     output: words(outputsOf(cell)),
   };
 }

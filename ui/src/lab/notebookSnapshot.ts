@@ -4,6 +4,7 @@ import type { Cell } from "@jupyterlab/cells";
 import type { IOutput, MultilineString } from "@jupyterlab/nbformat";
 import type { NotebookPanel } from "@jupyterlab/notebook";
 import type { ISharedCodeCell } from "@jupyter/ydoc";
+import { METADATA_KEY } from "../notebook/agentCells";
 import type { Medium } from "../wire/events";
 import type { Facts, Json } from "../wire/schema";
 
@@ -32,7 +33,9 @@ export function isWritable(panel: NotebookPanel): boolean {
 
 export function describeCell(cell: Cell): Facts {
   const shared = cell.model.sharedModel;
-  const told: Facts = { id: shared.id, cell_type: shared.cell_type, source: shared.getSource() };
+  const own = shared.getMetadata()[METADATA_KEY] as Json | undefined;
+  const metadata: Facts = own === undefined ? {} : { metadata: { [METADATA_KEY]: own } };
+  const told: Facts = { id: shared.id, cell_type: shared.cell_type, source: shared.getSource(), ...metadata };
   if (shared.cell_type !== "code") return told;
   const code = shared as ISharedCodeCell;
   return {

@@ -35,11 +35,11 @@ export function lastFailed(cells: readonly Cell[]): number {
   let newest = -1;
   cells.forEach((cell, index) => {
     if (!isCode(cell)) return;
-    const { outputs, executionCount, sharedModel } = cell.model;
+    const { outputs, executionCount, sharedModel, metadata } = cell.model;
     const errors = Array.from({ length: outputs.length }, (_, at) => outputs.get(at)).filter(
       ({ type }) => type === "error",
     );
-    const failed = hasError(errors.map((error) => error.toJSON())) && !isAgentCell(sharedModel.getSource());
+    const failed = hasError(errors.map((error) => error.toJSON())) && !isAgentCell(sharedModel.getSource(), metadata);
     if (failed && (executionCount ?? 0) >= newest) {
       newest = executionCount ?? 0;
       found = index;

@@ -16,6 +16,7 @@ import { agentIcon } from "./icon";
 import { FixButtons } from "./fixButtons";
 import { LabNotebook } from "./notebook";
 import { LabPreferences, SETTINGS } from "./preferences";
+import { askInCell, PromptHighlighter } from "./promptCells";
 import { fixDraft } from "./prompts";
 import { SCRIPT_FOLDER } from "./scriptUrl";
 import type { Status } from "./status";
@@ -163,7 +164,8 @@ export class Sidebar extends Widget {
     const reviews = reviewInNotebook(this.node, host, mounted.conversation);
     const arrived = new MissedOutputs(this.tracker, transport);
     const claims = new Claims(this.tracker, transport);
-    const buttons = new FixButtons(this.tracker, (content, cell) => this.fix(content, cell));
+    const buttons = new FixButtons(this.tracker, (content, cell) => this.fix(content, cell), askInCell);
+    const highlighter = new PromptHighlighter(this.tracker);
     const unsaid = this.status?.follow(mounted.conversation, notebook.asking);
     const ends = [
       () => unsaid?.(),
@@ -172,6 +174,7 @@ export class Sidebar extends Widget {
       () => claims.dispose(),
       () => buttons.dispose(),
       () => preferences?.dispose(),
+      () => highlighter.dispose(),
       () => mounted.unmount(),
       () => transport.close(),
     ];

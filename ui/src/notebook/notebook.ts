@@ -17,6 +17,7 @@ export interface CellView {
   index: number;
   type: "code" | "markdown" | "raw";
   source: string;
+  metadata?: unknown;
   output: string;
 }
 

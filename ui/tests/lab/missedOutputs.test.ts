@@ -20,6 +20,8 @@ describe("turns that ended with nobody there", () => {
     expect(asks("%%agent --in live\nwhat is in {df}?\n", "what is in df?")).toBe(true);
     expect(asks("%%agent what is it\n", "what is it")).toBe(true);
     expect(asks("%%agent\nsomething else", "what is it")).toBe(false);
+    expect(asks("> what\n> is it\n", "what\nis it")).toBe(true);
+    expect(asks("what is it", "what is it", { agent_kernel: { ask: true } })).toBe(true);
     expect(asks("print('what is it')", "what is it")).toBe(false);
     expect(asks("%%agent\nwhat is it", "  ")).toBe(false);
   });
