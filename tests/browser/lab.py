@@ -9,6 +9,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from playwright.sync_api import Locator, Page, expect, sync_playwright
@@ -136,13 +137,14 @@ def lab_server(
     *,
     options: Sequence[str] = (),
     extensions: Sequence[str] = (),
+    env: Mapping[str, str] = MappingProxyType({}),
     dark: bool = False,
 ) -> Iterator[AgentServer]:
     """With JupyterLab, whose commands a page may run (``jupyterapp``). To be made before a browser, which brings a loop
     of its own."""
     own = ("--LabApp.news_url=None", "--LabApp.expose_app_in_browser=True")
     server = AgentServer(
-        directory, script, traits or {}, options=(*own, *options), lab=True, extensions=tuple(extensions)
+        directory, script, traits or {}, options=(*own, *options), lab=True, extensions=tuple(extensions), env=env
     )
     try:
         if dark:
