@@ -8,6 +8,15 @@ import pytest
 
 import agent_kernel
 
+PROMPTS = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+name = "agent_kernel.notebook.magic.prompt_cells"
+for command in ("load_ext", "load_ext", "reload_ext", "unload_ext"):
+    shell.run_line_magic(command, name)
+    print(repr(shell.transform_cell("> hello")))
+print("agent" in shell.magics_manager.magics["cell"])
+"""
 HEAVY = {"pydantic", "httpx", "numpy", "pandas", "matplotlib", "tornado", "jupyter_server", "transformers", "openvino"}
 TERMINAL = """
 from IPython.core.interactiveshell import InteractiveShell
@@ -28,6 +37,14 @@ def test_the_extension_loads_in_plain_ipython_and_brings_no_library() -> None:
     assert said[0].startswith("Agent: This kernel was not started by a Jupyter server with agent-kernel.")
     assert said[1:] == ["AgentError"], done.stdout
     assert not HEAVY & set(modules.split())
+
+
+def test_prompt_cells_are_loaded_once_and_unloaded_without_the_magics() -> None:
+    done = subprocess.run([sys.executable, "-c", PROMPTS], capture_output=True, text=True, check=True)
+    *cells, there = [line for line in done.stdout.splitlines() if line.startswith(('"', "'", "True", "False"))]
+    turn = repr("get_ipython().run_cell_magic('agent', '', 'hello\\n')\n")
+    assert cells == [turn, turn, turn, repr("> hello\n")], done.stdout
+    assert there == "True"
 
 
 @pytest.mark.parametrize(

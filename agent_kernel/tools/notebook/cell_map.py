@@ -43,6 +43,12 @@ class NotebookCell:
         return self.kind == "code" and agent_cells.is_agent_cell(self.source, self.metadata)
 
     @property
+    def label(self) -> str:
+        """The kind of the cell as the model reads it. The text of a prompt cell is no code."""
+        is_prompt = self.kind == "code" and agent_cells.prompt_of(self.source, self.metadata) is not None
+        return "prompt" if is_prompt else self.kind
+
+    @property
     def error(self) -> str:
         """The name of the error in the outputs; empty if there is none."""
         errors = [output for output in self.outputs if output.get("output_type") == "error"]
@@ -57,7 +63,7 @@ class NotebookCell:
         facts += [f"{len(lines)} lines"] if len(lines) > 1 else []
         facts += [f"failed: {self.error}"] if self.error else []
         facts += [f"{len(self.outputs)} outputs"] if self.outputs and not self.error else []
-        return f"{self.index} {self.id or '-'} {self.kind}: {first}" + (f"  ({', '.join(facts)})" if facts else "")
+        return f"{self.index} {self.id or '-'} {self.label}: {first}" + (f"  ({', '.join(facts)})" if facts else "")
 
 
 def cells_of(content: Mapping[str, Any]) -> list[NotebookCell]:
@@ -151,7 +157,7 @@ def _cell(index: int, cell: Mapping[str, Any]) -> NotebookCell:
 
 
 def _read(cell: NotebookCell, chars: int) -> str:
-    head = f"[{cell.index} {cell.id or '-'} {cell.kind}" + (f" In[{cell.count}]]" if cell.count else "]")
+    head = f"[{cell.index} {cell.id or '-'} {cell.label}" + (f" In[{cell.count}]]" if cell.count else "]")
     outputs = "\n".join(filter(None, (_output(output) for output in cell.outputs)))
     parts = [head, shorten(cell.source, chars)]
     return "\n".join([*parts, f"--> {shorten(outputs, min(OUTPUT_CHARS, chars))}"] if outputs else parts)

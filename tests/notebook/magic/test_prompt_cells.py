@@ -95,6 +95,15 @@ async def test_a_sentence_that_python_refuses_gets_a_line_that_says_how_to_ask(n
     assert "begin the cell" not in (await notebook.run("x = = 1")).plain
 
 
+async def test_run_all_shows_the_stored_answers_of_prompt_cells(notebook: Notebook) -> None:
+    cells = {"one": "> a question of Run All", "two": "1 + 1"}
+    first = await notebook.run_all(cells)
+    assert "Stored answer" not in first["one"].all
+    again = await notebook.run_all(cells)
+    assert "Stored answer" in again["one"].all
+    assert again["one"].text == first["one"].text == "Anything."
+
+
 async def test_a_prompt_without_text_says_what_is_missing(notebook: Notebook) -> None:
     assert "the prompt is missing" in (await notebook.run(">")).error
 

@@ -110,3 +110,11 @@ def test_whatever_the_file_holds_it_is_read_without_an_error(content: Any) -> No
         cells = cells_of(notebook)
         map_cells(cells)
         assert len(read(cells)) < 12_000
+
+
+def test_prompt_cells_are_named_so_that_their_text_is_not_taken_for_code() -> None:
+    asked = {"cell_type": "code", "id": "abcd", "source": "plot df", "metadata": {"agent_kernel": {"ask": True}}}
+    cells = cells_of({"cells": [asked, {**asked, "metadata": {}}, {**asked, "cell_type": "markdown"}]})
+    assert map_cells(cells) == "0 abcd prompt: plot df\n1 abcd code: plot df\n2 abcd markdown: plot df"
+    assert read(cells[:1]) == "[0 abcd prompt]\nplot df"
+    assert [cell.is_agent_cell for cell in cells] == [True, False, False]
