@@ -49,7 +49,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "sessions.redaction sessions.retention sessions.store tools.base tools.code tools.skills turn",
         "",
     ),
-    "cli.replaying": ("core permissions sessions.store tools.base tools.code turn turn.number_check", ""),
+    "cli.replaying": ("core core.wire permissions sessions.store tools.base tools.code turn turn.number_check", ""),
     "cli.base": ("core core.seams", ""),
     "cli.terminal": ("cli.base core permissions turn", ""),
     "client": ("core core.wire notebook tools.base", ""),
@@ -81,11 +81,14 @@ LAYERS: dict[str, tuple[str, str]] = {
     "evaluation": ("core engines.local.tool_calling notebook.draft", ""),
     "notebook": ("core core.wire", ""),
     "notebook.display": ("core notebook notebook.kernel", ""),
-    "notebook.draft": ("core core.wire.framing notebook.display notebook.kernel sandbox.jail", ""),
+    "notebook.draft": ("core core.wire core.wire.framing notebook.display notebook.kernel sandbox.jail", ""),
     "notebook.kernel": ("core sandbox.worker", "IPython"),
-    "notebook.magic": ("core notebook notebook.display notebook.draft notebook.kernel notebook.turn", "IPython"),
+    "notebook.magic": (
+        "core core.wire notebook notebook.display notebook.draft notebook.kernel notebook.turn",
+        "IPython",
+    ),
     "notebook.panel": ("core notebook", "IPython anywidget traitlets"),
-    "notebook.turn": ("core notebook notebook.display notebook.draft notebook.kernel sandbox.worker", ""),
+    "notebook.turn": ("core core.wire notebook notebook.display notebook.draft notebook.kernel sandbox.worker", ""),
     "permissions": ("core core.seams", ""),
     "sandbox.host": ("core core.net core.wire.framing sandbox.jail sandbox.worker", ""),
     "sandbox.jail": ("", ""),
@@ -110,7 +113,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "tools.files": ("core sessions tools.base tools.code", ""),
     "tools.mcp": ("core tools.base", "jsonschema"),
     "tools.memory": ("core core.seams tools.base", ""),
-    "tools.notebook": ("core permissions tools.base", ""),
+    "tools.notebook": ("core core.wire permissions tools.base", ""),
     "tools.skills": ("core tools.base", ""),
     "tools.web": ("core core.net core.wire.framing tools.base tools.files", ""),
     "turn": (
@@ -180,7 +183,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "prometheus_client",
     ),
     "jupyter_ext.notebooks": (
-        "core core.seams notebook.display notebook.draft notebook.kernel sandbox.worker sessions.export "
+        "core core.seams core.wire notebook.display notebook.draft notebook.kernel sandbox.worker sessions.export "
         "sessions.store tools.base",
         "filelock jupyter_client jupyter_core jupyter_events jupyter_server tornado",
     ),
@@ -500,7 +503,7 @@ def test_the_magic_brings_nothing_of_the_core_into_a_kernel() -> None:
     loaded = {name for name in done.stdout.split() if (ROOT / f"{name.replace('.', '/')}.py").exists()}
     names = (
         "errors events files invisible_characters messages program_outcome version wire.framing "
-        "wire.server_sent_events wire.turn_follower"
+        "wire.agent_cells wire.server_sent_events wire.turn_follower"
     )
     core = {f"agent_kernel.core.{name}" for name in names.split()}
     others = {name for name in loaded if not name.startswith(("agent_kernel.notebook.", "agent_kernel.sandbox."))}

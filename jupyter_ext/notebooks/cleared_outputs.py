@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from agent_kernel.core.agent_cells import is_agent_cell
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
+from agent_kernel.core.wire.agent_cells import is_agent_cell
 from jupyter_ext.notebooks.sidecar_writer import Sidecars
 
 REPLACEMENT = "[The person has cleared this output.]"

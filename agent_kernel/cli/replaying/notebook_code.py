@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.core.agent_cells import is_agent_cell
+from agent_kernel.core.wire.agent_cells import is_agent_cell
 
 MAX_BYTES = 64 * 2**20
 

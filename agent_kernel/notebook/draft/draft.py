@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agent_kernel.core.agent_cells import is_agent_code
 from agent_kernel.core.messages import shorten
 from agent_kernel.core.program_outcome import ProgramOutcome
+from agent_kernel.core.wire.agent_cells import is_agent_code
 from agent_kernel.notebook.display.safe_output import PICTURES, safe_bundle, safe_metadata
 from agent_kernel.notebook.draft import fork_safety
 from agent_kernel.notebook.draft.draft_process import DraftEnded, DraftProcess

@@ -9,8 +9,8 @@ from typing import Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
-from agent_kernel.core.agent_cells import is_agent_cell
 from agent_kernel.core.errors import AgentKernelError
+from agent_kernel.core.wire.agent_cells import is_agent_cell
 from agent_kernel.notebook.magic.commands import HELP
 from agent_kernel.notebook.server_client import ServerClient, route
 from agent_kernel.notebook.turn.cell_options import BY_FLAG, TO_VARIABLE

@@ -17,7 +17,7 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
-from agent_kernel.core.agent_cells import is_agent_code
+from agent_kernel.core.wire.agent_cells import is_agent_code
 from agent_kernel.notebook.display.render import Bundle
 from agent_kernel.notebook.display.safe_markdown import code_block
 from agent_kernel.notebook.draft.draft import NO_REVIEW, ProgramReview

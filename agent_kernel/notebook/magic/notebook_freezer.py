@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.core.agent_cells import KERNELSPEC, MAGIC, is_agent_cell, prompt_of
+from agent_kernel.core.wire.agent_cells import KERNELSPEC, MAGIC, is_agent_cell, prompt_of
 from agent_kernel.notebook.display.render import BOX, QUIET, TURN_MIME
 from agent_kernel.notebook.display.safe_markdown import code_block, safe_markdown
 from agent_kernel.notebook.display.terminal_escape import printable

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent_kernel.core.agent_cells import METADATA_KEY, prompt_of
+from agent_kernel.core.wire.agent_cells import METADATA_KEY, prompt_of
 from agent_kernel.notebook.display.render import line_bundle
 from agent_kernel.notebook.kernel.cell_identity import metadata_of_code
 from agent_kernel.notebook.kernel.prose import reads_like_prose

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from agent_kernel.core.agent_cells import prompt_of
+from agent_kernel.core.wire.agent_cells import prompt_of
 from agent_kernel.notebook.kernel.cell_identity import metadata_of_code, parent_request
 from agent_kernel.notebook.kernel.inspection import format_traceback
 from agent_kernel.notebook.kernel.one_line_errors import AgentError, AgentInterrupted

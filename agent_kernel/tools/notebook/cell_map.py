@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.core import agent_cells
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import shorten
+from agent_kernel.core.wire import agent_cells
 
 MAPPED = 50
 """Maximum number of cells that one map lists."""

@@ -6,7 +6,7 @@ from jupyter_ext.notebooks.cleared_outputs import bare_cells
 
 
 def cell(id: str, source: Any, metadata: Any = None, **more: Any) -> dict[str, Any]:
-    empty = {"cell_type": "code", "outputs": [], "execution_count": None, "metadata": metadata or {}}
+    empty: dict[str, Any] = {"cell_type": "code", "outputs": [], "execution_count": None, "metadata": metadata or {}}
     return {**empty, "id": id, "source": source, **more}
 
 

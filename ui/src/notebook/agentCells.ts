@@ -1,5 +1,5 @@
 /** Which cells talk to the agent, and what the prompt of such a cell is. The server and the kernel decide the same in
- * `agent_kernel/core/agent_cells.py`. */
+ * `agent_kernel/core/wire/agent_cells.py`. */
 
 /** The name of the kernelspec "Agent (Python)", whose kernels run prompt cells as turns. */
 export const AGENT_PYTHON = "agent-python";

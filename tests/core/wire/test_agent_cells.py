@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_kernel.core.agent_cells import is_agent_cell, is_agent_code, prompt_of
+from agent_kernel.core.wire.agent_cells import is_agent_cell, is_agent_code, prompt_of
 
 ASK = {"agent_kernel": {"ask": True}}
 
