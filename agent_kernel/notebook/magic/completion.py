@@ -1,5 +1,5 @@
 """Tab completion for ``%agent`` and ``%%agent``: commands, options, sessions, branches, variables and models; and for
-variables in prompts."""
+variables and files in prompts."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from agent_kernel.notebook.magic.commands import HELP
 from agent_kernel.notebook.server_client import ServerClient, route
 from agent_kernel.notebook.turn.cell_options import BY_FLAG, TO_VARIABLE
 from agent_kernel.notebook.turn.execution_target import CHOICES
+from agent_kernel.notebook.turn.file_previews import complete_file
 from agent_kernel.notebook.turn.result_type import PLAIN
 from agent_kernel.notebook.turn.session_permissions import KINDS
 
@@ -43,8 +44,9 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 
 
 class MagicCompleter:
-    """Completes lines of the two magics, and in the prompts of agent cells the names of variables in braces. Returns
-    nothing when the server does not answer within ASK_S seconds. Answers are cached for KEEP_S seconds."""
+    """Completes lines of the two magics, and in the prompts of agent cells variables behind ``{`` and files behind
+    ``@``. Returns nothing when the server does not answer within ASK_S seconds. Answers are cached for KEEP_S
+    seconds."""
 
     def __init__(self, server: Callable[[], ServerClient | None], names: Callable[[], Iterable[str]]) -> None:
         self._server = server
@@ -62,9 +64,10 @@ class MagicCompleter:
     @context_matcher(priority=100)  # type: ignore[untyped-decorator]  # of IPython
     def match(self, context: CompletionContext) -> SimpleMatcherResult:
         before_token = context.text_until_cursor.removesuffix(context.token)
-        if before_token.endswith("{") and is_agent_cell(context.full_text):
-            names = [SimpleCompletion(name) for name in self._names() if name.startswith(context.token)]
-            return {"completions": names, "suppress": True}
+        if before_token.endswith(("{", "@")) and is_agent_cell(context.full_text):
+            names = complete_file(context.token) if before_token.endswith("@") else self._names()
+            named = [SimpleCompletion(name) for name in names if name.startswith(context.token)]
+            return {"completions": named, "suppress": True}
         words = context.text_until_cursor.split()
         if not words or words[0] not in MAGICS or (len(words) == 1 and context.token):
             return {"completions": []}

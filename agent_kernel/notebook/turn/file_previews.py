@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import os
 import re
@@ -25,6 +26,7 @@ from typing import Any
 from agent_kernel.notebook.draft.jail import readable_paths
 
 MAX_FILES = 3
+MAX_ENTRIES = 2_000
 HEAD_BYTES = 64 * 1024
 WHOLE_BYTES = 1024 * 1024
 """Files up to this size are read whole. Only then are rows and lines counted and JSON is parsed."""
@@ -86,6 +88,29 @@ def describe_files(prompt: str) -> str:
         if path is not None and (fact := _describe(name, path, prompt)):
             facts.append(fact)
     return "\n".join(facts)
+
+
+def complete_file(beginning: str) -> list[str]:
+    """Return the files that a prompt can name and that begin with ``beginning``, a path below the working directory.
+
+    Folders are included, with a slash at their end. At most MAX_ENTRIES entries of a folder are looked at."""
+    folder, slash, name = beginning.rpartition("/")
+    if beginning.startswith("/") or ".." in folder.split("/"):
+        return []
+    paths: list[str] = []
+    try:
+        with os.scandir(folder or ".") as entries:
+            for entry in itertools.islice(entries, MAX_ENTRIES):
+                path = f"{folder}{slash}{entry.name}"
+                if not entry.name.startswith(name) or entry.name.startswith("."):
+                    continue
+                if entry.is_dir():
+                    paths.append(f"{path}/")
+                elif NAMED.fullmatch(path) and _readable_path(path) is not None:
+                    paths.append(path)
+    except (OSError, ValueError):  # a folder that is not there, or text that is no path
+        return []
+    return sorted(paths)
 
 
 def _readable_path(name: str) -> str | None:

@@ -19,6 +19,12 @@ from tests.server import ROOT, AgentServer, Json
 KERNELS = str(ROOT / "packaging")
 """With the folder ``kernels``, as the installed package has it in ``share/jupyter``."""
 ASK = {"agent_kernel": {"ask": True}}
+FILES = """
+import os
+os.makedirs('tables')
+for name in ('tables/teas.csv', 'tables/.hidden.csv', 'tables/program.bin', 'tab.csv'):
+    open(name, 'w').write('a')
+"""
 SCRIPT: list[Json] = [
     {"when": "count it", "calls": [{"name": "python", "arguments": {"code": "counted = len(rows)\nprint(counted)"}}]},
     {"when": "count it", "text": "There are 3."},
@@ -113,6 +119,9 @@ async def test_code_of_a_turn_runs_live_and_completion_and_inspection_know_it(no
     assert (await notebook.run("> count it", ["y"])).text == "There are 3."
     assert await notebook.complete("> what is in {ro") == ["rows"]
     assert await notebook.complete("%%agent\nwhat is in {ro") == ["rows"]
+    await notebook.run(FILES)
+    assert await notebook.complete("> the dearest tea in @ta") == ["tab.csv", "tables/"]
+    assert await notebook.complete("%%agent\nin @tables/") == ["tables/teas.csv"]
     assert "counted" in await notebook.complete("counte")
     assert "list" in await notebook.inspect("rows")
 

@@ -13,7 +13,13 @@ import pandas as pd
 import pytest
 
 from agent_kernel.engines.local.tool_calling.code_fence_file_loading import reading_lines
-from agent_kernel.notebook.turn.file_previews import MAX_CHARS, MAX_WORKBOOK_BYTES, WHOLE_BYTES, describe_files
+from agent_kernel.notebook.turn.file_previews import (
+    MAX_CHARS,
+    MAX_WORKBOOK_BYTES,
+    WHOLE_BYTES,
+    complete_file,
+    describe_files,
+)
 from tests.notebook.notebook import Notebook
 
 SCRIPT = [{"text": "It is Sencha.", "when": "most expensive"}, {"text": "Fine.", "when": "And"}]
@@ -223,3 +229,16 @@ async def test_a_cell_sends_the_head_of_the_file_and_a_follow_up_the_facts_of_it
         "Variables: leaves: DataFrame",
         "Earlier variables: leaves: DataFrame",
     ]
+
+
+def test_files_that_a_prompt_can_name_are_completed_and_nothing_outside_the_folder(here: Path) -> None:
+    (here / "tables").mkdir()
+    (here.parent / "outside.csv").write_text("a")
+    (here / "linked.csv").symlink_to(here.parent / "outside.csv")
+    for name in ("tables/teas.csv", "tables/.hidden.csv", "tables/program.bin", "tables/two words.csv", "tab.csv"):
+        (here / name).write_text("a")
+    assert complete_file("ta") == ["tab.csv", "tables/"]
+    assert complete_file("tables/") == ["tables/teas.csv"]
+    assert complete_file("") == ["tab.csv", "tables/"]
+    for beginning in ("/et", "../", "tables/../../", "missing/", "li", "tab.csv/", "\0/"):
+        assert complete_file(beginning) == []
