@@ -71,8 +71,8 @@ class CellPrompt:
 class AgentMagics(Magics):
     """The magics of one kernel and their state: consents, drafts, background turns and the connection to the server.
 
-    ``in_turn`` is true while a turn of a cell runs. ``starts_server``: if the kernel has no server, its first turn
-    starts one, as ``%agent start`` does."""
+    ``in_turn`` is true while a turn of a cell runs. ``has_prompt_cells``: the kernel runs prompt cells, and if it has
+    no server, its first turn starts one, as ``%agent start`` does."""
 
     def __init__(self, shell: Any, server: ServerClient | None) -> None:
         super().__init__(shell)
@@ -82,7 +82,7 @@ class AgentMagics(Magics):
         self.executions, self.functions = self._parts.executions, self._parts.functions
         self._drafts = self._parts.drafts
         self.in_turn = False
-        self.starts_server = False
+        self.has_prompt_cells = False
         self._cells = CellIdentity(shell)
         self._background = BackgroundTurns()
         self._requests = RequestBuilder(self._parts, self._session_id)
@@ -138,7 +138,9 @@ class AgentMagics(Magics):
                 return
             prompt = "\n".join(part for part in (request.words, cell.strip("\n")) if part.strip())
             if not prompt.strip():
-                raise AgentError("the prompt is missing. Write it below %%agent, or behind >.")
+                raise AgentError(
+                    f"the prompt is missing. Write it {'behind >' if self.has_prompt_cells else 'below %%agent'}."
+                )
             self._one_turn(request, prompt, self._cells.id_of(f"{line}\n{cell}"))
 
     @contextlib.contextmanager
@@ -179,7 +181,7 @@ class AgentMagics(Magics):
 
     def _run_turn(self, prompt: CellPrompt) -> None:
         """Run the turn of a cell. If its model is missing, offer the download and try once more."""
-        if self.starts_server and self.server is None:
+        if self.has_prompt_cells and self.server is None:
             self._commands.start("")
         server, options = self._context.server, prompt.options
         if options.branch and (options.session or options.new):

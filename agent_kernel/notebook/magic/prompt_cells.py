@@ -60,7 +60,7 @@ def load_ipython_extension(shell: Any) -> None:
     magic.load(shell)
     if not any(isinstance(getattr(one, "__self__", None), PromptCells) for one in shell.input_transformers_cleanup):
         PromptCells(shell)
-        shell.magics_manager.registry["AgentMagics"].starts_server = True
+        shell.magics_manager.registry["AgentMagics"].has_prompt_cells = True
 
 
 def unload_ipython_extension(shell: Any) -> None:
