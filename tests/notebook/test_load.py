@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 
@@ -16,6 +17,12 @@ for command in ("load_ext", "load_ext", "reload_ext", "unload_ext"):
     shell.run_line_magic(command, name)
     print(repr(shell.transform_cell("> hello")))
 print("agent" in shell.magics_manager.magics["cell"])
+"""
+OFF = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_line_magic("load_ext", "agent_kernel.notebook.magic.prompt_cells")
+shell.run_cell("> hello")
 """
 HEAVY = {"pydantic", "httpx", "numpy", "pandas", "matplotlib", "tornado", "jupyter_server", "transformers", "openvino"}
 TERMINAL = """
@@ -45,6 +52,12 @@ def test_prompt_cells_are_loaded_once_and_unloaded_without_the_magics() -> None:
     turn = repr("get_ipython().run_cell_magic('agent', '', 'hello\\n')\n")
     assert cells == [turn, turn, turn, repr("> hello\n")], done.stdout
     assert there == "True"
+
+
+def test_where_agent_cells_are_off_a_prompt_cell_starts_no_server() -> None:
+    environment = {**os.environ, "AGENT_KERNEL_MODE": "off"}
+    done = subprocess.run([sys.executable, "-c", OFF], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.strip() == "Agent cells are off (AGENT_KERNEL_MODE=off): no model was asked."
 
 
 @pytest.mark.parametrize(
