@@ -13,10 +13,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent_kernel.cli import container_init
+from agent_kernel.cli import container_init, hub_service
 from agent_kernel.cli.base.command import CACHE_DIR, DATA_DIR, Command, argument
 from agent_kernel.cli.deferred_iri_grammar import defer_iri_grammar
-from agent_kernel.cli.serve_token import ServeToken, token
+from agent_kernel.cli.serve_token import HUB_TOKENS, ServeToken, forget_variables, token
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, ModelBroken, UnknownModel
 from agent_kernel.core.settings import LIMIT_FIELDS, SETTINGS, SHARED_SERVER_LIMITS, Settings
 from agent_kernel.core.version import __version__
@@ -61,6 +61,7 @@ def _serve(args: argparse.Namespace) -> int:
     defer_iri_grammar()
     from jupyter_ext.api import standalone_server  # loads Jupyter Server, which takes half a second
 
+    _place(args)
     _check(args)
     sockets = standalone_server.listen(args.host, args.port)
     with contextlib.ExitStack() as closing:
@@ -68,7 +69,7 @@ def _serve(args: argparse.Namespace) -> int:
             closing.callback(listening.close)
         private = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="agent-kernel-")))
         settings = _settings(args, private)
-        key = token(args.token_file, settings.data_dir, os.environ)
+        key = HUB_TOKENS if args.hub else token(args.token_file, settings.data_dir, os.environ)
         port = int(sockets[0].getsockname()[1])
         _warn(args, key)
         config = _config(args, private, settings, port)
@@ -76,7 +77,7 @@ def _serve(args: argparse.Namespace) -> int:
             sockets,
             config,
             key.value,
-            check=lambda services: _check_model(services.runtime.settings),
+            check=lambda services: _check_built(args, services.runtime.settings),
             told=lambda services: _announce(args, services, key, _url(args, port)),
             waits=_wait,
             drain_s=args.drain,
@@ -99,6 +100,17 @@ def _seconds(text: str) -> float:
 
 def _base_url(text: str) -> str:
     return f"/{text.strip('/')}/".replace("//", "/")
+
+
+def _place(args: argparse.Namespace) -> None:
+    """Set where to listen and the base path. Raises InvalidRequest."""
+    if args.hub:
+        hub_service.apply_to_options(args, hub_service.read_hub_service(os.environ))
+        forget_variables(os.environ)
+        os.environ.setdefault("AGENT_KERNEL_SANDBOX", "on")
+    args.host = HOST if args.host is None else args.host
+    args.port = PORT if args.port is None else args.port
+    args.base_url = args.base_url or "/"
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -144,7 +156,7 @@ def _settings(args: argparse.Namespace, private: Path) -> Settings:
 def _is_shared(args: argparse.Namespace) -> bool:
     if args.shared is not None:
         return bool(args.shared)
-    return args.host not in LOOPBACK or args.trust_proxy or bool(args.allow_host)
+    return args.hub or args.host not in LOOPBACK or args.trust_proxy or bool(args.allow_host)
 
 
 def _writable(directory: Path) -> bool:
@@ -174,6 +186,10 @@ def _config(args: argparse.Namespace, private: Path, settings: Settings, port: i
         "max_body_size": max(BODY_MIB, settings.upload_mb + 1) * MIB,
         "log_level": getattr(logging, args.log_level.upper()),
     }
+    if args.hub:
+        # The hub's proxy forwards the Host header of the client, which may be any. A page of another site gains nothing
+        # from that: this server reads no cookie, and such a page has no token.
+        server |= {"identity_provider_class": hub_service.LOGIN, "allow_remote_access": True}
     if args.allow_host:
         server["local_hostnames"] = ["localhost", *args.allow_host]
     if args.certfile:
@@ -186,7 +202,7 @@ def _config(args: argparse.Namespace, private: Path, settings: Settings, port: i
 def _warn(args: argparse.Namespace, key: ServeToken) -> None:
     if args.host in LOOPBACK:
         return
-    if key.short:
+    if key.short and not args.hub:
         risk = "the token is short and other machines can reach this server: whoever guesses it can run code here."
         print(f"agent-kernel: {risk}", file=sys.stderr)
     if not args.certfile and not args.trust_proxy:
@@ -227,6 +243,14 @@ def _announce(args: argparse.Namespace, services: Services, key: ServeToken, url
         return
     body |= {"model": info.model + ("" if info.local else f", at {info.host}"), "limits": _limits(settings)}
     print(STARTED.format_map(body), end="", flush=True)
+
+
+def _check_built(args: argparse.Namespace, settings: Settings) -> None:
+    """Refuse to start with these settings, which are complete only now: Jupyter's configuration files have some. Raises
+    InvalidRequest, UnknownModel."""
+    if args.hub:
+        hub_service.check_settings(settings)
+    _check_model(settings)
 
 
 def _check_model(settings: Settings) -> None:
@@ -273,8 +297,13 @@ def _wait(turns: int) -> None:
 
 
 SERVE_ARGUMENTS = (
-    argument("--port", type=_port, default=PORT, help=f"port to listen on (default: {PORT}; 0: any free port)"),
-    argument("--host", default=HOST, help=f"address to listen on (default: {HOST}; 0.0.0.0: all addresses)"),
+    argument("--port", type=_port, help=f"port to listen on (default: {PORT}; 0: any free port)"),
+    argument("--host", help=f"address to listen on (default: {HOST}; 0.0.0.0: all addresses)"),
+    argument(
+        "--hub",
+        action="store_true",
+        help="run as a service of a JupyterHub, which identifies its users (c.JupyterHub.services)",
+    ),
     *(
         argument(f"--{name}", choices=SETTINGS[name].choices or None, help=SETTINGS[name].help)
         for name in ("engine", "model", "tools", "permission", "namespace", "store")
@@ -290,7 +319,6 @@ SERVE_ARGUMENTS = (
     argument(
         "--base-url",
         type=_base_url,
-        default="/",
         help="path prefix of all routes, for a proxy that does not strip it",
     ),
     argument(

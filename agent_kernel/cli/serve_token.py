@@ -38,6 +38,16 @@ class ServeToken:
         return len(self.value) < SHORT
 
 
+HUB_TOKENS = ServeToken("", "of each user, from the JupyterHub")
+"""Stands for the tokens of a server that has none of its own."""
+
+
+def forget_variables(environment: MutableMapping[str, str]) -> None:
+    """Remove the variables with a token, for a server that has none of its own."""
+    for name in (*VARIABLES, FILE_VARIABLE):
+        environment.pop(name, None)
+
+
 def token(given: Path | None, data_dir: Path, environment: MutableMapping[str, str]) -> ServeToken:
     """Return the token from the file ``given``, or else from an environment variable, or else from a file in
     ``data_dir``. If that file is missing, it is created with a new token.

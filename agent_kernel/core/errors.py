@@ -40,6 +40,7 @@
     ├── FetchFailed               a web page or a remote file could not be fetched
     ├── ServerUnreachable         the client's server does not answer, or is not running
     ├── ServerStopping            the server is shutting down and starts no more turns
+    ├── HubUnavailable            the JupyterHub that knows the users does not answer
     ├── StoreError
     │   ├── StoreFull             no space left on the disk
     │   └── StoreCorrupt          the file was not written by this version, or is damaged
@@ -215,6 +216,9 @@ class ServerUnreachable(AgentKernelError): ...
 
 
 class ServerStopping(AgentKernelError): ...
+
+
+class HubUnavailable(AgentKernelError): ...
 
 
 class StoreError(AgentKernelError): ...

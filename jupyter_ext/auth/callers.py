@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from jupyter_ext.notebooks.kernels import Kernel
 
 LOCAL = "local"
+ALL = frozenset({"all"})
 ANONYMOUS_USERNAME = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass
+class ScopedUser(User):
+    """A user who shares this server with others. ``scopes`` are those of lasting tokens (``route_scopes``)."""
+
+    scopes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +39,16 @@ class Caller:
     token: ApiToken | None = None
 
     @property
+    def scopes(self) -> frozenset[str]:
+        if self.token is not None:
+            return self.token.scopes
+        return self.user.scopes if isinstance(self.user, ScopedUser) else ALL
+
+    @property
     def is_confined(self) -> bool:
-        """Whether the caller is a program with fewer rights than its user: no notebooks, no kernels, and no
-        approvals of turns that others started."""
-        return self.token is not None and not self.token.has_all_scopes
+        """Whether the caller is a program with fewer rights than its user, or a user who shares the server with
+        others: no notebooks, no kernels, and no approvals of turns that others started."""
+        return "all" not in self.scopes
 
     @property
     def started_by(self) -> str:

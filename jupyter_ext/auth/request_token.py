@@ -30,6 +30,12 @@ def has_token_header(headers: HTTPHeaders) -> bool:
     return bool(_SCHEME.fullmatch(headers.get("Authorization", "").strip()))
 
 
+def header_token(headers: HTTPHeaders) -> str:
+    """Return the token in ``Authorization``, valid or not; empty if there is none."""
+    scheme = _SCHEME.fullmatch(headers.get("Authorization", "").strip())
+    return scheme[1] if scheme else ""
+
+
 def unauthenticated_error(headers: HTTPHeaders, *, in_address: bool = False) -> Unauthenticated:
     """Return the error for an unknown caller, with a message that fits the credential that was sent."""
     if has_token_header(headers):

@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from jupyter_server.auth.identity import User
+
 from agent_kernel.core.api_tokens import SCOPES
+from agent_kernel.core.errors import Forbidden
+from jupyter_ext.auth.callers import ScopedUser
 
 ANY = frozenset(SCOPES)
 PERSON: frozenset[str] = frozenset()
@@ -110,6 +114,17 @@ ROUTE_SCOPES: Mapping[str, frozenset[str]] = MappingProxyType(
         "unknown": ANY,
     }
 )
+
+
+def check_shared_user(verb: str, route: str, user: User) -> None:
+    """Check that a user who shares this server with others may use the route. Raises Forbidden."""
+    if not isinstance(user, ScopedUser):
+        return
+    enough = scopes_of(verb, route)
+    if not enough:
+        raise Forbidden("Nobody may do this on a server that several users share.")
+    if "all" not in user.scopes and user.scopes.isdisjoint(enough):
+        raise Forbidden("Only an administrator may do this on a server that several users share.")
 
 
 def scopes_of(verb: str, route: str) -> frozenset[str]:

@@ -136,8 +136,8 @@ class Access:
         name = model or chosen
         if name != chosen and not self.may_choose(caller, name):
             who, hint = (
-                ("A token", "")
-                if caller.token
+                ("A token, or a user who shares this server,", "")
+                if caller.is_confined
                 else ("A notebook", "To use another engine, choose its URL; a person must confirm it in the browser.")
             )
             raise Forbidden(f"{who} may only choose engines that the server's configuration names.", hint=hint)

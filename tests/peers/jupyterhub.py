@@ -39,9 +39,17 @@ c.Spawner.args = ["--allow-root"]
 c.Spawner.ip = "127.0.0.1"
 c.Spawner.http_timeout = c.Spawner.start_timeout = {start_s}
 c.Spawner.environment = {environment!r}
+c.Authenticator.admin_users = {{"root"}}
 c.JupyterHub.services = [{{"name": "tests", "api_token": {token!r}}}]
 scopes = ["admin:users", "admin:servers", "access:servers", "tokens", "shutdown"]
 c.JupyterHub.load_roles = [{{"name": "tests", "scopes": scopes, "services": ["tests"]}}]
+"""
+SERVICE = """
+service = {{"name": "agent", "display": False, "url": {url!r}, "command": {command!r}, "environment": {environment!r}}}
+c.JupyterHub.services.append(service)
+access = "access:services!service=agent"
+c.JupyterHub.load_roles.append({{"name": "user", "scopes": ["self", access]}})
+c.Spawner.server_token_scopes = ["users:activity!user", "access:servers!server", access]
 """
 
 
@@ -91,15 +99,24 @@ class HubUser:
 
 
 class Hub:
-    """``python`` is an interpreter that has jupyterhub; everything else is this environment's. ``with`` it."""
+    """``python`` is an interpreter that has jupyterhub; everything else is this environment's. ``with`` it.
+
+    ``settings`` are those of the users' servers, ``service`` those of a service ``agent`` for all users, if there is to
+    be one. The user ``root`` administers the hub."""
 
     def __init__(
-        self, directory: Path, python: Path, script: list[dict[str, Any]], settings: Mapping[str, str]
+        self,
+        directory: Path,
+        python: Path,
+        script: list[dict[str, Any]],
+        settings: Mapping[str, str],
+        service: Mapping[str, str] | None = None,
     ) -> None:
         self._directory = directory
         self._python = python
         self._script = script
         self._settings = settings
+        self._service = service
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"http://127.0.0.1:{free_port()}/"
 
@@ -135,14 +152,40 @@ class Hub:
             except subprocess.TimeoutExpired:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
+    @property
+    def service_url(self) -> str:
+        """The service ``agent`` as the proxy shows it."""
+        return f"{self.url}services/agent/"
+
+    def service_client(self, token: str) -> httpx.AsyncClient:
+        """For paths like ``v1/models`` of the service."""
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return httpx.AsyncClient(base_url=self.service_url, headers=headers, timeout=60, **PLAIN)
+
+    async def new_user(self, name: str) -> None:
+        """Add a user without a server."""
+        async with self._client() as http:
+            (await http.post(f"hub/api/users/{name}")).raise_for_status()
+
+    async def new_token(self, name: str, **options: Any) -> dict[str, Any]:
+        """Return the hub's description of a new token of a user: ``token``, ``id``."""
+        async with self._client() as http:
+            made = await http.post(f"hub/api/users/{name}/tokens", json={"note": "tests", **options})
+        made.raise_for_status()
+        return dict(made.json())
+
+    async def revoke(self, name: str, token_id: str) -> None:
+        async with self._client() as http:
+            (await http.delete(f"hub/api/users/{name}/tokens/{token_id}")).raise_for_status()
+
     async def user(self, name: str) -> HubUser:
         """Start the server of a user."""
         home = self._directory / "homes" / name
         home.mkdir(parents=True)
+        await self.new_user(name)
+        token = str((await self.new_token(name))["token"])
         async with self._client() as http:
-            (await http.post(f"hub/api/users/{name}")).raise_for_status()
             (await http.post(f"hub/api/users/{name}/server")).raise_for_status()
-            token = (await http.post(f"hub/api/users/{name}/tokens", json={"note": "tests"})).json()["token"]
             user = HubUser(name, self.url, home, token)
             end = time.monotonic() + START_S
             while not (await http.get(f"hub/api/users/{name}")).json()["server"]:
@@ -179,6 +222,7 @@ class Hub:
             "AGENT_KERNEL_SCRIPT": str(self._directory / "script.json"),
             **self._settings,
         }
+        environment = {name: value.replace("SERVICE/", self.service_url) for name, value in environment.items()}
         port = int(re.findall(r":(\d+)/", self.url)[0])
         # Each user has a runtime folder of its own: a spawner's environment may be a function of the spawner.
         config = CONFIG.format(
@@ -194,4 +238,20 @@ class Hub:
             token=SERVICE_TOKEN,
         )
         runtime = f"lambda spawner: f'{self._directory}/homes/{{spawner.user.name}}/runtime'"
-        return f"{config}c.Spawner.environment['JUPYTER_RUNTIME_DIR'] = {runtime}\n"
+        config += f"c.Spawner.environment['JUPYTER_RUNTIME_DIR'] = {runtime}\n"
+        return config if self._service is None else config + self._service_configuration(self._service)
+
+    def _service_configuration(self, settings: Mapping[str, str]) -> str:
+        environment = {
+            "PYTHONPATH": os.pathsep.join([str(ROOT), sysconfig.get_paths()["purelib"]]),
+            "JUPYTER_CONFIG_DIR": str(self._directory / "service-config"),
+            "AGENT_KERNEL_ENGINE": "scripted",
+            "AGENT_KERNEL_SCRIPT": str(self._directory / "script.json"),
+            "AGENT_KERNEL_DATA_DIR": str(self._directory / "service"),
+            **settings,
+        }
+        return SERVICE.format(
+            url=f"http://127.0.0.1:{free_port()}",
+            command=[str(self._python), "-m", "agent_kernel", "serve", "--hub", "--json", "--log-level", "info"],
+            environment=environment,
+        )

@@ -31,6 +31,7 @@ STATUS: Mapping[type[AgentKernelError], int] = MappingProxyType(
         errors.QuotaExceeded: 507,
         errors.SandboxUnavailable: 503,
         errors.ServerStopping: 503,
+        errors.HubUnavailable: 503,
         errors.StoreFull: 507,
         errors.StoreError: 500,
         AgentKernelError: 500,

@@ -25,6 +25,7 @@ from agent_kernel.core.api_tokens import TOKEN_NAMESPACE_MARK
 from agent_kernel.core.errors import (
     AgentKernelError,
     Forbidden,
+    HubUnavailable,
     InvalidRequest,
     KeyReused,
     TokenInvalid,
@@ -38,9 +39,9 @@ from jupyter_ext.api.http.error_status import CODES, status_of
 from jupyter_ext.api.schemas.errors import Error
 from jupyter_ext.api.schemas.operation import takes_json
 from jupyter_ext.auth import request_token
-from jupyter_ext.auth.callers import Caller, namespace_of
-from jupyter_ext.auth.page_check import check_page, page_may_call
-from jupyter_ext.auth.route_scopes import scopes_of
+from jupyter_ext.auth.callers import Caller, ScopedUser, namespace_of
+from jupyter_ext.auth.page_check import check_page, page_may_call, repeat_handler
+from jupyter_ext.auth.route_scopes import check_shared_user, scopes_of
 from jupyter_ext.notebooks.kernels import Kernel
 from jupyter_ext.services import SETTING, Services
 
@@ -51,7 +52,7 @@ UNLIMITED = 1 << 50
 enforces the real limit."""
 KEEP_ALIVE_S = 10.0
 LOOK_AGAIN_S = 2.0
-"""Seconds between two checks of whether the lasting token of a stream is still valid."""
+"""Seconds between two checks of whether the token of a stream is still valid."""
 EXPOSED = "X-Request-ID, ETag, Retry-After, Content-Disposition"
 """Headers of answers that a page of an allowed origin may read."""
 WORTH_WAITING_S = 60.0
@@ -118,11 +119,13 @@ class AgentHandler(APIHandler):
             self.gathered.most = 0  # nothing is stored of a body whose sender is not authenticated
 
     async def identify(self, prepare: Callable[[], Awaitable[Any]]) -> None:
-        """Run Jupyter's ``prepare``, which identifies the caller. If Jupyter refuses a known user, the refusal is
-        stored for ``check_page``. Callers whom Jupyter does not know are refused later by ``admit``, with an error that
-        fits the credential that was sent."""
+        """Run Jupyter's ``prepare``, which identifies the caller. If Jupyter refuses a known user, or the identity
+        provider raises an error of its own, the refusal is stored for ``check_page``. Callers whom Jupyter does not know
+        are refused later by ``admit``, with an error that fits the credential that was sent."""
         try:
             await prepare()
+        except AgentKernelError as error:
+            self.refusal, self.current_user = error, None
         except web.HTTPError as error:
             if self.refusal is None and self.current_user:
                 self.refusal = error
@@ -248,6 +251,7 @@ class AgentHandler(APIHandler):
             raise Forbidden(f"The name of a user cannot contain {TOKEN_NAMESPACE_MARK}.")
         if not await ensure_async(self.authorizer.is_authorized(self, user, action, self.auth_resource)):
             raise Forbidden(f"You may not {action} agents on this server.")
+        check_shared_user(self.request.method or "", self.route, user)
         return Caller(namespace_of(configured, user), user=user)
 
     async def _holder(self) -> Caller:
@@ -380,9 +384,9 @@ class AgentHandler(APIHandler):
     async def _keep_alive(self) -> None:
         """Write ``keep_alive`` after KEEP_ALIVE_S without other data, so that proxies and clients do not close the
         stream. If its token is revoked, the stream ends as if the client had disconnected."""
+        has_token = self.caller.token is not None or isinstance(self.caller.user, ScopedUser)
         while True:
-            token = self.caller.token
-            if token is not None and not self.services.tokens.is_valid(token):
+            if has_token and not await self._is_token_valid():
                 self.request.connection.stream.close()  # type: ignore[union-attr]  # it is HTTP/1
                 return
             idle = time.monotonic() - self._written
@@ -391,7 +395,19 @@ class AgentHandler(APIHandler):
                 self._written, idle = time.monotonic(), 0.0
                 with contextlib.suppress(StreamClosedError):  # on_connection_close stops the writer
                     await self.flush()
-            await asyncio.sleep(KEEP_ALIVE_S - idle if token is None else min(KEEP_ALIVE_S - idle, LOOK_AGAIN_S))
+            await asyncio.sleep(min(KEEP_ALIVE_S - idle, LOOK_AGAIN_S) if has_token else KEEP_ALIVE_S - idle)
+
+    async def _is_token_valid(self) -> bool:
+        """Return whether the token of a stream would be accepted now. A hub that does not answer, as while it restarts,
+        ends no stream: the stream's next check after that decides."""
+        if self.caller.token is not None:
+            return self.services.tokens.is_valid(self.caller.token)
+        try:
+            return await ensure_async(self.identity_provider.get_user(repeat_handler(self))) is not None
+        except HubUnavailable:
+            return True
+        except Forbidden:
+            return False
 
 
 def guard(action: Action, *, kernels: bool = True) -> Callable[[V], V]:

@@ -2,8 +2,8 @@
 name of the route and not the URL, which may contain ids or text of a person. Of a credential it contains only the
 public part.
 
-Requests with a lasting token that change something, and refused requests, are logged at INFO, server errors at WARNING,
-and all others at DEBUG, because a page sends them many times a minute.
+Requests with a lasting token, or of one of several users, that change something, and refused requests, are logged at
+INFO, server errors at WARNING, and all others at DEBUG, because a page sends them many times a minute.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from tornado.httputil import HTTPServerRequest
 
-from jupyter_ext.auth.callers import Caller
+from jupyter_ext.auth.callers import Caller, ScopedUser
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 LEFT = 499
@@ -49,7 +49,8 @@ def level(verb: str, status: int, caller: Caller | None) -> int:
         return logging.WARNING
     if status >= 400 and status != LEFT:
         return logging.INFO
-    return logging.INFO if caller is not None and caller.token and verb not in READS else logging.DEBUG
+    by_token = caller is not None and (caller.token is not None or isinstance(caller.user, ScopedUser))
+    return logging.INFO if by_token and verb not in READS else logging.DEBUG
 
 
 def who(caller: Caller | None) -> str:
@@ -57,4 +58,6 @@ def who(caller: Caller | None) -> str:
         return "nobody"
     if caller.token is not None:
         return f"token {caller.token.id} ({caller.token.name})"
+    if isinstance(caller.user, ScopedUser):
+        return f"user {caller.user.username}"
     return f"kernel {caller.kernel.id}" if caller.kernel else "a user"

@@ -1,0 +1,80 @@
+"""``agent-kernel serve --hub``: what a JupyterHub says in the environment of one of its services."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import urllib.parse
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.settings import Settings
+
+LOGIN = "jupyter_ext.auth.hub_identity.HubIdentityProvider"
+NEEDED = ("JUPYTERHUB_API_URL", "JUPYTERHUB_SERVICE_NAME", "JUPYTERHUB_SERVICE_PREFIX", "JUPYTERHUB_SERVICE_URL")
+OWN_TOKEN = "JUPYTERHUB_API_TOKEN"
+
+
+@dataclass(frozen=True, slots=True)
+class HubService:
+    """Where a service of a hub listens, and the path of all its routes."""
+
+    host: str
+    port: int
+    prefix: str
+
+
+def read_hub_service(environment: MutableMapping[str, str]) -> HubService:
+    """Return the service that the environment describes.
+
+    The service's own token is removed from the environment, so that no subprocess inherits it: users are identified
+    with their own tokens alone. Raises InvalidRequest.
+    """
+    if importlib.util.find_spec("jupyterhub") is None:
+        raise InvalidRequest("--hub needs jupyterhub.", hint="Install it: pip install 'agent-kernel[hub]'.")
+    environment.pop(OWN_TOKEN, None)
+    if missing := [name for name in NEEDED if not environment.get(name)]:
+        raise InvalidRequest(
+            f"--hub needs the variables of a service of JupyterHub; {', '.join(missing)} is not set.",
+            hint="Let the hub start this command (c.JupyterHub.services), or set the variables where it runs.",
+        )
+    url = environment["JUPYTERHUB_SERVICE_URL"]
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port
+    except ValueError:
+        parts, port = urllib.parse.urlsplit(""), None
+    if not parts.hostname or not port:
+        raise InvalidRequest(
+            f"JUPYTERHUB_SERVICE_URL is {url!r}: it has no host, or no port.",
+            hint='Give the service a URL such as "http://127.0.0.1:10101" in c.JupyterHub.services.',
+        )
+    return HubService(parts.hostname, port, environment["JUPYTERHUB_SERVICE_PREFIX"])
+
+
+def apply_to_options(args: argparse.Namespace, service: HubService) -> None:
+    """Serve where the hub looks for the service. Raises InvalidRequest for options that contradict that."""
+    for option in ("token_file", "base_url", "namespace"):
+        if getattr(args, option, None):
+            raise InvalidRequest(
+                f"--hub cannot be combined with --{option.replace('_', '-')}: the hub decides who a request comes from "
+                "and where the service is, and each user has a namespace."
+            )
+    args.base_url = service.prefix
+    args.host = service.host if args.host is None else args.host
+    args.port = service.port if args.port is None else args.port
+
+
+def check_settings(settings: Settings) -> None:
+    """Refuse settings with which users would not be separate. Raises InvalidRequest."""
+    if settings.namespace:
+        raise InvalidRequest(
+            "The setting namespace would give all users of the hub the same conversations.",
+            hint="Remove it: with --hub, each user has a namespace.",
+        )
+    if settings.sandbox == "off":
+        raise InvalidRequest(
+            "With the setting sandbox = off, code that a user's turn runs could read the conversations of all users.",
+            hint="Remove it: with --hub, code runs in the sandbox or not at all.",
+        )
