@@ -175,7 +175,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "pydantic",
     ),
     "jupyter_ext.api.schemas": ("core sessions sessions.export tools.code", "pydantic typing_extensions"),
-    "jupyter_ext.auth": ("core jupyter_ext.notebooks", "jupyter_server tornado"),
+    "jupyter_ext.auth": ("core jupyter_ext.notebooks", "jupyter_server tornado traitlets"),
     "jupyter_ext.headless": ("core evaluation jupyter_ext.api.http jupyter_ext.api.native", "nbformat tornado"),
     "jupyter_ext.monitoring": (
         "core engines engines.local engines.local.catalog engines.local.worker jupyter_ext.notebooks "
@@ -247,6 +247,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/turn/tool_sources.py": {"agent_kernel"},
     # Every Jupyter command imports it to list extensions; the parts are for a server that loads it.
     "jupyter_ext/app.py": {"jupyter_ext"},
+    "jupyter_ext/auth/hub_identity.py": {"jupyterhub"},
     "agent_kernel/cli/serve.py": {"jupyter_ext"},
     "agent_kernel/cli/eval.py": {"jupyter_ext"},
     "agent_kernel/evaluation/figure_data.py": {"matplotlib"},

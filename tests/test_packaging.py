@@ -165,7 +165,7 @@ def test_every_library_the_packages_import_is_a_dependency_with_a_floor() -> Non
 # Part of the contract of a dependency that we name: it could not be that package without them.
 THROUGH_OTHERS = {"ipython", "tornado", "traitlets", "jupyter-client", "jupyter-core", "jupyter-events", "openvino"}
 THROUGH_OTHERS |= {"anyio", "httpx2", "mcp-types", "pydantic-core", "typing-extensions"}
-EXTRAS = {"gpu", "demo", "encryption", "keyring", "mcp", "documents", "web"}
+EXTRAS = {"gpu", "demo", "encryption", "hub", "keyring", "mcp", "documents", "web"}
 EXTRAS |= {"postgres", "redis", "mongodb", "dynamodb", "supabase"}
 """Whose packages we import."""
 

@@ -31,8 +31,6 @@ def read_hub_service(environment: MutableMapping[str, str]) -> HubService:
     The service's own token is removed from the environment, so that no subprocess inherits it: users are identified
     with their own tokens alone. Raises InvalidRequest.
     """
-    if importlib.util.find_spec("jupyterhub") is None:
-        raise InvalidRequest("--hub needs jupyterhub.", hint="Install it: pip install 'agent-kernel[hub]'.")
     environment.pop(OWN_TOKEN, None)
     if missing := [name for name in NEEDED if not environment.get(name)]:
         raise InvalidRequest(
@@ -50,6 +48,8 @@ def read_hub_service(environment: MutableMapping[str, str]) -> HubService:
             f"JUPYTERHUB_SERVICE_URL is {url!r}: it has no host, or no port.",
             hint='Give the service a URL such as "http://127.0.0.1:10101" in c.JupyterHub.services.',
         )
+    if importlib.util.find_spec("jupyterhub") is None:
+        raise InvalidRequest("--hub needs jupyterhub.", hint="Install it: pip install 'agent-kernel[hub]'.")
     return HubService(parts.hostname, port, environment["JUPYTERHUB_SERVICE_PREFIX"])
 
 

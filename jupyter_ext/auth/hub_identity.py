@@ -13,13 +13,12 @@ from typing import Any
 
 from jupyter_server.auth.identity import IdentityProvider, User
 from tornado.web import HTTPError, RequestHandler
+from traitlets import Int
 
 from agent_kernel.core.errors import Forbidden, HubUnavailable
 from jupyter_ext.auth import request_token
 from jupyter_ext.auth.callers import LOCAL, ScopedUser
 
-CACHE_S = 30
-"""For how many seconds an answer of the hub is used again. A token that is revoked is accepted for no longer."""
 ANSWER_S = 10.0
 """How long the hub may take to identify a token."""
 USER_SCOPES = frozenset({"turns", "sessions", "files", "skills"})
@@ -35,12 +34,20 @@ class HubIdentityProvider(IdentityProvider):
     """Identifies users by asking the hub about the token of a request. Nothing else opens the server: it has no token
     of its own, no password and no cookie."""
 
+    cache_s = Int(
+        30,
+        min=1,
+        max=300,
+        config=True,
+        help="For how many seconds an answer of the hub is used again. A token that is revoked is accepted no longer.",
+    )
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         # The library takes a second to load, and only this login needs it.
         from jupyterhub.services.auth import HubAuth
 
-        self._hub: Any = HubAuth(parent=self, cache_max_age=CACHE_S)
+        self._hub: Any = HubAuth(parent=self, cache_max_age=self.cache_s)
 
     async def get_user(self, handler: RequestHandler) -> User | None:
         """Return the user of the request's token; None if there is no token that the hub knows.
@@ -61,8 +68,9 @@ class HubIdentityProvider(IdentityProvider):
         try:
             async with asyncio.timeout(ANSWER_S):
                 model: dict[str, Any] | None = await self._hub.user_for_token(token, sync=False)
-        except (HTTPError, TimeoutError) as error:
-            self.log.error("The hub at %s did not identify a token: %s", self._hub.api_url, error or "no answer")
+        except (HTTPError, OSError, ValueError, TimeoutError) as error:
+            reason = str(error) or f"no answer within {ANSWER_S:.0f} s"
+            self.log.error("The hub at %s did not identify a token: %s", self._hub.api_url, reason)
             raise HubUnavailable(
                 "The JupyterHub of this server does not answer, so nobody can be identified.",
                 hint="Ask again in a moment.",

@@ -119,6 +119,7 @@ class Hub:
         self._service = service
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"http://127.0.0.1:{free_port()}/"
+        self._inside = f"http://127.0.0.1:{free_port()}"
 
     @property
     def log(self) -> Path:
@@ -153,14 +154,24 @@ class Hub:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def service_url(self) -> str:
         """The service ``agent`` as the proxy shows it."""
         return f"{self.url}services/agent/"
 
-    def service_client(self, token: str) -> httpx.AsyncClient:
+    @property
+    def inside_url(self) -> str:
+        """The service without the proxy."""
+        return f"{self._inside}/services/agent/"
+
+    def service_client(self, token: str, url: str = "") -> httpx.AsyncClient:
         """For paths like ``v1/models`` of the service."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return httpx.AsyncClient(base_url=self.service_url, headers=headers, timeout=60, **PLAIN)
+        return httpx.AsyncClient(base_url=url or self.service_url, headers=headers, timeout=60, **PLAIN)
 
     async def new_user(self, name: str) -> None:
         """Add a user without a server."""
@@ -251,7 +262,7 @@ class Hub:
             **settings,
         }
         return SERVICE.format(
-            url=f"http://127.0.0.1:{free_port()}",
+            url=self._inside,
             command=[str(self._python), "-m", "agent_kernel", "serve", "--hub", "--json", "--log-level", "info"],
             environment=environment,
         )

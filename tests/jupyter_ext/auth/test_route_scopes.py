@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import pytest
+from jupyter_server.auth.identity import User
 
-from jupyter_ext.auth.route_scopes import ANY, ROUTE_SCOPES, scopes_of
+from agent_kernel.core.errors import Forbidden
+from jupyter_ext.auth.callers import Caller, ScopedUser
+from jupyter_ext.auth.hub_identity import ADMIN_SCOPES, USER_SCOPES
+from jupyter_ext.auth.route_scopes import ANY, ROUTE_SCOPES, check_shared_user, scopes_of
 
 
 @pytest.mark.parametrize(
@@ -33,3 +37,40 @@ def test_no_row_of_a_verb_is_freer_than_it_looks() -> None:
     verbs = [row.split(" ") for row in ROUTE_SCOPES if " " in row]
     assert {verb for verb, _ in verbs} <= {"GET", "POST", "PATCH", "DELETE", "PUT"}
     assert [route for _, route in verbs if route not in ROUTE_SCOPES] == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "route", "user", "administrator"),
+    [
+        ("POST", "chat/completions", True, True),
+        ("POST", "turns", True, True),
+        ("DELETE", "sessions/{id}", True, True),
+        ("POST", "files", True, True),
+        ("GET", "usage", True, True),
+        ("GET", "models", True, True),
+        ("GET", "metrics", False, True),
+        ("POST", "models/{id}/pull", False, True),
+        ("POST", "engine/unload", False, True),
+        ("POST", "mcp", False, True),
+        ("POST", "a route of tomorrow", False, True),
+        ("POST", "trust", False, False),
+        ("POST", "binds/{id}/confirm", False, False),
+    ],
+)
+def test_users_of_a_hub_use_the_agent_and_its_administrators_the_server_too(
+    verb: str, route: str, user: bool, administrator: bool
+) -> None:
+    for scopes, allowed in ((USER_SCOPES, user), (ADMIN_SCOPES, administrator), (frozenset[str](), False)):
+        someone = ScopedUser("ada", "ada", scopes=scopes)
+        assert Caller("ada", user=someone).is_confined == (scopes != ADMIN_SCOPES)
+        if allowed:
+            check_shared_user(verb, route, someone)
+        else:
+            with pytest.raises(Forbidden):
+                check_shared_user(verb, route, someone)
+
+
+def test_the_owner_of_a_server_of_their_own_has_no_scopes_to_check() -> None:
+    owner = User("ada", "ada")
+    check_shared_user("POST", "trust", owner)
+    assert not Caller("ada", user=owner).is_confined
