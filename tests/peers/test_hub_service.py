@@ -6,8 +6,11 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sysconfig
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +22,7 @@ import pytest_asyncio
 
 from tests.notebook.notebook import Notebook
 from tests.peers.jupyterhub import SERVICE_TOKEN, Hub, HubUser
-from tests.server import AgentServer, followed, start_turn
+from tests.server import ROOT, AgentServer, followed, free_port, start_turn
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 SCRIPT: list[dict[str, Any]] = [
@@ -222,6 +225,57 @@ async def test_while_the_hub_does_not_answer_nobody_gets_in_and_the_answer_says_
     assert probe.status_code == 200
     async with hub.service_client(token) as http:
         assert (await http.get("v1/models")).status_code == 200
+
+
+# ------------------------------------------------------------------------------------- started by somebody else
+
+
+@contextmanager
+def serving(python: str, directory: Path, api_url: str) -> Iterator[str]:
+    """The URL of a service that no hub has started."""
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(directory),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), sysconfig.get_paths()["purelib"]]),
+        "AGENT_KERNEL_ENGINE": "scripted",
+        "AGENT_KERNEL_SCRIPT": str(directory / "script.json"),
+        "JUPYTERHUB_SERVICE_NAME": "agent",
+        "JUPYTERHUB_SERVICE_PREFIX": "/services/agent/",
+        "JUPYTERHUB_SERVICE_URL": "http://127.0.0.1:1",
+        "JUPYTERHUB_API_URL": api_url,
+    }
+    (directory / "script.json").write_text(json.dumps(SCRIPT))
+    command = [python, "-m", "agent_kernel", "serve", "--hub", "--port", "0", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, env=env, cwd=directory)
+    assert process.stdout is not None
+    try:
+        started = json.loads(process.stdout.readline())
+        assert started["token_file"] is None
+        assert started["limits"]["user_requests_per_minute"] > 0
+        yield str(started["url"])
+        process.terminate()
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+async def test_it_may_run_elsewhere_and_ask_the_hub_through_its_proxy(
+    hub: Hub, hub_python: str, tmp_path: Path
+) -> None:
+    token = await token_of(hub, "eve")
+    with serving(hub_python, tmp_path, f"{hub.url}hub/api") as url:
+        async with hub.service_client(token, url) as http:
+            assert (await http.get("v1/usage")).json()["user"] == "eve"
+
+
+async def test_a_hub_that_is_not_there_lets_nobody_in(hub: Hub, hub_python: str, tmp_path: Path) -> None:
+    with serving(hub_python, tmp_path, f"http://127.0.0.1:{free_port()}/hub/api") as url:
+        async with hub.service_client("any", url) as http, hub.service_client("", url) as nobody:
+            refused = await http.post("v1/chat/completions", json={"model": "default", "messages": HELLO})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "hub_unavailable")
+            assert (await nobody.get("v1/models")).status_code == 401
 
 
 # ------------------------------------------------------------------------------------------------ as an engine
