@@ -28,7 +28,7 @@ from jupyter_ext.notebooks.attached_notebook import AttachedNotebooks
 from jupyter_ext.notebooks.bindings import Notebooks
 from jupyter_ext.notebooks.cleared_outputs import ClearedOutputs
 from jupyter_ext.notebooks.contents_watch import ContentsWatch
-from jupyter_ext.notebooks.kernel_environment import kernel_environment, page_url, server_url
+from jupyter_ext.notebooks.kernel_environment import kernel_environment, page_url, remote_url, server_url
 from jupyter_ext.notebooks.kernel_jobs import KernelJobs
 from jupyter_ext.notebooks.kernels import Kernel, Kernels
 from jupyter_ext.notebooks.notebook_file_sync import NotebookFiles
@@ -190,7 +190,15 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         kernel_jobs.forget(kernel.id)
         private_sessions.on_kernel_gone(kernel)
 
-    kernels = Kernels(server.kernel_manager, url, namespace, life_ended, kernel_gone, told=environment)
+    kernels = Kernels(
+        server.kernel_manager,
+        url,
+        namespace,
+        life_ended,
+        kernel_gone,
+        told=environment,
+        remote_url=partial(remote_url, server),
+    )
     turns = Turns(
         runtime,
         user_limits,

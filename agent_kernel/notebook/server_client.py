@@ -23,6 +23,8 @@ CALL_TIMEOUT_S = 30.0
 STREAM_TIMEOUT_S = 35.0
 """The server sends a comment every 10 s; after three missed ones the connection counts as lost."""
 CHUNK_BYTES = 64 << 10
+OF_A_GATEWAY = "KERNEL_AGENT_KERNEL_"
+"""Prefix of our variables in a kernel that a gateway runs: gateways pass on only variables that begin with KERNEL_."""
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 NO_SERVER = ServerUnreachable(
     "This kernel was not started by a Jupyter server with agent-kernel.",
@@ -44,6 +46,7 @@ class ServerClient:
     def from_environment(cls, environment: MutableMapping[str, str]) -> ServerClient | None:
         """Create the client from environment variables. Removes the token from ``environment``, so that programs the
         user starts do not inherit it."""
+        _accept_gateway_variables(environment)
         token = environment.pop("AGENT_KERNEL_TOKEN", "")
         url = environment.get("AGENT_KERNEL_URL", "")
         if not url or not token:
@@ -142,6 +145,12 @@ class ServerClient:
         if response.status >= 400:
             raise _refusal(response.status, response.read())
         return response
+
+
+def _accept_gateway_variables(environment: MutableMapping[str, str]) -> None:
+    """Give variables that came through a gateway their usual names. Variables that are set under these names stay."""
+    for name in [name for name in environment if name.startswith(OF_A_GATEWAY)]:
+        environment.setdefault(name.removeprefix("KERNEL_"), environment.pop(name))
 
 
 @functools.cache

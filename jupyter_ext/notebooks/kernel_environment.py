@@ -38,6 +38,13 @@ def page_url(server: ServerApp, env: Mapping[str, str] = os.environ) -> str:
     return server_url(server)
 
 
+def remote_url(server: ServerApp) -> str:
+    """Return the address at which a process on another machine reaches the server, ending in ``/``: that of ``page_url``
+    if it is complete, else ``server_url``."""
+    stated = page_url(server)
+    return stated if "://" in stated else server_url(server)
+
+
 def kernel_environment(settings: Settings, server_directories: Iterable[str]) -> dict[str, str]:
     """Return the variables that the magic of a kernel reads: where python runs, and which paths drafts must not see.
 

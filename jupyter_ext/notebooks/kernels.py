@@ -2,7 +2,8 @@
 IPython.
 
 This module wraps the kernel manager's ``pre_start_kernel``, because it is the only place where the environment and
-arguments of a kernel can be set whoever starts it (sessions, the kernels API, other extensions).
+arguments of a kernel can be set whoever starts it (sessions, the kernels API, other extensions). A manager of kernels
+behind a gateway has no such step: there ``start_kernel`` is wrapped.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ from jupyter_client.kernelspec import NoSuchKernel
 from jupyter_client.manager import KernelManager
 from jupyter_client.multikernelmanager import MultiKernelManager
 from jupyter_core.utils import ensure_async
+from jupyter_server.gateway.managers import GatewayKernelManager, GatewayMappingKernelManager
 
 from jupyter_ext.notebooks.kernel_credentials import KernelCredentials
 
 EXTENSION_ARGUMENT = "--ext=agent_kernel"
+GATEWAY_PREFIX = "KERNEL_"
+"""Gateways pass variables with this prefix on to kernels, and drop others."""
 IPYKERNEL_MODULES = frozenset({"ipykernel", "ipykernel_launcher"})
 
 
@@ -34,6 +38,7 @@ class Kernel:
     ``epoch`` identifies the kernel's present process. ``sessions`` are the ids of the sessions that the kernel created,
     or that a person let the kernel use. ``may_search``: a person allowed the kernel to search the whole namespace.
     ``starts_server``: the kernel started this server for itself, so it may do everything that a user may do.
+    ``is_remote``: a gateway runs the kernel.
     """
 
     id: str
@@ -42,15 +47,16 @@ class Kernel:
     sessions: set[str] = field(default_factory=set)
     may_search: bool = False
     starts_server: bool = False
+    is_remote: bool = False
 
 
 class Kernels:
     """The kernels of one server. Each kernel that runs IPython is started with a credential and the magic.
 
-    ``url`` returns the URL at which kernels on this machine reach this server. ``namespace`` returns the namespace of
-    the current request. ``on_end`` is called with the kernel's id and the reason at each restart, shutdown or death of
-    a kernel, ``on_gone`` with the id when a kernel has ended for good. ``told`` are additional environment variables
-    for kernels.
+    ``url`` returns the URL at which kernels on this machine reach this server, ``remote_url`` the one for kernels that
+    a gateway runs. ``namespace`` returns the namespace of the current request. ``on_end`` is called with the kernel's
+    id and the reason at each restart, shutdown or death of a kernel, ``on_gone`` with the id when a kernel has ended
+    for good. ``told`` are additional environment variables for kernels.
     """
 
     def __init__(
@@ -62,9 +68,11 @@ class Kernels:
         on_gone: Callable[[Kernel], None] = lambda kernel: None,
         *,
         told: Mapping[str, str] = MappingProxyType({}),
+        remote_url: Callable[[], str] = str,
     ) -> None:
         self._manager = manager
         self._url = url
+        self._remote_url = remote_url
         self._namespace = namespace
         self._on_end = on_end
         self._on_gone = on_gone
@@ -72,10 +80,13 @@ class Kernels:
         self._credentials = KernelCredentials()
         self._kernels: dict[str, Kernel] = {}
         self._prepare = manager.pre_start_kernel
+        self._start: Callable[..., Any] = manager.start_kernel
         self._remove = manager.remove_kernel
         self._log = logging.getLogger(__name__)
         manager.pre_start_kernel = self._pre_start_kernel  # type: ignore[method-assign]  # no hook exists for this
         manager.remove_kernel = self._remove_kernel  # type: ignore[method-assign]  # hears of kernels that died
+        if isinstance(manager, GatewayMappingKernelManager):
+            manager.start_kernel = self._start_remote_kernel  # type: ignore[method-assign]  # the only step that it has
 
     def add_unmanaged(self, kernel: str, token: str) -> None:
         """Register a kernel that no Jupyter server manages and that has started this server."""
@@ -87,7 +98,11 @@ class Kernels:
 
     def of_token(self, token: str) -> Kernel | None:
         """Return the kernel whose current credential is ``token``, or None."""
-        return self._kernels.get(self._credentials.kernel(token) or "")
+        kernel = self._kernels.get(self._credentials.kernel(token) or "")
+        if kernel is not None and kernel.is_remote and kernel.id not in self._manager:
+            self._forget(kernel.id, "the gateway ended the kernel")  # which its manager reports to nobody
+            return None
+        return kernel
 
     def touch(self, kernel: str, now: Any) -> None:
         """Record that the kernel was active at the time ``now``, so that a culler does not shut it down as idle."""
@@ -116,6 +131,7 @@ class Kernels:
         """Undo the changes to the kernel manager. Kernels that start later get no credential and are not registered."""
         self._manager.pre_start_kernel = self._prepare  # type: ignore[method-assign]
         self._manager.remove_kernel = self._remove  # type: ignore[method-assign]
+        self._manager.start_kernel = self._start  # type: ignore[method-assign]
 
     def _pre_start_kernel(self, kernel_name: str | None, kwargs: dict[str, Any]) -> tuple[KernelManager, str, str]:
         manager, name, kernel_id = self._prepare(kernel_name, kwargs)
@@ -124,8 +140,30 @@ class Kernels:
         if ours:
             kwargs["env"] = {**(kwargs.get("env") or os.environ), **self._environment(kernel_id)}
             kwargs["extra_arguments"] = [*kwargs.get("extra_arguments", ()), EXTENSION_ARGUMENT]
-        self._watch(manager, kernel, credential=ours)
+
+        def renew() -> None:
+            if ours:
+                manager.update_env(env=self._environment(kernel_id))
+
+        self._watch(manager, kernel, renew)
         return manager, name, kernel_id
+
+    async def _start_remote_kernel(self, *, kernel_id: str | None = None, **kwargs: Any) -> str:
+        """Start a kernel through the gateway, with a credential in variables that gateways pass on. The magic is loaded
+        there by the kernel spec, or by the user. A kernel that runs already gets no credential.
+
+        The gateway gives a restarted kernel the same variables, so its credential is valid until the kernel ends.
+        """
+        if kernel_id is not None:
+            return str(await self._start(kernel_id=kernel_id, **kwargs))
+        namespace, token = self._namespace(), secrets.token_urlsafe(32)
+        environment = {"AGENT_KERNEL_URL": self._remote_url(), "AGENT_KERNEL_TOKEN": token, **self._extra_env}
+        remote = {f"{GATEWAY_PREFIX}{name}": value for name, value in environment.items()}
+        started = str(await self._start(**{**kwargs, "env": {**(kwargs.get("env") or {}), **remote}}))
+        kernel = self._kernels[started] = Kernel(started, namespace, is_remote=True)
+        self._credentials.accept(started, token)
+        self._watch(self._manager.get_kernel(started), kernel, lambda: self._credentials.accept(started, token))
+        return started
 
     def _environment(self, kernel: str) -> dict[str, str]:
         return {
@@ -135,14 +173,15 @@ class Kernels:
             **self._extra_env,
         }
 
-    def _watch(self, manager: Any, kernel: Kernel, *, credential: bool) -> None:
+    def _watch(self, manager: Any, kernel: Kernel, renew: Callable[[], None]) -> None:
+        """Notice restarts and the shutdown of a kernel. ``renew`` is called before a restart and gives the next process
+        a valid credential."""
         restart, shutdown = manager.restart_kernel, manager.shutdown_kernel
 
         async def restart_kernel(*args: Any, **kwargs: Any) -> Any:
             died = "newports" in kwargs  # only the watchdog, which restarts dead kernels, passes this argument
             self._end_life(kernel, "the kernel died and was restarted" if died else "the kernel was restarted")
-            if credential:
-                manager.update_env(env=self._environment(kernel.id))
+            renew()
             return await ensure_async(restart(*args, **kwargs))
 
         async def shutdown_kernel(now: bool = False, restart: bool = False) -> Any:
@@ -168,6 +207,9 @@ class Kernels:
 
 
 def runs_ipykernel(manager: KernelManager) -> bool:
+    """Return whether the kernel is a process of this server that runs IPython; False for a kernel behind a gateway."""
+    if isinstance(manager, GatewayKernelManager):
+        return False
     try:
         argv = manager.kernel_spec.argv if manager.kernel_spec else []
     except NoSuchKernel:
