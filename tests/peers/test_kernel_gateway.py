@@ -17,16 +17,19 @@ import pytest
 import pytest_asyncio
 
 from tests.notebook.notebook import Notebook
-from tests.server import PLAIN, AgentServer, free_port
+from tests.server import PLAIN, AgentServer, followed, free_port, start_turn, text_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 TOKEN = "token-of-the-gateway"
 SCRIPT: list[dict[str, Any]] = [
     {"when": "compute", "calls": [{"name": "python", "arguments": {"code": "print(x * 7)"}}]},
     {"when": "compute", "text": "It is 42."},
+    {"when": "from the panel", "calls": [{"name": "python", "arguments": {"code": "print(x * 7)"}}]},
+    {"when": "from the panel", "text": "There is no x."},
     {"text": "Hello.", "loop": True},
 ]
 LAUNCH = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+PEEK = "from agent_kernel.notebook.server_client import server_of_this_kernel as s; print(s().token)"
 SPECS = {"python3": [*LAUNCH, "--ext=agent_kernel"], "plain": LAUNCH}
 
 
@@ -79,6 +82,10 @@ async def until_up(port: int) -> None:
     raise AssertionError("the gateway did not start")
 
 
+def gateway_url(server: AgentServer) -> str:
+    return server.options[0].partition("=")[2]
+
+
 async def test_a_cell_is_answered_and_its_code_runs_in_the_remote_kernel(server: AgentServer) -> None:
     async with Notebook(server, await server.start_kernel("first.ipynb")) as notebook:
         assert (await notebook.run("x = 6")).status == "ok"
@@ -106,11 +113,34 @@ async def test_where_the_kernel_spec_does_not_load_the_magic_the_user_does(serve
     assert "Hello." in ran.text
 
 
+async def test_the_code_of_a_turn_of_the_panel_runs_in_the_sandbox_of_the_server(server: AgentServer) -> None:
+    kernel = await server.start_kernel("panel.ipynb")
+    async with Notebook(server, kernel) as notebook:
+        assert (await notebook.run("x = 6")).status == "ok"
+    async with server.client() as http:
+        events = await followed(http, (await start_turn(http, "from the panel", kernel=kernel))["turn"])
+        variables = await http.get(f"agent/v1/binding/variables?kernel={kernel}")
+    (ran,) = [event["data"]["text"] for event in events if event["type"] == "call.finished"]
+    assert "NameError" in ran
+    assert text_of(events).startswith("There is no x.")
+    assert variables.json()["variables"] == []
+
+
+async def test_the_credential_of_a_kernel_that_the_gateway_ended_is_not_valid(server: AgentServer) -> None:
+    kernel = await server.start_kernel("ended.ipynb")
+    async with Notebook(server, kernel) as notebook:
+        token = (await notebook.run(PEEK)).printed.strip()
+    async with httpx.AsyncClient(headers={"Authorization": f"token {TOKEN}"}, **PLAIN) as gateway:
+        (await gateway.delete(f"{gateway_url(server)}/api/kernels/{kernel}")).raise_for_status()
+    async with server.client() as http, server.kernel_client(token) as ours:
+        assert kernel not in (await http.get("api/kernels")).text
+        assert (await ours.get("agent/v1/binding")).status_code == 401
+
+
 async def test_it_goes_on_after_a_restart_and_its_credential_ends_with_it(server: AgentServer) -> None:
     kernel = await server.start_kernel("restarted.ipynb")
     async with Notebook(server, kernel) as notebook, server.client() as http:
-        peek = "from agent_kernel.notebook.server_client import server_of_this_kernel as s; print(s().token)"
-        token = (await notebook.run(peek)).printed.strip()
+        token = (await notebook.run(PEEK)).printed.strip()
         (await http.post(f"api/kernels/{kernel}/restart")).raise_for_status()
     async with Notebook(server, kernel) as notebook, server.client() as http:
         assert "Hello." in (await notebook.run("%%agent\nhello")).text

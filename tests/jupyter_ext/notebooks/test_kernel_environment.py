@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from jupyter_server.serverapp import ServerApp
 
-from jupyter_ext.notebooks.kernel_environment import page_url, server_url
+from jupyter_ext.notebooks.kernel_environment import page_url, remote_url, server_url
 
 PREFIX = {"JUPYTERHUB_SERVICE_PREFIX": "/user/ada/"}
 
@@ -45,3 +45,12 @@ def test_behind_a_hub_that_states_no_address_the_browser_completes_the_path(publ
 def test_the_page_of_a_person_is_at_the_address_that_the_configuration_displays() -> None:
     shown = server(custom_display_url="https://notebooks.example.org/lab?token=secret")
     assert page_url(shown, {}) == "https://notebooks.example.org/user/ada/"
+
+
+def test_a_kernel_elsewhere_reaches_the_server_at_the_address_that_the_configuration_displays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stated = server(ip="0.0.0.0", custom_display_url="https://notebooks.example.org/")
+    assert remote_url(stated) == "https://notebooks.example.org/user/ada/"
+    monkeypatch.setenv("JUPYTERHUB_SERVICE_PREFIX", "/user/ada/")
+    assert remote_url(server(ip="10.0.0.7")) == "http://10.0.0.7:8901/user/ada/", "a path alone leads nowhere"
