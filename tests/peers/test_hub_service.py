@@ -19,6 +19,8 @@ import httpx
 import openai
 import pytest
 import pytest_asyncio
+from tornado.httpclient import HTTPRequest
+from tornado.websocket import websocket_connect
 
 from tests.notebook.notebook import Notebook
 from tests.peers.jupyterhub import SERVICE_TOKEN, Hub, HubUser
@@ -48,7 +50,7 @@ async def hub(tmp_path_factory: pytest.TempPathFactory, hub_python: str) -> Asyn
     config = f"c.HubIdentityProvider.cache_s = {CACHE_S}\n"
     (directory / "service-config" / "jupyter_server_config.py").write_text(config)
     async with Hub(directory, Path(hub_python), SCRIPT, USERS, LIMITS) as hub:
-        for name in ("eve", "bob"):
+        for name in ("eve", "bob@example.com"):
             await hub.new_user(name)
         await until_healthy(hub)
         yield hub
@@ -139,8 +141,8 @@ async def test_code_of_a_turn_does_not_inherit_the_token_of_the_service(hub: Hub
 
 
 async def test_each_user_has_sessions_files_and_limits_of_their_own(hub: Hub) -> None:
-    tokens = {name: await token_of(hub, name) for name in ("eve", "bob")}
-    async with hub.service_client(tokens["bob"]) as bob, hub.service_client(tokens["eve"]) as eve:
+    tokens = {name: await token_of(hub, name) for name in ("eve", "bob@example.com")}
+    async with hub.service_client(tokens["bob@example.com"]) as bob, hub.service_client(tokens["eve"]) as eve:
         started = await bob.post("agent/v1/turns", json={"prompt": "hello", "session": "of-bob"})
         assert started.status_code == 202, started.text
         uploaded = await bob.post("v1/files", files={"file": ("a.txt", b"of bob")}, data={"purpose": "user_data"})
@@ -206,9 +208,22 @@ async def test_a_revoked_token_opens_nothing_within_the_stated_time_and_its_stre
         assert (await http.get("v1/models")).status_code == 401
 
 
+async def test_a_live_connection_closes_when_its_token_is_revoked(hub: Hub) -> None:
+    made = await hub.new_token("eve")
+    url = hub.inside_url.replace("http", "ws", 1) + "agent/v1/socket"
+    socket = await websocket_connect(HTTPRequest(url, headers={"Authorization": f"token {made['token']}"}))
+    await socket.write_message(json.dumps({"do": "ping"}))
+    assert await socket.read_message() is not None
+    await hub.revoke("eve", made["id"])
+    revoked = time.monotonic()
+    while await socket.read_message() is not None:
+        pass
+    assert time.monotonic() - revoked < CACHE_S + 5
+
+
 async def test_while_the_hub_does_not_answer_nobody_gets_in_and_the_answer_says_why(hub: Hub) -> None:
     """It takes the 10 seconds that the hub has to answer."""
-    token, known = await token_of(hub, "bob"), await token_of(hub, "bob")
+    token, known = await token_of(hub, "bob@example.com"), await token_of(hub, "bob@example.com")
     async with hub.service_client(known) as http:
         assert (await http.get("v1/models")).status_code == 200
     os.kill(hub.pid, signal.SIGSTOP)

@@ -384,9 +384,8 @@ class AgentHandler(APIHandler):
     async def _keep_alive(self) -> None:
         """Write ``keep_alive`` after KEEP_ALIVE_S without other data, so that proxies and clients do not close the
         stream. If its token is revoked, the stream ends as if the client had disconnected."""
-        has_token = self.caller.token is not None or isinstance(self.caller.user, ScopedUser)
         while True:
-            if has_token and not await self._is_token_valid():
+            if self.has_token and not await self.is_token_valid():
                 self.request.connection.stream.close()  # type: ignore[union-attr]  # it is HTTP/1
                 return
             idle = time.monotonic() - self._written
@@ -395,19 +394,25 @@ class AgentHandler(APIHandler):
                 self._written, idle = time.monotonic(), 0.0
                 with contextlib.suppress(StreamClosedError):  # on_connection_close stops the writer
                     await self.flush()
-            await asyncio.sleep(min(KEEP_ALIVE_S - idle, LOOK_AGAIN_S) if has_token else KEEP_ALIVE_S - idle)
+            await asyncio.sleep(min(KEEP_ALIVE_S - idle, LOOK_AGAIN_S) if self.has_token else KEEP_ALIVE_S - idle)
 
-    async def _is_token_valid(self) -> bool:
-        """Return whether the token of a stream would be accepted now. A hub that does not answer, as while it restarts,
-        ends no stream: the stream's next check after that decides."""
+    @property
+    def has_token(self) -> bool:
+        """Whether the caller has a token that can be revoked: a lasting one, or one of a JupyterHub."""
+        return self.caller.token is not None or isinstance(self.caller.user, ScopedUser)
+
+    async def is_token_valid(self) -> bool:
+        """Return whether the caller's token would be accepted now, for the same user. A hub that does not answer, as
+        while it restarts, ends no stream: the next check after that decides."""
         if self.caller.token is not None:
             return self.services.tokens.is_valid(self.caller.token)
         try:
-            return await ensure_async(self.identity_provider.get_user(repeat_handler(self))) is not None
+            user = await ensure_async(self.identity_provider.get_user(repeat_handler(self)))
         except HubUnavailable:
             return True
         except Forbidden:
             return False
+        return isinstance(user, ScopedUser) and user == self.caller.user
 
 
 def guard(action: Action, *, kernels: bool = True) -> Callable[[V], V]:

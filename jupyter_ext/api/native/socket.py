@@ -22,7 +22,7 @@ from jupyter_ext.api.http.handler import Action, AgentHandler, guard
 from jupyter_ext.api.http.json_body import validation_message
 from jupyter_ext.api.native.request_schemas import Id, Name
 from jupyter_ext.api.schemas.operation import operation
-from jupyter_ext.auth.callers import namespace_of
+from jupyter_ext.auth.callers import ScopedUser, namespace_of
 from jupyter_ext.auth.page_check import repeat_handler
 from jupyter_ext.push.notifications import WatchTarget
 from jupyter_ext.push.page_connection import PageConnection
@@ -34,6 +34,8 @@ MAX_MESSAGE = 64 << 10
 """Maximum bytes of one message that a page sends."""
 LOOK_AGAIN_S = 60.0
 """Seconds between two checks whether the user of an open connection may still read."""
+LOOK_AGAIN_SHARED_S = 2.0
+"""The same, on a server that several users share. Their identity provider remembers its answers for a time."""
 NOT_ALLOWED = 4003
 """The close code for a page whose user may not read any more."""
 TRY_AGAIN = 1013
@@ -215,7 +217,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
 
     async def _look_again(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(LOOK_AGAIN_SHARED_S if isinstance(self.caller.user, ScopedUser) else LOOK_AGAIN_S)
             if not await self._still(("read",)):
                 self._send_away()
                 return
@@ -232,8 +234,8 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
     async def _still(self, actions: tuple[Action, ...]) -> bool:
         """Return whether the user of the connection may still use it. For a token: whether the token is valid. For a
         user: whether the same handshake, sent now, would be accepted for the same user with all of ``actions``."""
-        if self.caller.token is not None:
-            return self.services.tokens.is_valid(self.caller.token)
+        if self.has_token:
+            return await self.is_token_valid()
         looked = repeat_handler(self)
         user = await ensure_async(self.identity_provider.get_user(looked))
         configured = self.services.runtime.settings.namespace
