@@ -218,6 +218,7 @@ async def test_a_live_connection_closes_when_its_token_is_revoked(hub: Hub) -> N
     revoked = time.monotonic()
     while await socket.read_message() is not None:
         pass
+    socket.close()
     assert time.monotonic() - revoked < CACHE_S + 5
 
 
