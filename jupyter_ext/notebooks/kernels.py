@@ -68,7 +68,7 @@ class Kernels:
         on_gone: Callable[[Kernel], None] = lambda kernel: None,
         *,
         told: Mapping[str, str] = MappingProxyType({}),
-        remote_url: Callable[[], str] = str,
+        remote_url: Callable[[], str],
     ) -> None:
         self._manager = manager
         self._url = url

@@ -36,6 +36,13 @@ SCRIPT: list[dict[str, Any]] = [
     {"text": "Hello from the service.", "loop": True},
 ]
 CACHE_S = 2
+CONFIG = f"""
+c.HubIdentityProvider.cache_s = {CACHE_S}
+c.ServerApp.identity_provider_class = "jupyter_server.auth.identity.IdentityProvider"
+c.IdentityProvider.token = "nonsense"
+c.ServerApp.allow_unauthenticated_access = True
+"""
+"""A login that is meant for other servers of the machine does not open this one."""
 BUDGET = 5
 ENGINES = {"service": {"url": "SERVICE/v1", "model": "default", "api_key_env": "JUPYTERHUB_API_TOKEN"}}
 USERS = {"AGENT_KERNEL_ENGINE": "service", "AGENT_KERNEL_ENGINES": json.dumps(ENGINES)}
@@ -47,8 +54,7 @@ HELLO: list[Any] = [{"role": "user", "content": "hello"}]
 async def hub(tmp_path_factory: pytest.TempPathFactory, hub_python: str) -> AsyncGenerator[Hub, None]:
     directory = tmp_path_factory.mktemp("hub")
     (directory / "service-config").mkdir()
-    config = f"c.HubIdentityProvider.cache_s = {CACHE_S}\n"
-    (directory / "service-config" / "jupyter_server_config.py").write_text(config)
+    (directory / "service-config" / "jupyter_server_config.py").write_text(CONFIG)
     async with Hub(directory, Path(hub_python), SCRIPT, USERS, LIMITS) as hub:
         for name in ("eve", "bob@example.com"):
             await hub.new_user(name)
