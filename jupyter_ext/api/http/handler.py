@@ -120,8 +120,8 @@ class AgentHandler(APIHandler):
 
     async def identify(self, prepare: Callable[[], Awaitable[Any]]) -> None:
         """Run Jupyter's ``prepare``, which identifies the caller. If Jupyter refuses a known user, or the identity
-        provider raises an error of its own, the refusal is stored for ``check_page``. Callers whom Jupyter does not know
-        are refused later by ``admit``, with an error that fits the credential that was sent."""
+        provider raises an error of its own, the refusal is stored for ``check_page``. Callers whom Jupyter does not
+        know are refused later by ``admit``, with an error that fits the credential that was sent."""
         try:
             await prepare()
         except AgentKernelError as error:
