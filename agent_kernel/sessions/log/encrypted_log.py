@@ -9,23 +9,15 @@ namespace only. What remains readable are namespaces, ids of sessions, sizes, ti
 
 from __future__ import annotations
 
-import functools
-import hmac
-import json
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
 
-from agent_kernel.core.errors import InvalidRequest, StoreError
+from agent_kernel.sessions.log.encrypted_bus import EncryptedBus
 from agent_kernel.sessions.log.log_store import ENCRYPTED, GRACE_S, Append, Entry, LogStore, Stream, Tail
+from agent_kernel.sessions.log.message_bus import MessageBus
+from agent_kernel.sessions.log.namespace_cipher import NamespaceCipher
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-_NONCE_BYTES = 12
 _POSITION_BYTES = 8
-_Context: TypeAlias = tuple[str | int, ...]
 
 
 class EncryptedLog:
@@ -37,15 +29,10 @@ class EncryptedLog:
     """
 
     def __init__(self, log: LogStore, key: bytes) -> None:
-        try:
-            import cryptography  # noqa: F401  # cryptography is an optional library
-        except ImportError as error:
-            raise InvalidRequest(
-                "Encrypted stores need the cryptography library.", hint="pip install 'agent-kernel[encryption]'"
-            ) from error
         self.name = log.name
         self._log = log
         self._key = key
+        self._cipher = NamespaceCipher(log.name, key)
         self._heads: dict[Stream, int] = {}
         self._read_up_to: dict[str, int] = {}
 
@@ -63,21 +50,24 @@ class EncryptedLog:
         return self._log.commit(id, [self._encrypt_append(append) for append in appends])
 
     def put_blob(self, namespace: str, digest: str, data: bytes) -> None:
-        name = self._blob_name(namespace, digest)
-        self._log.put_blob(namespace, name, self._encrypt(namespace, data, ("blob", name)))
+        name = self._cipher.hide_name(namespace, digest)
+        self._log.put_blob(namespace, name, self._cipher.encrypt(namespace, data, ("blob", name)))
 
     def get_blob(self, namespace: str, digest: str) -> bytes | None:
-        name = self._blob_name(namespace, digest)
+        name = self._cipher.hide_name(namespace, digest)
         data = self._log.get_blob(namespace, name)
-        return None if data is None else self._decrypt(namespace, data, ("blob", name))
+        return None if data is None else self._cipher.decrypt(namespace, data, ("blob", name))
 
     def touch_blobs(self, namespace: str, digests: Collection[str]) -> None:
-        self._log.touch_blobs(namespace, [self._blob_name(namespace, digest) for digest in digests])
+        self._log.touch_blobs(namespace, [self._cipher.hide_name(namespace, digest) for digest in digests])
 
     def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
         return self._log.drop_blobs(
-            {(namespace, self._blob_name(namespace, digest)) for namespace, digest in named}, grace
+            {(namespace, self._cipher.hide_name(namespace, digest)) for namespace, digest in named}, grace
         )
+
+    def bus(self) -> MessageBus:
+        return EncryptedBus(self._log.bus(), self._key)
 
     def close(self) -> None:
         self._log.close()
@@ -89,7 +79,7 @@ class EncryptedLog:
             return append
         before = 0 if append.replaces else append.expect
         context = ("entry", append.session, append.replaces, before)
-        body = self._encrypt(append.namespace, append.body, context, before.to_bytes(_POSITION_BYTES, "big"))
+        body = self._cipher.encrypt(append.namespace, append.body, context, before.to_bytes(_POSITION_BYTES, "big"))
         return replace(append, body=body)
 
     def _decrypt_entry(self, entry: Entry, after: Mapping[str, int]) -> Entry:
@@ -97,65 +87,10 @@ class EncryptedLog:
         stream = (entry.namespace, entry.session)
         before = int.from_bytes(entry.body[len(ENCRYPTED) :][:_POSITION_BYTES], "big")
         context = ("entry", entry.session, entry.replaces, before)
-        body = self._decrypt(entry.namespace, entry.body, context, _POSITION_BYTES)
+        body = self._cipher.decrypt(entry.namespace, entry.body, context, _POSITION_BYTES)
         known = self._heads.get(stream, None if after.get(entry.namespace) else 0)
         if known is not None and known < entry.position and not entry.replaces and known != before:
-            raise self._failure()
+            raise self._cipher.failure()
         self._heads[stream] = max(known or 0, entry.position)
         self._read_up_to[entry.namespace] = max(entry.position, self._read_up_to.get(entry.namespace, 0))
         return replace(entry, body=body)
-
-    # ------------------------------------------------------------------------------------------- bytes
-
-    def _encrypt(self, namespace: str, data: bytes, context: _Context, clear: bytes = b"") -> bytes:
-        """Encrypt ``data``. The result begins with ENCRYPTED, ``clear`` (which is not encrypted) and the nonce.
-        ``context`` is authenticated together with the data, and must include the value of ``clear``."""
-        nonce = os.urandom(_NONCE_BYTES)
-        return ENCRYPTED + clear + nonce + self._cipher(namespace).encrypt(nonce, data, _bind_to(namespace, context))
-
-    def _decrypt(self, namespace: str, data: bytes, context: _Context, clear: int = 0) -> bytes:
-        from cryptography.exceptions import InvalidTag
-
-        if not data.startswith(ENCRYPTED):
-            raise StoreError(
-                f"{self.name} has sessions that are not encrypted.",
-                hint="Remove #key= from the URL of the store, or copy the sessions: agent-kernel sessions copy",
-            )
-        sealed = data[len(ENCRYPTED) + clear :]
-        nonce, rest = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
-        try:
-            return self._cipher(namespace).decrypt(nonce, rest, _bind_to(namespace, context))
-        except (InvalidTag, ValueError) as error:  # ValueError: the bytes were cut off
-            raise self._failure() from error
-
-    def _failure(self) -> StoreError:
-        return StoreError(
-            f"{self.name} cannot be decrypted: the key is not the one of this store, or somebody changed the database.",
-            hint="Nothing was written. Check the key that #key= in the URL of the store names.",
-        )
-
-    def _cipher(self, namespace: str) -> AESGCM:
-        return _cipher(self._key, namespace)
-
-    def _blob_name(self, namespace: str, digest: str) -> str:
-        return hmac.new(_derive(self._key, "names", namespace), digest.encode(), "sha256").hexdigest()
-
-
-def _bind_to(namespace: str, context: _Context) -> bytes:
-    return json.dumps([namespace, *context]).encode()
-
-
-@functools.lru_cache(1000)
-def _cipher(key: bytes, namespace: str) -> AESGCM:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-    return AESGCM(_derive(key, "entries", namespace))
-
-
-@functools.lru_cache(1000)
-def _derive(key: bytes, purpose: str, namespace: str) -> bytes:
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
-    info = json.dumps(["agent-kernel", purpose, namespace]).encode()
-    return HKDF(SHA256(), len(key), salt=None, info=info).derive(key)

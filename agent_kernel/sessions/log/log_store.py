@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from agent_kernel.sessions.log.message_bus import MessageBus
+
 Stream = tuple[str, str]
 """(namespace, session id): identifies the entries about one session. The session id "" stands for data that belongs to
 no session, such as bindings."""
@@ -81,6 +83,9 @@ class LogStore(Protocol):
     def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
         """Delete the bytes that are not among ``named`` (namespace, digest) and were not stored or touched within the
         last ``grace`` seconds. Returns the number of bytes deleted."""
+
+    def bus(self) -> MessageBus:
+        """Return a new bus in the same database, with connections of its own."""
 
     def close(self) -> None:
         """Release the connection. A later call connects again."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail
+from agent_kernel.sessions.log.memory_bus import MemoryBus
 
 PAGE = 1000
 """Maximum number of entries that one ``read`` returns."""
@@ -19,6 +20,7 @@ class MemoryLog:
         self.name = "The log in memory"
         self._clock = clock
         self._lock = threading.Lock()
+        self._bus = MemoryBus()
         self._positions: dict[str, int] = {}
         self._entries: dict[str, dict[int, Entry]] = {}
         self._heads: dict[Stream, int] = {}
@@ -74,6 +76,10 @@ class MemoryLog:
             until = self._clock() - grace
             old = [place for place, (stored, _) in self._blobs.items() if place not in named and stored <= until]
             return sum(len(self._blobs.pop(place)[1]) for place in old)
+
+    def bus(self) -> MemoryBus:
+        """Return the bus of this log, which all callers share."""
+        return self._bus
 
     def close(self) -> None:
         """Do nothing: there is no connection to release."""

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
+from agent_kernel.core.errors import StoreCorrupt
 from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail
+from agent_kernel.sessions.log.postgresql_bus import PostgresBus
+from agent_kernel.sessions.log.postgresql_connection import SETUP_LOCK, PostgresConnection
 
 if TYPE_CHECKING:
     import psycopg
 
-T = TypeVar("T")
 VERSION = 1
 PAGE = 5000
-"""Maximum number of entries that one ``read`` returns."""
-ATTEMPTS = 2
-"""How often a statement is sent if the connection breaks. All statements of this module can safely be repeated."""
-_SETUP_LOCK = 0x41474B53
-"""Key of the advisory lock under which one server creates the tables."""
+"""Entries that one ``read`` returns."""
 _SCHEMA = """
 CREATE TABLE agent_kernel_version (version integer NOT NULL);
 CREATE TABLE agent_kernel_namespaces (name text PRIMARY KEY, position bigint NOT NULL);
@@ -95,30 +92,15 @@ class PostgresLog:
     cannot be parsed, or if psycopg is not installed."""
 
     def __init__(self, url: str) -> None:
-        try:
-            import psycopg
-        except ImportError:
-            raise InvalidRequest(
-                "The store postgresql: needs psycopg.", hint="Install it: pip install 'agent-kernel[postgres]'."
-            ) from None
-        self._psycopg = psycopg
-        try:
-            parts = psycopg.conninfo.conninfo_to_dict(url)
-        except psycopg.ProgrammingError:
-            # The library's message quotes parts of the URL, perhaps of its password.
-            raise InvalidRequest(
-                "The URL of the PostgreSQL store cannot be read.",
-                hint="Use postgresql://USER@HOST:PORT/DATABASE, with %-escapes for special characters.",
-            ) from None
         self._url = url
-        self.name = f"The PostgreSQL store {parts.get('dbname', '')} at {parts.get('host', 'this machine')}"
-        self._connection: psycopg.Connection[Any] | None = None
+        self._connection = PostgresConnection(url, self._create_tables)
+        self.name = self._connection.name
 
     def __repr__(self) -> str:
         return f"PostgresLog({self.name!r})"
 
     def read(self, after: Mapping[str, int]) -> Tail:
-        rows = self._run(_READ, {"seen": json.dumps(dict(after))})
+        rows = self._connection.run(_READ, {"seen": json.dumps(dict(after))})
         entries = [
             Entry(namespace, position, session, replaces, bytes(body))
             for _, namespace, position, session, replaces, body in rows
@@ -135,7 +117,7 @@ class PostgresLog:
             [one.replaces for one in appends],
         )
         sql = "SELECT agent_kernel_commit(%s, %s::text[], %s::text[], %s::bigint[], %s::bytea[], %s::boolean[])"
-        ((positions,),) = self._run(sql, (id, *columns))
+        ((positions,),) = self._connection.run(sql, (id, *columns))
         if positions is None:
             raise LogConflict
         return {
@@ -145,7 +127,7 @@ class PostgresLog:
         }
 
     def put_blob(self, namespace: str, digest: str, data: bytes) -> None:
-        self._run(
+        self._connection.run(
             "INSERT INTO agent_kernel_blobs VALUES (%s, %s, now(), %s) ON CONFLICT (namespace, digest)"
             " DO UPDATE SET stored = now() RETURNING 1",
             (namespace, digest, data),
@@ -153,17 +135,17 @@ class PostgresLog:
 
     def get_blob(self, namespace: str, digest: str) -> bytes | None:
         sql = "SELECT data FROM agent_kernel_blobs WHERE namespace = %s AND digest = %s"
-        rows = self._run(sql, (namespace, digest))
+        rows = self._connection.run(sql, (namespace, digest))
         return bytes(rows[0][0]) if rows else None
 
     def touch_blobs(self, namespace: str, digests: Collection[str]) -> None:
-        self._run(
+        self._connection.run(
             "UPDATE agent_kernel_blobs SET stored = now() WHERE namespace = %s AND digest = ANY(%s) RETURNING 1",
             (namespace, list(digests)),
         )
 
     def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
-        rows = self._run(
+        rows = self._connection.run(
             "DELETE FROM agent_kernel_blobs AS b WHERE stored <= now() - make_interval(secs => %s) AND NOT EXISTS"
             " (SELECT 1 FROM unnest(%s::text[], %s::text[]) AS k (namespace, digest)"
             " WHERE k.namespace = b.namespace AND k.digest = b.digest) RETURNING length(data)",
@@ -171,44 +153,16 @@ class PostgresLog:
         )
         return sum(size for (size,) in rows)
 
+    def bus(self) -> PostgresBus:
+        return PostgresBus(self._url)
+
     def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
-    def _run(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """Run one statement, on a new connection if the old one is broken. Raises StoreError."""
-        return self._retry(lambda connection: connection.execute(sql, parameters, binary=True).fetchall())
-
-    def _retry(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
-        for attempt in range(ATTEMPTS):
-            try:
-                return work(self._open())
-            except self._psycopg.Error as error:
-                broken = self._connection is None or self._connection.broken
-                if broken:
-                    self.close()
-                if attempt + 1 == ATTEMPTS or not broken:
-                    raise self._to_store_error(error) from None
-        raise AssertionError("every attempt returns or raises")
-
-    def _open(self) -> psycopg.Connection[Any]:
-        if self._connection is None:
-            connection = self._psycopg.connect(
-                self._url, autocommit=True, connect_timeout=10, application_name="agent-kernel"
-            )
-            try:
-                self._create_tables(connection)
-            except BaseException:
-                connection.close()
-                raise
-            self._connection = connection
-        return self._connection
+        self._connection.close()
 
     def _create_tables(self, connection: psycopg.Connection[Any]) -> None:
         """Create the tables if they do not exist. Raises StoreCorrupt if they have a newer version."""
         with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SETUP_LOCK,))
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (SETUP_LOCK,))
             known = connection.execute("SELECT to_regclass('agent_kernel_version') IS NOT NULL").fetchone()
             if not (known and known[0]):
                 connection.execute(_SCHEMA.encode())
@@ -220,11 +174,3 @@ class PostgresLog:
                 f"{self.name} was written by a newer agent-kernel (format {row and row[0]}, this one knows {VERSION}).",
                 hint="Nothing was changed. Upgrade agent-kernel, or name another database or schema.",
             )
-
-    def _to_store_error(self, error: psycopg.Error) -> StoreError:
-        # Only the first line: the others quote the statement and its values.
-        cause = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        return StoreError(
-            f"{self.name} cannot be used: {cause}",
-            hint="Check that the database runs and can be reached. The store works again as soon as it does.",
-        )

@@ -14,6 +14,7 @@ from typing import TypeVar
 from agent_kernel.core.errors import StoreError
 from agent_kernel.sessions.blob_files import BlobFiles
 from agent_kernel.sessions.log.log_store import LogConflict, LogStore
+from agent_kernel.sessions.log.message_bus import MessageBus
 from agent_kernel.sessions.store.database import WRITE, Database
 from agent_kernel.sessions.store.replica import Replica
 from agent_kernel.sessions.store.sqlite import NONE, SqliteStore
@@ -41,6 +42,10 @@ class SharedStore(SqliteStore):
         self._cache = tempfile.TemporaryDirectory(prefix="agent-kernel-media-")
         files = _SharedBlobFiles(Path(self._cache.name), in_row=0, log=log)
         self._database = _SharedDatabase(log, replica, files)
+
+    def bus(self) -> MessageBus:
+        """Return a new bus to the other servers of this store; the caller closes it."""
+        return self._log.bus()
 
     async def vacuum(self) -> int:
         """Delete the bytes of media in the log that no row has referred to for an hour, besides what

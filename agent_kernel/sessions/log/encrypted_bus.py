@@ -1,0 +1,45 @@
+"""Messages between servers that are encrypted before the database gets them. Topics remain readable."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from agent_kernel.core.errors import StoreError
+from agent_kernel.sessions.log.message_bus import Message, MessageBus, Post, Topic
+from agent_kernel.sessions.log.namespace_cipher import NamespaceCipher
+
+log = logging.getLogger(__name__)
+
+
+class EncryptedBus:
+    """A MessageBus over ``bus``, with a ``key`` of 32 bytes. A message is bound to its topic. One that cannot be
+    decrypted is received without a body, so that whoever writes to the database cannot stop the others."""
+
+    def __init__(self, bus: MessageBus, key: bytes) -> None:
+        self.name = bus.name
+        self._bus = bus
+        self._cipher = NamespaceCipher(bus.name, key)
+
+    def send(self, posts: Sequence[Post]) -> None:
+        self._bus.send(
+            [
+                replace(post, body=self._cipher.encrypt(post.topic[0], post.body, ("message", post.topic[1])))
+                for post in posts
+            ]
+        )
+
+    def receive(self, after: Mapping[Topic, int], wait_s: float) -> Sequence[Message]:
+        return [replace(message, body=self._decrypt(message)) for message in self._bus.receive(after, wait_s)]
+
+    def close(self) -> None:
+        self._bus.close()
+
+    def _decrypt(self, message: Message) -> bytes:
+        namespace, name = message.topic
+        try:
+            return self._cipher.decrypt(namespace, message.body, ("message", name))
+        except StoreError as error:
+            log.warning("a message of another server is ignored: %s", error)
+            return b""

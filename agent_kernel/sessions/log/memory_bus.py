@@ -1,0 +1,46 @@
+"""Messages between servers of one process, for tests."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+from agent_kernel.sessions.log.message_bus import Message, Post, Topic
+
+
+class MemoryBus:
+    """A MessageBus in memory; servers that share it share its messages."""
+
+    def __init__(self) -> None:
+        self.name = "The bus in memory"
+        self._changed = threading.Condition()
+        self._positions = itertools.count(1)
+        self._messages: dict[Topic, list[tuple[float, Message]]] = {}
+
+    def send(self, posts: Sequence[Post]) -> None:
+        with self._changed:
+            for post in posts:
+                now = time.monotonic()
+                kept = [] if post.replaces else [pair for pair in self._messages.get(post.topic, []) if pair[0] > now]
+                kept.append((now + post.keep_s, Message(post.topic, next(self._positions), post.body)))
+                self._messages[post.topic] = kept
+            self._changed.notify_all()
+
+    def receive(self, after: Mapping[Topic, int], wait_s: float) -> Sequence[Message]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._find(after), wait_s)
+            return self._find(after)
+
+    def _find(self, after: Mapping[Topic, int]) -> Sequence[Message]:
+        now = time.monotonic()
+        return [
+            message
+            for topic, seen in after.items()
+            for until, message in self._messages.get(topic, [])
+            if message.position > seen and until > now
+        ]
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,146 @@
+"""Messages between servers in PostgreSQL: one unlogged table and one function in the schema of the connection.
+
+LISTEN and NOTIFY only wake the receivers. The bodies are in the table, because a notification has at most 8,000 bytes
+and is lost while a receiver connects again. Behind a pooler that does not forward notifications, messages arrive when
+``wait_s`` is over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from agent_kernel.sessions.log.message_bus import PAGE, Message, Post, Topic
+from agent_kernel.sessions.log.postgresql_connection import SETUP_LOCK, PostgresConnection
+
+if TYPE_CHECKING:
+    import psycopg
+
+MARK_CHARS = 16
+"""Length of the part of a topic's MD5 by which a notification names it."""
+MAX_MARKS = 400
+"""A call that sends to more topics wakes all receivers."""
+_CHANNEL = "SELECT 'agent_kernel_' || md5(current_schema())"
+"""Channels belong to a database, so the name of the channel depends on the schema."""
+_SCHEMA = f"""
+-- The table is unlogged, because events of running turns need no disk. The sequence is a table of its own, so that
+-- positions also grow after a crash of the database, which empties the table.
+CREATE SEQUENCE agent_kernel_message_positions;
+CREATE UNLOGGED TABLE agent_kernel_messages (
+    namespace text NOT NULL,
+    topic text NOT NULL,
+    position bigint NOT NULL,
+    body bytea NOT NULL,
+    until timestamptz NOT NULL,
+    PRIMARY KEY (namespace, topic, position)
+);
+CREATE INDEX agent_kernel_messages_by_time ON agent_kernel_messages (until);
+-- The topics are locked until the commit, in one order, so the positions of a topic become visible in their order.
+CREATE FUNCTION agent_kernel_send(
+    names text[], topics text[], bodies bytea[], kept float8[], replacing boolean[]
+) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    marks text[];
+    place text;
+BEGIN
+    SELECT array_agg(mark ORDER BY mark) INTO marks FROM (
+        SELECT DISTINCT left(md5(name || E'\\n' || topic), {MARK_CHARS}) AS mark
+        FROM unnest(names, topics) AS t (name, topic)
+    ) AS t;
+    FOREACH place IN ARRAY marks LOOP
+        PERFORM pg_advisory_xact_lock(hashtextextended(place, {SETUP_LOCK}));
+    END LOOP;
+    FOR i IN 1 .. cardinality(names) LOOP
+        IF replacing[i] THEN
+            DELETE FROM agent_kernel_messages WHERE namespace = names[i] AND topic = topics[i];
+        END IF;
+        INSERT INTO agent_kernel_messages VALUES (
+            names[i], topics[i], nextval('agent_kernel_message_positions'), bodies[i],
+            now() + make_interval(secs => kept[i])
+        );
+    END LOOP;
+    DELETE FROM agent_kernel_messages WHERE (namespace, topic, position) IN (
+        SELECT namespace, topic, position FROM agent_kernel_messages WHERE until <= now()
+        LIMIT 200 FOR UPDATE SKIP LOCKED
+    );
+    PERFORM pg_notify('agent_kernel_' || md5(current_schema()),
+        CASE WHEN cardinality(marks) <= {MAX_MARKS} THEN array_to_string(marks, ' ') ELSE '' END);
+    RETURN cardinality(names);
+END $$;
+"""
+_RECEIVE = f"""
+SELECT m.namespace, m.topic, m.position, m.body
+FROM unnest(%s::text[], %s::text[], %s::bigint[]) AS a (namespace, topic, seen)
+JOIN agent_kernel_messages AS m ON m.namespace = a.namespace AND m.topic = a.topic AND m.position > a.seen
+WHERE m.until > now() ORDER BY m.position LIMIT {PAGE}
+"""
+
+
+class PostgresBus:
+    """A MessageBus in the database that ``url`` names, with a connection for each of its two threads."""
+
+    def __init__(self, url: str) -> None:
+        self._sender = PostgresConnection(url, self._prepare_sender)
+        self._receiver = PostgresConnection(url, self._prepare_receiver)
+        self.name = self._sender.name
+
+    def __repr__(self) -> str:
+        return f"PostgresBus({self.name!r})"
+
+    def send(self, posts: Sequence[Post]) -> None:
+        columns = (
+            [post.topic[0] for post in posts],
+            [post.topic[1] for post in posts],
+            [post.body for post in posts],
+            [post.keep_s for post in posts],
+            [post.replaces for post in posts],
+        )
+        self._sender.run(
+            "SELECT agent_kernel_send(%s::text[], %s::text[], %s::bytea[], %s::float8[], %s::boolean[])", columns
+        )
+
+    def receive(self, after: Mapping[Topic, int], wait_s: float) -> Sequence[Message]:
+        return self._receiver.use(lambda connection: self._receive(connection, after, wait_s))
+
+    def close(self) -> None:
+        self._sender.close()
+        self._receiver.close()
+
+    def _receive(
+        self, connection: psycopg.Connection[Any], after: Mapping[Topic, int], wait_s: float
+    ) -> Sequence[Message]:
+        marks = {_mark(topic) for topic in after}
+        until = time.monotonic() + wait_s
+        given = ([name for name, _ in after], [topic for _, topic in after], [*after.values()])
+        while True:
+            rows = connection.execute(_RECEIVE, given, binary=True).fetchall()
+            left = until - time.monotonic()
+            if rows or left <= 0:
+                return [Message((name, topic), position, bytes(body)) for name, topic, position, body in rows]
+            for notification in connection.notifies(timeout=left):
+                if not notification.payload or not marks.isdisjoint(notification.payload.split(" ")):
+                    break
+
+    def _prepare_sender(self, connection: psycopg.Connection[Any]) -> None:
+        # Messages need not survive a crash, so nothing waits for the disk.
+        connection.execute("SET synchronous_commit = off")
+        self._create_table(connection)
+
+    def _prepare_receiver(self, connection: psycopg.Connection[Any]) -> None:
+        self._create_table(connection)
+        row = connection.execute(_CHANNEL).fetchone()
+        assert row is not None
+        connection.execute(f"LISTEN {row[0]}".encode())
+
+    def _create_table(self, connection: psycopg.Connection[Any]) -> None:
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (SETUP_LOCK,))
+            known = connection.execute("SELECT to_regclass('agent_kernel_messages') IS NOT NULL").fetchone()
+            if not (known and known[0]):
+                connection.execute(_SCHEMA.encode())
+
+
+def _mark(topic: Topic) -> str:
+    return hashlib.md5("\n".join(topic).encode(), usedforsecurity=False).hexdigest()[:MARK_CHARS]

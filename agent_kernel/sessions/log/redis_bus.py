@@ -1,0 +1,66 @@
+"""Messages between servers in Redis or Valkey: one stream for each topic, ``topic:LENGTH:NAMESPACE:NAME``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent_kernel.sessions.log.message_bus import PAGE, Message, Post, Topic
+from agent_kernel.sessions.log.redis_connection import RedisConnection
+
+_COUNT_BITS = 20
+"""Redis numbers the messages of one millisecond; the position has this number in its lowest bits."""
+_SEND = """
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+for i, key in ipairs(KEYS) do
+    local body, keep, replaces = ARGV[3 * i - 2], tonumber(ARGV[3 * i - 1]), ARGV[3 * i]
+    -- A stream that is trimmed, not deleted, remembers its last id, so that ids always grow.
+    if replaces == '1' then redis.call('XTRIM', key, 'MAXLEN', 0) end
+    redis.call('XADD', key, 'MINID', '~', string.format('%.0f', now - keep), '*', 'b', body)
+    redis.call('PEXPIRE', key, string.format('%.0f', keep))
+end
+return #KEYS
+"""
+
+
+class RedisBus:
+    """A MessageBus in the Redis, Valkey or cluster that ``url`` names, with a connection for each of its two threads.
+    A topic without a new message for as long as its last one is kept is deleted."""
+
+    def __init__(self, url: str) -> None:
+        self._sender = RedisConnection(url)
+        self._receiver = RedisConnection(url)
+        self.name = self._sender.name
+
+    def __repr__(self) -> str:
+        return f"RedisBus({self.name!r})"
+
+    def send(self, posts: Sequence[Post]) -> None:
+        keys = [self._sender.pair("topic", *post.topic) for post in posts]
+        given = [word for post in posts for word in (post.body, round(post.keep_s * 1000), int(post.replaces))]
+        self._sender.run(_SEND, keys, given)
+
+    def receive(self, after: Mapping[Topic, int], wait_s: float) -> Sequence[Message]:
+        topics = {self._receiver.pair("topic", *topic): topic for topic in after}
+        streams = {key: _to_id(after[topic]) for key, topic in topics.items()}
+        block = max(1, round(wait_s * 1000))
+        found: Any = self._receiver.use(lambda client: client.xread(streams, count=PAGE, block=block))
+        return [
+            Message(topics[key.decode()], _to_position(id), fields[b"b"])
+            for key, entries in found or ()
+            for id, fields in entries
+        ]
+
+    def close(self) -> None:
+        self._sender.close()
+        self._receiver.close()
+
+
+def _to_id(position: int) -> str:
+    return f"{position >> _COUNT_BITS}-{position & (1 << _COUNT_BITS) - 1}"
+
+
+def _to_position(id: bytes) -> int:
+    milliseconds, _, count = id.partition(b"-")
+    return int(milliseconds) << _COUNT_BITS | int(count)

@@ -1,0 +1,162 @@
+"""A connection to Redis or Valkey that is opened at the first use, and again after it broke; and the names of keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
+
+T = TypeVar("T")
+VERSION = 1
+TIMEOUT_S = 20.0
+PREFIX = "agent-kernel"
+_OPTION = re.compile(r"ssl_(ca_certs|ca_path|certfile|keyfile|keyfile_password|cert_reqs|check_hostname)")
+"""Options of the library that a URL may have; others could change how replies are decoded."""
+
+
+class RedisConnection:
+    """Used by one thread at a time. ``name`` is shown to people. Raises InvalidRequest for a URL that cannot be read
+    and without redis-py."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            import redis
+        except ImportError:
+            raise InvalidRequest(
+                "The store redis: needs redis-py.", hint="Install it: pip install 'agent-kernel[redis]'."
+            ) from None
+        self._redis = redis
+        self._url = url
+        try:
+            self._options, self._prefix = _read_url(url, redis)
+        except ValueError:
+            # The library's message quotes parts of the URL, perhaps of its password.
+            raise InvalidRequest(
+                "The URL of the Redis store cannot be read.",
+                hint="Use redis://USER:PASSWORD@HOST:PORT/NUMBER, with %-escapes for special characters; rediss:// uses"
+                " TLS; the query may have prefix=NAME and the library's options ssl_...",
+            ) from None
+        place = f"{self._options.get('host', 'localhost')}:{self._options.get('port', 6379)}"
+        self.name = f"The Redis store {self._prefix} at {place}"
+        self._client: Any = None
+        self._scripts: dict[str, Any] = {}
+
+    def key(self, name: str) -> str:
+        return f"{{{self._prefix}}}:{name}"
+
+    def pair(self, kind: str, namespace: str, name: str) -> str:
+        return self.key(f"{kind}:{member(namespace, name)}")
+
+    def run(self, script: str, keys: Sequence[Any], given: Sequence[Any]) -> Any:
+        """Run one script. Raises StoreError."""
+
+        def run(client: Any) -> Any:
+            if script not in self._scripts:
+                self._scripts[script] = client.register_script(script)
+            return self._scripts[script](keys=keys, args=given)
+
+        return self.use(run)
+
+    def use(self, work: Callable[[Any], T]) -> T:
+        """Call ``work`` with the client, and again with a new one if its connection broke: each of our scripts can be
+        repeated. Raises StoreError."""
+        try:
+            try:
+                return work(self._open())
+            except (self._redis.ConnectionError, self._redis.TimeoutError):
+                self.close()
+                return work(self._open())
+        except self._redis.RedisError as error:
+            self.close()
+            raise self._to_store_error(error) from None
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        self._scripts = {}
+        if client is not None:
+            client.close()
+
+    def _open(self) -> Any:
+        if self._client is None:
+            client = self._connect()
+            try:
+                self._check(client)
+            except BaseException:
+                client.close()
+                raise
+            self._client = client
+        return self._client
+
+    def _connect(self) -> Any:
+        """Connect to the server, or to all nodes of its cluster."""
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        options = {"protocol": 2, "socket_timeout": TIMEOUT_S, "socket_connect_timeout": 10.0, **self._options}
+        client = self._redis.Redis(**options, retry=Retry(NoBackoff(), 0))
+        try:
+            if not client.info("cluster").get("cluster_enabled"):
+                return client
+        except BaseException:
+            client.close()
+            raise
+        client.close()
+        return self._redis.RedisCluster(**{key: value for key, value in options.items() if key != "db"})
+
+    def _check(self, client: Any) -> None:
+        """Refuse a newer format, and a server that may delete keys of its own accord."""
+        client.set(self.key("version"), VERSION, nx=True)
+        version = client.get(self.key("version"))
+        if version != b"%d" % VERSION:
+            raise StoreCorrupt(
+                f"{self.name} was written by a newer agent-kernel (format {version!r}, this one knows {VERSION}).",
+                hint="Nothing was changed. Upgrade agent-kernel, or name another database or prefix.",
+            )
+        if isinstance(client, self._redis.RedisCluster):
+            node = client.get_node_from_key(self.key("version"))  # type: ignore[no-untyped-call]  # of the library
+            memory = client.info("memory", target_nodes=node)
+        else:
+            memory = client.info("memory")
+        if memory.get("maxmemory") and memory.get("maxmemory_policy", "noeviction") != "noeviction":
+            raise StoreError(
+                f"{self.name} would delete sessions when its memory is full (maxmemory-policy).",
+                hint="Set maxmemory-policy to noeviction, or name a server that is no cache.",
+            )
+
+    def _to_store_error(self, error: Exception) -> StoreError:
+        cause = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        if cause.split(" ")[0] == "LOST" or cause.endswith(" LOST"):
+            return StoreCorrupt(
+                f"{self.name} lost acknowledged entries: it was emptied, or restarted from an older copy.",
+                hint="Restart the servers of agent-kernel, and let Redis keep every write: appendonly yes.",
+            )
+        return StoreError(
+            f"{self.name} cannot be used: {cause}",
+            hint="Check that the server runs and can be reached. The store works again as soon as it does.",
+        )
+
+
+def _read_url(url: str, redis: Any) -> tuple[dict[str, Any], str]:
+    """The options of the connection, and the prefix of the keys. Raises ValueError."""
+    parts = urlsplit(url)
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    prefixes = [value for name, value in query if name == "prefix"] or [PREFIX]
+    if not re.fullmatch(r"[\w.:-]{1,100}", prefixes[-1]) or parts.fragment:
+        raise ValueError("prefix or fragment")
+    if any(name != "prefix" and not _OPTION.fullmatch(name) for name, _ in query):
+        raise ValueError("option")
+    if not re.fullmatch(r"/?\d{0,9}", parts.path):
+        raise ValueError("number")
+    options_left = urlencode([(name, value) for name, value in query if name != "prefix"])
+    options: dict[str, Any] = dict(redis.connection.parse_url(urlunsplit(parts._replace(query=options_left))))
+    if options.pop("connection_class", None) is not None:
+        options["ssl"] = True
+    return options, prefixes[-1]
+
+
+def member(namespace: str, name: str) -> str:
+    """Join two names so that no two pairs have the same text."""
+    return f"{len(namespace)}:{namespace}:{name}"
