@@ -48,8 +48,12 @@ from jupyter_ext.turns.chosen_engines import EngineChoices
 from jupyter_ext.turns.cpu_priority import CpuPriority
 from jupyter_ext.turns.dialect_turn_starter import DialectTurnStarter
 from jupyter_ext.turns.ephemeral_sessions import EphemeralSessions
+from jupyter_ext.turns.event_publisher import EventPublisher
 from jupyter_ext.turns.idempotency import Idempotency
+from jupyter_ext.turns.remote_turns import RemoteTurns
 from jupyter_ext.turns.revision_lock import RevisionLock
+from jupyter_ext.turns.server_link import ServerLink
+from jupyter_ext.turns.turn_control import TurnControl
 from jupyter_ext.turns.turn_input_files import TurnInputs
 from jupyter_ext.turns.turn_starter import TurnStarter
 from jupyter_ext.turns.turn_versions import TurnVersions
@@ -95,6 +99,11 @@ class Services:
     # Turns and their sessions.
     access: Access
     turns: Turns
+    turn_control: TurnControl
+    remote_turns: RemoteTurns
+    server_link: ServerLink | None
+    """The connection to the other servers that share the store; None for a store of one server."""
+    event_publisher: EventPublisher | None
     turn_starter: TurnStarter
     dialect_turn_starter: DialectTurnStarter
     turn_inputs: TurnInputs
@@ -134,6 +143,8 @@ class Services:
 
     async def start(self) -> None:
         await self.runtime.start()
+        if self.server_link is not None:
+            self.server_link.start()
         self.sidecars.start()
         self.cpu_priority.start()
 
@@ -144,6 +155,11 @@ class Services:
         self.contents_watch.close()
         await self.cpu_priority.aclose()
         await self.turns.aclose()
+        if self.event_publisher is not None:
+            await self.event_publisher.aclose()
+        await self.remote_turns.aclose()
+        if self.server_link is not None:
+            await self.server_link.aclose()
         await self.idempotency.aclose()
         self.pages.close()
         await self.dialect_turn_starter.aclose()
@@ -219,8 +235,23 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         model_downloads=model_downloads,
     )
     metrics.add_gauges(gauges)
+    # Only a store that several servers share has a bus, and only then is anything started or sent for them.
+    link = ServerLink(store.bus()) if hasattr(store, "bus") else None
+    publisher = None if link is None else EventPublisher(link)
+    remote_turns = RemoteTurns(store, link)
+    turn_control = TurnControl(turns, remote_turns, runtime.approvals, runtime.offers, publisher)
+    if link is not None:
+        link.answer = turn_control.answer_question
     access = Access(
-        store, kernels, notebooks, turns, engine_choices, private_sessions, runtime.engines, settings.allow_urls
+        store,
+        kernels,
+        notebooks,
+        turns,
+        remote_turns,
+        engine_choices,
+        private_sessions,
+        runtime.engines,
+        settings.allow_urls,
     )
     attached_notebooks = AttachedNotebooks(notebooks, kernels, kernel_jobs, server.contents_manager)
     turn_inputs, page_tools = TurnInputs(store, runtime.files, access), PageTools()
@@ -237,6 +268,10 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         requests=requests,
         access=access,
         turns=turns,
+        turn_control=turn_control,
+        remote_turns=remote_turns,
+        server_link=link,
+        event_publisher=publisher,
         turn_starter=turn_starter,
         dialect_turn_starter=DialectTurnStarter(runtime, turns, turn_starter, ephemeral_sessions),
         turn_inputs=turn_inputs,

@@ -196,7 +196,8 @@ LAYERS: dict[str, tuple[str, str]] = {
     ),
     "jupyter_ext.turns": (
         "core core.seams engines engines.local.worker engines.openai_api jupyter_ext.auth jupyter_ext.notebooks "
-        "jupyter_ext.quotas notebook.kernel permissions sessions sessions.store tools.base turn turn.number_check",
+        "jupyter_ext.quotas notebook.kernel permissions sessions sessions.log sessions.store tools.base turn "
+        "turn.number_check",
         "",
     ),
 }
@@ -234,12 +235,9 @@ FORWARDING = {
 LAZY: dict[str, set[str]] = {
     # Only a store that several servers share needs the log and the library of its database.
     "agent_kernel/sessions/store/store_url.py": {"agent_kernel"},
-    "agent_kernel/sessions/log/postgresql.py": {"psycopg"},
-    "agent_kernel/sessions/log/redis.py": {"redis"},
-    "agent_kernel/sessions/log/mongodb.py": {"pymongo"},
-    "agent_kernel/sessions/log/dynamodb.py": {"botocore"},
-    "agent_kernel/sessions/log/supabase.py": {"httpx", "postgrest"},
-    "agent_kernel/sessions/log/encrypted_log.py": {"cryptography"},
+    "agent_kernel/sessions/log/postgresql_connection.py": {"psycopg"},
+    "agent_kernel/sessions/log/redis_connection.py": {"redis"},
+    "agent_kernel/sessions/log/namespace_cipher.py": {"cryptography"},
     "agent_kernel/sessions/store/encryption_key.py": {"keyring"},
     # Where everything is put together: what is not asked for is not loaded.
     "agent_kernel/turn/server_runtime.py": {"agent_kernel"},

@@ -61,6 +61,14 @@ class LogEntry:
             return self.event
         return replace(self.event, body=replace(body, text=body.text[self.marks[place - 1][1] :]))
 
+    def rest(self, seq: int) -> LogEntry:
+        """Return the entry without the text that a reader at number ``seq`` already has, and without its marks."""
+        place = bisect_right(self.marks, seq, key=lambda mark: mark[0])
+        if not place:
+            return self
+        event, start = self.after(seq), self.marks[place - 1][1]
+        return LogEntry(event, event_size(event.body), [(number, end - start) for number, end in self.marks[place:]])
+
 
 class EventLog:
     """The events of one turn, which any number of readers can follow.
@@ -113,6 +121,26 @@ class EventLog:
             self.finished = body
         self._wake()
 
+    def copy(self, entry: LogEntry) -> None:
+        """Append an event of the same turn's log on another server, under the number that it has there."""
+        if self.finished is not None:
+            return
+        self._stamp.seq, self._stamp.round = entry.event.seq, entry.event.round
+        self._append_entry(entry)
+        if isinstance(entry.event.body, TurnFinished):
+            self.finished = entry.event.body
+        self._wake()
+
+    def entries_after(self, seq: int) -> list[LogEntry]:
+        """Return what a log that ends with number ``seq`` lacks."""
+        start = bisect_right(self._entries, seq, key=lambda entry: entry.event.seq)
+        return [entry.rest(seq) for entry in self._entries[start:]]
+
+    async def wait_after(self, seq: int) -> None:
+        """Wait until there is an event after number ``seq``, or the log is finished."""
+        while self.head <= seq and self.finished is None:
+            await self._changed.wait()
+
     def since(self, seq: int) -> Iterator[Event]:
         """Yield the events after number ``seq`` that exist now."""
         start = bisect_right(self._entries, seq, key=lambda entry: entry.event.seq)
@@ -156,7 +184,9 @@ class EventLog:
         self._wake()
 
     def _append_numbered(self, body: EventBody) -> None:
-        entry = LogEntry(self._stamp(body), event_size(body))
+        self._append_entry(LogEntry(self._stamp(body), event_size(body)))
+
+    def _append_entry(self, entry: LogEntry) -> None:
         self._entries.append(entry)
         self._size += entry.size
         if len(self._entries) > self._max_events or self._size > self._max_bytes:

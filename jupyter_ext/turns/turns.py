@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from agent_kernel.core.errors import AgentKernelError, Forbidden, SessionBusy
 from agent_kernel.core.events import ContextBuilt, Emit, EventBody, Notice, Queued, TurnFinished, TurnState, TurnVersion
@@ -67,10 +67,18 @@ class TurnSpec:
     id: str = ""
 
 
+class TurnOwner(Protocol):
+    """The other server that runs a turn."""
+
+    async def command(self, action: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Have the server carry out a command (``turn_control.py``), and return the result. Raises its error, and
+        ServerUnreachable if it does not answer."""
+
+
 @dataclass(slots=True, eq=False)
 class LiveTurn:
-    """A turn that runs or ended recently. ``is_first`` is set once every earlier turn of its session on this server has
-    ended."""
+    """A turn that runs or ended recently. ``is_first`` is set once no other turn of its session on this server is
+    before it. ``owner`` is the server that runs it, if that is another one; ``log`` is then a copy."""
 
     id: str
     spec: TurnSpec
@@ -83,6 +91,7 @@ class LiveTurn:
     stopping: str = ""
     task: asyncio.Task[None] | None = None
     on_body: Callable[[LiveTurn, EventBody], None] = lambda turn, body: None
+    owner: TurnOwner | None = None
 
     @property
     def state(self) -> TurnState:
@@ -211,7 +220,11 @@ class Turns:
         return self._limits.meter(engine, key.namespace, token, entry)
 
     async def cancel(self, turn: LiveTurn, reason: str) -> TurnState:
-        """Cancel the turn if it runs, and wait until it is saved. Does nothing for a turn that has ended."""
+        """Cancel the turn if it runs, and wait until it is saved. Does nothing for a turn that has ended. Raises
+        ServerUnreachable if the turn runs on another server, which does not answer."""
+        if turn.owner is not None:
+            state: TurnState = (await turn.owner.command("cancel", {"reason": reason}))["state"]
+            return state
         self._stop(turn, reason)
         if turn.task is not None:
             await asyncio.wait([turn.task], timeout=CANCEL_WITHIN_S)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from agent_kernel.core.errors import StoreError
-from agent_kernel.sessions.log.message_bus import Message, MessageBus, Post, Topic
+from agent_kernel.sessions.log.message_bus import BusMessage, MessageBus, Post, Topic
 from agent_kernel.sessions.log.namespace_cipher import NamespaceCipher
 
 log = logging.getLogger(__name__)
@@ -30,13 +30,13 @@ class EncryptedBus:
             ]
         )
 
-    def receive(self, after: Mapping[Topic, int], wait_s: float) -> Sequence[Message]:
+    def receive(self, after: Mapping[Topic, int], wait_s: float) -> Sequence[BusMessage]:
         return [replace(message, body=self._decrypt(message)) for message in self._bus.receive(after, wait_s)]
 
     def close(self) -> None:
         self._bus.close()
 
-    def _decrypt(self, message: Message) -> bytes:
+    def _decrypt(self, message: BusMessage) -> bytes:
         namespace, name = message.topic
         try:
             return self._cipher.decrypt(namespace, message.body, ("message", name))

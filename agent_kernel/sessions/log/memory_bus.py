@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from agent_kernel.sessions.log.message_bus import Message, Post, Topic
+from agent_kernel.sessions.log.message_bus import BusMessage, Post, Topic
 
 
 class MemoryBus:
@@ -17,23 +17,23 @@ class MemoryBus:
         self.name = "The bus in memory"
         self._changed = threading.Condition()
         self._positions = itertools.count(1)
-        self._messages: dict[Topic, list[tuple[float, Message]]] = {}
+        self._messages: dict[Topic, list[tuple[float, BusMessage]]] = {}
 
     def send(self, posts: Sequence[Post]) -> None:
         with self._changed:
             for post in posts:
                 now = time.monotonic()
                 kept = [] if post.replaces else [pair for pair in self._messages.get(post.topic, []) if pair[0] > now]
-                kept.append((now + post.keep_s, Message(post.topic, next(self._positions), post.body)))
+                kept.append((now + post.keep_s, BusMessage(post.topic, next(self._positions), post.body)))
                 self._messages[post.topic] = kept
             self._changed.notify_all()
 
-    def receive(self, after: Mapping[Topic, int], wait_s: float) -> Sequence[Message]:
+    def receive(self, after: Mapping[Topic, int], wait_s: float) -> Sequence[BusMessage]:
         with self._changed:
             self._changed.wait_for(lambda: self._find(after), wait_s)
             return self._find(after)
 
-    def _find(self, after: Mapping[Topic, int]) -> Sequence[Message]:
+    def _find(self, after: Mapping[Topic, int]) -> Sequence[BusMessage]:
         now = time.monotonic()
         return [
             message

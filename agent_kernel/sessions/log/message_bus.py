@@ -24,7 +24,7 @@ class Post:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class BusMessage:
     """Positions of a topic grow in the order in which its messages were sent, also after messages were lost."""
 
     topic: Topic
@@ -43,7 +43,7 @@ class MessageBus(Protocol):
     def send(self, posts: Sequence[Post]) -> None:
         """Send all messages, in their order. Posts of one call become visible together."""
 
-    def receive(self, after: Mapping[Topic, int], wait_s: float) -> Sequence[Message]:
+    def receive(self, after: Mapping[Topic, int], wait_s: float) -> Sequence[BusMessage]:
         """Return messages of these topics behind these positions (0: from the oldest one kept), in their order. Waits
         at most ``wait_s`` seconds for the first one. An empty body is that of a message that cannot be read."""
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agent_kernel.sessions.log.message_bus import PAGE, Message, Post, Topic
+from agent_kernel.sessions.log.message_bus import PAGE, BusMessage, Post, Topic
 from agent_kernel.sessions.log.postgresql_connection import SETUP_LOCK, PostgresConnection
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class PostgresBus:
             "SELECT agent_kernel_send(%s::text[], %s::text[], %s::bytea[], %s::float8[], %s::boolean[])", columns
         )
 
-    def receive(self, after: Mapping[Topic, int], wait_s: float) -> Sequence[Message]:
+    def receive(self, after: Mapping[Topic, int], wait_s: float) -> Sequence[BusMessage]:
         return self._receiver.use(lambda connection: self._receive(connection, after, wait_s))
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class PostgresBus:
 
     def _receive(
         self, connection: psycopg.Connection[Any], after: Mapping[Topic, int], wait_s: float
-    ) -> Sequence[Message]:
+    ) -> Sequence[BusMessage]:
         marks = {_mark(topic) for topic in after}
         until = time.monotonic() + wait_s
         given = ([name for name, _ in after], [topic for _, topic in after], [*after.values()])
@@ -118,7 +118,7 @@ class PostgresBus:
             rows = connection.execute(_RECEIVE, given, binary=True).fetchall()
             left = until - time.monotonic()
             if rows or left <= 0:
-                return [Message((name, topic), position, bytes(body)) for name, topic, position, body in rows]
+                return [BusMessage((name, topic), position, bytes(body)) for name, topic, position, body in rows]
             for notification in connection.notifies(timeout=left):
                 if not notification.payload or not marks.isdisjoint(notification.payload.split(" ")):
                     break

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_kernel.sessions.log.message_bus import PAGE, Message, Post, Topic
+from agent_kernel.sessions.log.message_bus import PAGE, BusMessage, Post, Topic
 from agent_kernel.sessions.log.redis_connection import RedisConnection
 
 _COUNT_BITS = 20
@@ -41,13 +41,13 @@ class RedisBus:
         given = [word for post in posts for word in (post.body, round(post.keep_s * 1000), int(post.replaces))]
         self._sender.run(_SEND, keys, given)
 
-    def receive(self, after: Mapping[Topic, int], wait_s: float) -> Sequence[Message]:
+    def receive(self, after: Mapping[Topic, int], wait_s: float) -> Sequence[BusMessage]:
         topics = {self._receiver.pair("topic", *topic): topic for topic in after}
         streams = {key: _to_id(after[topic]) for key, topic in topics.items()}
         block = max(1, round(wait_s * 1000))
         found: Any = self._receiver.use(lambda client: client.xread(streams, count=PAGE, block=block))
         return [
-            Message(topics[key.decode()], _to_position(id), fields[b"b"])
+            BusMessage(topics[key.decode()], _to_position(id), fields[b"b"])
             for key, entries in found or ()
             for id, fields in entries
         ]

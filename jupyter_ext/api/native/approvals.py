@@ -31,27 +31,28 @@ class QuestionHandler(AgentHandler):
         """Return a question that the caller may answer; a kernel or a token may answer those of turns that it
         started. Raises NotFound."""
         pending = await self.services.runtime.approvals.find(self.caller.namespace, approval)
-        if not self.may_answer(pending):
-            raise NotFound("There is no such approval question, or you may not answer it.")
+        if not await self.may_answer(pending):
+            raise NotFound("There is no such approval.")
         return pending
 
-    def may_answer(self, question: ApprovalQuestion) -> bool:
+    async def may_answer(self, question: ApprovalQuestion) -> bool:
         if question.key.namespace != self.caller.namespace:
             return False
+        if not self.caller.started_by:
+            return True
         turn = self.services.turns.get(question.turn)
-        return not self.caller.started_by or (turn is not None and turn.spec.started_by == self.caller.started_by)
+        turn = turn or await self.services.access.remote_turns.find(question.key.namespace, question.turn)
+        return turn is not None and turn.spec.started_by == self.caller.started_by
 
 
 class ApprovalsHandler(QuestionHandler):
     @guard("read")
     @operation(turns.Approvals)
     async def get(self) -> None:
-        """List the approval questions that wait for an answer.
-
-        The oldest question comes first.
-        """
-        pending = [waiting for waiting in self.services.runtime.approvals.waiting if self.may_answer(waiting.question)]
-        self.reply({"approvals": [waiting_to_json(waiting) for waiting in pending]})
+        """The questions that wait, oldest first."""
+        waiting = self.services.runtime.approvals.waiting
+        pending = [one for one in waiting if await self.may_answer(one.question)]
+        self.reply({"approvals": [waiting_to_json(one) for one in pending]})
 
 
 class ApprovalHandler(QuestionHandler):
@@ -77,11 +78,11 @@ class ApprovalHandler(QuestionHandler):
         if self.caller.kernel is not None and answer.edited is not None:
             raise Forbidden("A kernel cannot edit a call; that needs a person in the browser.")
         try:
-            await self.question(approval)
+            question = await self.question(approval)
         except NotFound as error:
             self.reply({"status": "not_found", "error": {**error.to_json(), "request_id": self.request_id}}, 404)
             return
-        decision = await self.services.runtime.approvals.answer(self.caller.namespace, approval, answer)
+        decision = await self.services.turn_control.approve(question, answer)
         outcome = {"decision": decision.decision, "remember": decision.remember, "message": decision.message}
         self.reply({"status": "resolved", **outcome})
 

@@ -177,15 +177,14 @@ class ClaimsHandler(AgentHandler):
     async def post(self, turn_id: str) -> None:
         """Claim a call that a client must run, or decline it."""
         body = self.parse(ClaimBody)
-        turn = self.services.access.own_turn(self.caller, turn_id)
-        offers = self.services.runtime.offers
+        turn = await self.services.access.own_turn(self.caller, turn_id)
+        commands, client = self.services.turn_control, {"call": body.call, "client": body.client}
         if body.declined:
-            offers.decline(turn.id, body.call, body.client, body.declined)
+            await commands.run(turn, "decline", {**client, "reason": body.declined})
             self.reply({"declined": True})
             return
-        token, call = offers.claim(turn.id, body.call, body.client)
-        claim = {"token": token, "lease_s": LEASE_S, "renew_s": RENEW_S}
-        self.reply({**claim, "name": call.name, "arguments": dict(call.arguments)})
+        claimed = await commands.run(turn, "claim", client)
+        self.reply({"lease_s": LEASE_S, "renew_s": RENEW_S, **claimed})
 
 
 class ClaimHandler(AgentHandler):
@@ -194,12 +193,12 @@ class ClaimHandler(AgentHandler):
     async def post(self, turn_id: str, call: str) -> None:
         """Renew a claim, send output of the call, or deliver its result."""
         body = self.parse(CLAIM_ACTIONS[self.parse(ClaimActionBody).action])
-        turn = self.services.access.own_turn(self.caller, turn_id)
-        offers = self.services.runtime.offers
+        turn = await self.services.access.own_turn(self.caller, turn_id)
+        commands, claim = self.services.turn_control, {"call": call, "token": body.token}
         if isinstance(body, FinishBody):
-            offers.finish(turn.id, call, body.token, body.output())
+            await commands.finish(turn, call, body.token, body.output())
         elif isinstance(body, OutputBody):
-            offers.output(turn.id, call, body.token, body.stream, body.text)
+            await commands.run(turn, "output", {**claim, "stream": body.stream, "text": body.text})
         else:
-            offers.renew(turn.id, call, body.token, body.where, body.state)
+            await commands.run(turn, "renew", {**claim, "where": body.where, "state": body.state})
         self.reply({})

@@ -1,0 +1,229 @@
+"""Turns that run on another server of a shared store: a copy of their events, and the way to their server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from agent_kernel.core.errors import AgentKernelError, ServerUnreachable
+from agent_kernel.core.events import Event, TurnFinished
+from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.session import LEASE_S, SessionKey, Turn
+from agent_kernel.core.turn_request import TurnRequest
+from jupyter_ext.turns.event_log import EventLog
+from jupyter_ext.turns.event_publisher import Batch, events_topic
+from jupyter_ext.turns.server_link import ServerLink
+from jupyter_ext.turns.stored_events import finished_event
+from jupyter_ext.turns.turns import CANCEL_WITHIN_S, KEEP_S, LiveTurn, TurnSpec
+
+FIND_S = 1.0
+"""Time in which the server of a turn has to answer."""
+OPEN_FIND_S = 3.0
+"""The same for a turn that the store holds as running: its server is there, unless it died a moment ago."""
+COMMAND_S = CANCEL_WITHIN_S + 1.0
+RENEW_S = 5.0
+"""How often the server of a followed turn is asked to go on."""
+UNANSWERED = 2
+"""After so many questions without an answer, the store decides whether the turn is still running."""
+IDLE_S = 30.0
+"""How long a copy without readers is kept."""
+LOST = "The server that ran this turn does not answer any more."
+
+log = logging.getLogger(__name__)
+
+
+class CopiedLog(EventLog):
+    """The copy of another server's log, under its numbers. ``used`` is when somebody last read it."""
+
+    def __init__(self, turn: str, session: str) -> None:
+        super().__init__(turn, session)
+        self._readers = 0
+        self._used = time.monotonic()
+
+    async def follow(self, after: int = 0) -> AsyncIterator[Event]:
+        self._readers += 1
+        try:
+            async for event in super().follow(after):
+                yield event
+        finally:
+            self._readers -= 1
+            self._used = time.monotonic()
+
+    def touch(self) -> None:
+        self._used = time.monotonic()
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since somebody last read the copy."""
+        return 0.0 if self._readers else time.monotonic() - self._used
+
+
+class RemoteTurn:
+    """A turn of another server; the ``owner`` of the LiveTurn that stands for it here."""
+
+    def __init__(self, link: ServerLink, namespace: str, turn: str) -> None:
+        self._link = link
+        self._namespace = namespace
+        self._turn = turn
+        self._early: list[Batch] = []
+        self.facts: Mapping[str, Any] = {}
+        self.live: LiveTurn | None = None
+        self.missed = asyncio.Event()
+        self.heard = time.monotonic()
+        self._end = link.subscribe(events_topic(namespace, turn), self._on_message)
+
+    async def command(self, action: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Have the server of the turn carry out a command. Raises its error, StoreError, and ServerUnreachable if it
+        does not answer."""
+        answer = await self._link.ask(self._namespace, self._turn, action, body, COMMAND_S)
+        if answer is None:
+            raise ServerUnreachable(LOST, hint="Its turn ends when the lease of that server has run out.")
+        return answer
+
+    async def renew(self, within_s: float, *, new: bool = False) -> Mapping[str, Any] | None:
+        """Ask the server to publish the turn, and return its facts; None if it does not answer."""
+        missed = self.missed.is_set()
+        self.missed.clear()
+        facts = await self._link.ask(self._namespace, self._turn, "follow", {"new": new, "missed": missed}, within_s)
+        if facts is not None:
+            self.heard = time.monotonic()
+        return facts
+
+    def open(self, facts: Mapping[str, Any]) -> LiveTurn:
+        """Begin the copy of the turn."""
+        key = SessionKey(self._namespace, facts["session"])
+        spec = TurnSpec(key, TurnRequest(), kernel=facts["kernel"], started_by=facts["started_by"])
+        copied = CopiedLog(self._turn, key.id)
+        self.live = LiveTurn(self._turn, spec, copied, created=facts["created"], owner=self)
+        for batch in self._early:
+            self._apply(copied, batch)
+        self._early.clear()
+        return self.live
+
+    def close(self) -> None:
+        self._end()
+
+    def _on_message(self, body: bytes) -> None:
+        try:
+            batch = Batch.decode(body)
+        except (KeyError, TypeError, ValueError) as error:
+            log.warning("events of %s are of another version of agent-kernel and are left out: %r", self._turn, error)
+            return
+        self.heard = time.monotonic()
+        self.facts = batch.facts or self.facts
+        if self.live is None:
+            self._early.append(batch)
+        else:
+            self._apply(self.live.log, batch)
+
+    def _apply(self, copied: EventLog, batch: Batch) -> None:
+        if batch.after > copied.head:
+            self.missed.set()
+            return
+        for entry in batch.entries:
+            if entry.event.seq > copied.head:
+                copied.copy(entry.rest(copied.head))
+
+
+class RemoteTurns:
+    """The turns of other servers that are used through this one. Without a ``link`` there are none."""
+
+    def __init__(self, store: SessionStore, link: ServerLink | None) -> None:
+        self._store = store
+        self._link = link
+        self._turns: dict[tuple[str, str], asyncio.Task[LiveTurn | None]] = {}
+        self._watching: set[asyncio.Task[None]] = set()
+
+    async def find(self, namespace: str, turn: str) -> LiveTurn | None:
+        """Return a turn whose event log another server still holds; None if no server answers for it. Who may use the
+        turn is for the caller to check, as for a turn of this server. Raises StoreError."""
+        if self._link is None:
+            return None
+        place = (namespace, turn)
+        opening = self._turns.get(place)
+        if opening is None:
+            opening = self._turns[place] = asyncio.create_task(self._open(self._link, *place), name=f"finds {turn}")
+            opening.add_done_callback(lambda done: self._on_opened(place, done))
+        live = await asyncio.shield(opening)
+        if live is not None and isinstance(live.log, CopiedLog):
+            live.log.touch()
+        return live
+
+    async def aclose(self) -> None:
+        tasks = [*self._turns.values(), *self._watching]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _open(self, link: ServerLink, namespace: str, turn: str) -> LiveTurn | None:
+        stored = await self._store.turn(namespace, turn)
+        if stored is not None and stored.closed and stored.closed < time.time() - KEEP_S:
+            return None
+        is_open = stored is not None and stored.state == "open"
+        remote = RemoteTurn(link, namespace, turn)
+        try:
+            facts = await remote.renew(OPEN_FIND_S if is_open else FIND_S, new=True)
+            facts = facts or remote.facts  # those that a server published before it died
+            if not facts:
+                if is_open:
+                    await self._store.recover()
+                remote.close()
+                return None
+            live = remote.open(facts)
+            try:
+                async with asyncio.timeout(FIND_S):
+                    await live.log.wait_after(facts["head"] - 1)
+            except TimeoutError:
+                log.warning("the events of %s arrive slowly from its server", turn)
+        except BaseException:
+            remote.close()
+            raise
+        watching = asyncio.create_task(self._watch(remote, live), name=f"watches {turn}")
+        self._watching.add(watching)
+        watching.add_done_callback(lambda done: self._on_watched((namespace, turn), remote, done))
+        return live
+
+    def _on_opened(self, place: tuple[str, str], opening: asyncio.Task[LiveTurn | None]) -> None:
+        if opening.cancelled() or opening.exception() is not None or opening.result() is None:
+            del self._turns[place]
+
+    def _on_watched(self, place: tuple[str, str], remote: RemoteTurn, watching: asyncio.Task[None]) -> None:
+        self._watching.discard(watching)
+        self._turns.pop(place, None)
+        remote.close()
+        if not watching.cancelled() and (error := watching.exception()) is not None:
+            log.error("the copy of a turn of another server ended", exc_info=error)
+
+    async def _watch(self, remote: RemoteTurn, live: LiveTurn) -> None:
+        """Keep the copy up to date while somebody uses it, and end it if the turn's server has died."""
+        assert isinstance(live.log, CopiedLog)
+        unanswered = 0
+        while live.log.idle_s < IDLE_S:
+            try:
+                async with asyncio.timeout(0.0 if unanswered else RENEW_S):
+                    await remote.missed.wait()
+            except TimeoutError:
+                pass
+            if live.log.finished is not None:
+                await asyncio.sleep(RENEW_S)
+                continue
+            try:
+                answered = await remote.renew(OPEN_FIND_S) is not None
+                unanswered = 0 if answered else unanswered + 1
+                if unanswered >= UNANSWERED and (end := await self._find_end(live, remote)):
+                    live.log.append(end)
+            except AgentKernelError as error:
+                log.warning("the server of %s cannot be asked at the moment: %s", live.id, error)
+                await asyncio.sleep(RENEW_S)
+
+    async def _find_end(self, live: LiveTurn, remote: RemoteTurn) -> TurnFinished | None:
+        """Return the end of a turn whose server does not answer; None if its lease is still valid."""
+        await self._store.recover()
+        stored: Turn | None = await self._store.turn(live.spec.key.namespace, live.id)
+        if stored is not None:
+            return None if stored.state == "open" else finished_event(stored, 0)
+        return TurnFinished("interrupted", LOST, 0, {}) if time.monotonic() - remote.heard > LEASE_S else None
