@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from jupyter_server._tz import utcnow
 from jupyter_server.serverapp import ServerApp
@@ -17,7 +17,8 @@ from agent_kernel.core.api_tokens import ApiTokenStore
 from agent_kernel.core.settings import Settings
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sessions.store.database import Database
-from agent_kernel.turn.server_runtime import Runtime
+from agent_kernel.sessions.store.shared_store import SharedStore
+from agent_kernel.turn.runtime import Runtime
 from jupyter_ext.auth.callers import current_namespace
 from jupyter_ext.auth.confirmation_requests import BindRequests
 from jupyter_ext.monitoring.gauges import Gauges
@@ -50,6 +51,7 @@ from jupyter_ext.turns.dialect_turn_starter import DialectTurnStarter
 from jupyter_ext.turns.ephemeral_sessions import EphemeralSessions
 from jupyter_ext.turns.event_publisher import EventPublisher
 from jupyter_ext.turns.idempotency import Idempotency
+from jupyter_ext.turns.idempotency_rows import DatabaseRows, IdempotencyRows, SharedRows
 from jupyter_ext.turns.remote_turns import RemoteTurns
 from jupyter_ext.turns.revision_lock import RevisionLock
 from jupyter_ext.turns.server_link import ServerLink
@@ -239,6 +241,8 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
     link = ServerLink(store.bus()) if hasattr(store, "bus") else None
     publisher = None if link is None else EventPublisher(link)
     remote_turns = RemoteTurns(store, link)
+    # The store may be wrapped; each wrapper hands these methods on.
+    rows: IdempotencyRows = SharedRows(cast(SharedStore, store)) if link is not None else DatabaseRows(server_db)
     turn_control = TurnControl(turns, remote_turns, runtime.approvals, runtime.offers, publisher)
     if link is not None:
         link.answer = turn_control.answer_question
@@ -276,7 +280,7 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         dialect_turn_starter=DialectTurnStarter(runtime, turns, turn_starter, ephemeral_sessions),
         turn_inputs=turn_inputs,
         turn_versions=turn_versions,
-        idempotency=Idempotency(store, turns, server_db),
+        idempotency=Idempotency(store, turns, rows, remote_turns, publisher),
         revision_locks=RevisionLock(store, notifications.on_session_changed),
         ephemeral_sessions=ephemeral_sessions,
         private_sessions=private_sessions,

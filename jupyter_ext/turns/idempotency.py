@@ -21,11 +21,12 @@ from agent_kernel.core.events import CallOffered, CallStarted, TurnState
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Turn, new_id
 from agent_kernel.core.turn_request import TurnRequest
-from agent_kernel.sessions.store.database import Database
 from agent_kernel.sessions.store.private_store import is_private
 from jupyter_ext.auth.callers import Caller, subject
 from jupyter_ext.turns.event_log import EventLog
+from jupyter_ext.turns.event_publisher import EventPublisher
 from jupyter_ext.turns.idempotency_rows import KEPT_S, PRIVATE, IdempotencyKey, IdempotencyRow, IdempotencyRows
+from jupyter_ext.turns.remote_turns import RemoteTurns
 from jupyter_ext.turns.stored_events import replay
 from jupyter_ext.turns.turn_versions import TurnVersions
 from jupyter_ext.turns.turns import STOPPING, LiveTurn, Turns, TurnSpec
@@ -42,7 +43,7 @@ MOST_HELD, MOST_BYTES = 1_000, 64 << 20
 """Limits for the event logs of finished turns that are kept for repeated requests: the number of logs, and their
 bytes."""
 BEGINS_WITHIN_S = 10.0
-"""Another server that shares the database and has claimed a key stores its turn within this time; a server that
+"""Another server that shares the rows and has claimed a key stores its turn within this time; a server that
 takes longer is assumed to have been killed."""
 POLL_S = 0.1
 _KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?")
@@ -101,12 +102,20 @@ class Idempotency:
     each server. Call ``aclose`` after the turns have ended."""
 
     def __init__(
-        self, store: SessionStore, turns: Turns, records: Database, clock: Callable[[], float] = time.time
+        self,
+        store: SessionStore,
+        turns: Turns,
+        rows: IdempotencyRows,
+        remote_turns: RemoteTurns | None = None,
+        publisher: EventPublisher | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._turns = turns
         self._versions = TurnVersions(store)
-        self._rows = IdempotencyRows(records, clock)
+        self._rows = rows
+        self._remote_turns = remote_turns or RemoteTurns(store, None)
+        self._publisher = publisher
         self._entries: dict[tuple[str, str, str], KeyEntry] = {}
         self._clock = clock
         self._ending: set[asyncio.Future[Any]] = set()
@@ -207,11 +216,14 @@ class Idempotency:
         return begun
 
     async def _recover(self, key: IdempotencyKey, row: IdempotencyRow) -> StartedTurn | None:
-        """Return the turn that a database row names; None if that turn never started or ended without an effect. Raises
-        KeyReused if the answer of the turn is no longer stored."""
-        if live := self._turns.get(row.turn):
+        """Return the turn of a row; None if it was never started or had no effect. Raises KeyReused for a turn whose
+        answer is no longer stored."""
+        live = self._turns.get(row.turn) or await self._remote_turns.find(key.user, row.turn)
+        if live is not None:
             return None if _had_no_effect(live) else StartedTurn(live, row.facts, replayed=True)
         stored = None if row.session == PRIVATE else await self._find_stored(key, row)
+        if stored is not None and (begun := await self._remote_turns.find(key.user, row.turn)):
+            return StartedTurn(begun, row.facts, replayed=True)
         if stored is None:
             if not row.session:
                 return None
@@ -248,6 +260,9 @@ class Idempotency:
 
     def _find_entry(self, key: IdempotencyKey) -> KeyEntry | None:
         entry = self._entries.get(key.identity)
+        if entry is not None and entry.turn is not None and entry.turn.owner is not None:
+            del self._entries[key.identity]  # the copy of its events ends when nobody reads it, so it is found again
+            return None
         if entry is not None and entry.began <= self._clock() - KEPT_S and not (entry.turn and entry.turn.running):
             del self._entries[key.identity]
             return None
@@ -260,7 +275,12 @@ class Idempotency:
             raise answer_not_kept()
 
     def _stop(self, entry: KeyEntry, turn: LiveTurn) -> None:
-        if turn.running and not entry.readers and self._turns.get(turn.id) is turn:
+        if not turn.running or entry.readers or self._turns.get(turn.id) is not turn:
+            return
+        if self._publisher is not None and self._publisher.is_followed(turn):
+            # The client may have come back to another server. That one asks again while it has readers.
+            asyncio.get_running_loop().call_later(GRACE_S, self._stop, entry, turn)
+        else:
             stopping = asyncio.ensure_future(self._turns.cancel(turn, LEFT))
             self._ending.add(stopping)
             stopping.add_done_callback(self._ending.discard)

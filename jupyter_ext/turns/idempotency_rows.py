@@ -3,15 +3,18 @@ session."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
+from agent_kernel.sessions.log.log_store import SharedValue
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.sessions.store.private_store import is_private
+from agent_kernel.sessions.store.shared_store import SharedStore
 
 KEPT_S = 24 * 3600.0
 MOST = 10_000
@@ -54,13 +57,8 @@ class IdempotencyRow:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-class IdempotencyRows:
-    """The rows of one database. All methods raise StoreError."""
-
-    def __init__(self, records: Database, clock: Callable[[], float] = time.time) -> None:
-        self._records = records
-        self._clock = clock
-        self._tidied = float("-inf")
+class IdempotencyRows(Protocol):
+    """Where the rows are stored. All methods raise StoreError."""
 
     async def claim(
         self, key: IdempotencyKey, turn: str, instead: IdempotencyRow | None = None
@@ -70,6 +68,27 @@ class IdempotencyRows:
         If another current row exists for the key, return that row and record nothing.
         """
 
+    async def find(self, key: IdempotencyKey) -> IdempotencyRow | None:
+        """Return the row of the key, unless it is older than KEPT_S."""
+
+    async def mark_begun(self, key: IdempotencyKey, turn: str, session: str, facts: Mapping[str, Any]) -> None:
+        """Record the session and facts of a claimed turn once it has started."""
+
+    async def forget(self, key: IdempotencyKey, turn: str) -> None:
+        """Delete the claim of a turn that did not start."""
+
+
+class DatabaseRows:
+    """The rows of one server, or of servers with the same data directory."""
+
+    def __init__(self, records: Database, clock: Callable[[], float] = time.time) -> None:
+        self._records = records
+        self._clock = clock
+        self._tidied = float("-inf")
+
+    async def claim(
+        self, key: IdempotencyKey, turn: str, instead: IdempotencyRow | None = None
+    ) -> IdempotencyRow | None:
         def write(connection: sqlite3.Connection) -> IdempotencyRow | None:
             self._delete_old_rows(connection, key.user)
             found = _select_row(connection, key)
@@ -82,19 +101,15 @@ class IdempotencyRows:
         return await self._records.write(write)
 
     async def find(self, key: IdempotencyKey) -> IdempotencyRow | None:
-        """Return the row of the key, unless it is older than KEPT_S."""
         row = await self._records.read(lambda connection: _select_row(connection, key))
         return row if row is not None and self._is_current(row) else None
 
     async def mark_begun(self, key: IdempotencyKey, turn: str, session: str, facts: Mapping[str, Any]) -> None:
-        """Record the session and facts of a claimed turn once it has started."""
-        private = is_private(session)
-        values = (PRIVATE if private else session, "{}" if private else json.dumps(dict(facts)), *key.identity, turn)
+        values = (*_describe_session(session, facts), *key.identity, turn)
         question = "UPDATE answered SET session = ?, facts = ? WHERE user = ? AND subject = ? AND key = ? AND turn = ?"
         await self._records.write(lambda connection: connection.execute(question, values))
 
     async def forget(self, key: IdempotencyKey, turn: str) -> None:
-        """Delete the claim of a turn that did not start."""
         question = "DELETE FROM answered WHERE user = ? AND subject = ? AND key = ? AND turn = ?"
         await self._records.write(lambda connection: connection.execute(question, (*key.identity, turn)))
 
@@ -108,6 +123,56 @@ class IdempotencyRows:
         oldest = "SELECT began FROM answered WHERE user = ? ORDER BY began DESC LIMIT 1 OFFSET ?"
         if found := connection.execute(oldest, (user, MOST - 1)).fetchone():
             connection.execute("DELETE FROM answered WHERE user = ? AND began <= ?", (user, found[0]))
+
+
+class SharedRows:
+    """The rows of the servers that share a store. Their times are those of the database."""
+
+    def __init__(self, store: SharedStore, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def claim(
+        self, key: IdempotencyKey, turn: str, instead: IdempotencyRow | None = None
+    ) -> IdempotencyRow | None:
+        value = SharedValue(turn, _encode_row(key.request, "", "{}"))
+        # Between the failed attempt and the look at the row that is there, that row may go.
+        while not await self._swap(key, instead.turn if instead else "", value):
+            if (found := await self.find(key)) is not None:
+                return found
+            instead = None
+        return None
+
+    async def find(self, key: IdempotencyKey) -> IdempotencyRow | None:
+        value = await self._store.get_value(key.user, _value_name(key))
+        if value is None:
+            return None
+        request, session, facts = json.loads(value.body)
+        return IdempotencyRow(request, value.version, session, self._clock() - value.age_s, json.loads(facts))
+
+    async def mark_begun(self, key: IdempotencyKey, turn: str, session: str, facts: Mapping[str, Any]) -> None:
+        row = _encode_row(key.request, *_describe_session(session, facts))
+        await self._swap(key, turn, SharedValue(turn, row))
+
+    async def forget(self, key: IdempotencyKey, turn: str) -> None:
+        await self._swap(key, turn, None)
+
+    async def _swap(self, key: IdempotencyKey, expect: str, value: SharedValue | None) -> bool:
+        return await self._store.swap_value(key.user, _value_name(key), expect, value, KEPT_S)
+
+
+def _value_name(key: IdempotencyKey) -> str:
+    """Return the name of a row among the values of a shared store. It contains no id of a credential."""
+    return f"idempotency/{hashlib.sha256(json.dumps(key.identity).encode()).hexdigest()}"
+
+
+def _encode_row(request: str, session: str, facts: str) -> bytes:
+    return json.dumps([request, session, facts]).encode()
+
+
+def _describe_session(session: str, facts: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what may be stored about the session of a turn, and of the answer beside the turn."""
+    return (PRIVATE, "{}") if is_private(session) else (session, json.dumps(dict(facts)))
 
 
 def _select_row(connection: sqlite3.Connection, key: IdempotencyKey) -> IdempotencyRow | None:

@@ -46,6 +46,16 @@ class Append:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedValue:
+    """A value under a name, kept for a bounded time. ``version`` is chosen by whoever writes it, and is not encrypted.
+    ``age_s``: how many seconds ago it was written, by the clock of the database."""
+
+    version: str
+    body: bytes
+    age_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Tail:
     """The new entries that one read returns. ``now`` is the time of the database in seconds since the epoch. If
     ``more`` is true, there are further entries, which the next read returns."""
@@ -83,6 +93,12 @@ class LogStore(Protocol):
     def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
         """Delete the bytes that are not among ``named`` (namespace, digest) and were not stored or touched within the
         last ``grace`` seconds. Returns the number of bytes deleted."""
+
+    def get_value(self, namespace: str, name: str) -> SharedValue | None: ...
+
+    def swap_value(self, namespace: str, name: str, expect: str, value: SharedValue | None, keep_s: float) -> bool:
+        """Replace the value of the version ``expect`` ("": there is none), for ``keep_s`` seconds; None deletes it.
+        Returns False if another version is there, unless it is ``value`` itself, so that a call can be repeated."""
 
     def bus(self) -> MessageBus:
         """Return a new bus in the same database, with connections of its own."""

@@ -20,7 +20,7 @@ from jupyter_ext.auth.callers import Caller
 from jupyter_ext.quotas.server_db import open_server_db
 from jupyter_ext.turns import idempotency, idempotency_rows, turns
 from jupyter_ext.turns.idempotency import Idempotency, StartedTurn, read_key
-from jupyter_ext.turns.idempotency_rows import IdempotencyKey, IdempotencyRows
+from jupyter_ext.turns.idempotency_rows import DatabaseRows, IdempotencyKey
 from jupyter_ext.turns.turns import LiveTurn, Turns
 from tests.jupyter_ext.quotas.test_limits import Server, ended
 from tests.turns import CancelledAt
@@ -39,7 +39,9 @@ class Desk:
 
     def __init__(self, server: Server, rows: Database) -> None:
         self.server = server
-        self.idempotency = Idempotency(server.runtime.store, server.turns, rows, server.clock)
+        self.idempotency = Idempotency(
+            server.runtime.store, server.turns, DatabaseRows(rows, server.clock), clock=server.clock
+        )
         self.begun = 0
 
     def begin(self, prompt: str = "hello", session: str = "") -> Callable[[str], Awaitable[StartedTurn | None]]:
@@ -226,7 +228,7 @@ async def test_a_key_holds_for_a_day(tmp_path: Path) -> None:
 async def test_a_user_has_so_many_keys_and_old_ones_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idempotency_rows, "MOST", 5)
     database, now = open_server_db(None), [1_000_000.0]
-    rows = IdempotencyRows(database, lambda: now[0])
+    rows = DatabaseRows(database, lambda: now[0])
     for n in range(20):
         now[0] += 1
         await rows.claim(key(f"k{n}"), f"t{n}")
@@ -262,7 +264,7 @@ async def kept(
 ) -> tuple[Turn, Owner]:
     """A turn under a key, that this server knows from the disk alone. It is open."""
     session, owner = SessionKey("ada", which.key[:20]), owner or Owner.here()
-    store, rows = made.server.runtime.store, IdempotencyRows(made.server.records, made.server.clock)
+    store, rows = made.server.runtime.store, DatabaseRows(made.server.records, made.server.clock)
     await store.create(session)
     turn = await store.open_turn(Turn(f"turn_{which.key[:8]}", session), owner)
     await store.append(turn, owner, messages, 0)
@@ -305,8 +307,10 @@ async def test_a_turn_that_its_server_stopped_begins_again(tmp_path: Path, resta
             await asyncio.sleep(0)
         await made.server.turns.aclose()
         if restarted:
-            made.server.turns = Turns(made.server.runtime, made.server.limits)
-            made.idempotency = Idempotency(made.server.runtime.store, made.server.turns, made.server.records)
+            made.server.turns = Turns(made.server.runtime)
+            made.idempotency = Idempotency(
+                made.server.runtime.store, made.server.turns, DatabaseRows(made.server.records)
+            )
         again = await made.once(key(), "hang")
         assert again.replayed is False
         assert again.turn.id != first.id

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import json
 import os
 import random
 import time
@@ -157,6 +158,40 @@ async def test_a_client_of_the_other_server_claims_a_call_and_brings_its_result(
     assert (end["text"], end["media"][0]["size"]) == ("2", len(b"picture"))
 
 
+async def test_a_request_that_is_repeated_at_the_other_server_gets_the_turn_of_the_first(clients: Clients) -> None:
+    one, two = clients
+    key = {"Idempotency-Key": "once"}
+    body = {"prompt": "short", "session": "repeated"}
+    first = await one.post("agent/v1/turns", json=body, headers=key)
+    again = await two.post("agent/v1/turns", json=body, headers=key)
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert again.json() == first.json()
+    turn = first.json()["turn"]
+    assert await followed(two, turn) == await followed(one, turn)
+    late = await two.post("agent/v1/turns", json=body, headers=key)
+    assert late.json() == first.json()
+    other = await two.post("agent/v1/turns", json={**body, "prompt": "hello"}, headers=key)
+    assert (other.status_code, other.json()["error"]["code"]) == (409, "key_reused")
+    [listed] = (await two.get("agent/v1/sessions/repeated/turns")).json()["turns"]
+    assert listed["turn"] == turn
+
+
+async def test_a_streamed_answer_that_is_requested_again_at_the_other_server_is_the_same(clients: Clients) -> None:
+    body = {"model": "default", "messages": [{"role": "user", "content": "short"}], "stream": True}
+    body["session_id"] = "streamed"
+
+    async def read(client: httpx.AsyncClient) -> str:
+        headers = {"Idempotency-Key": "streamed"}
+        reply = await client.post("agent/v1/chat/completions", json=body, headers=headers)
+        assert reply.status_code == 200, reply.text
+        chunks = [json.loads(line[6:]) for line in reply.text.splitlines() if line.startswith("data: {")]
+        return "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
+
+    assert await asyncio.gather(*map(read, clients)) == ["word " * 150] * 2
+    [turn] = (await clients[0].get("agent/v1/sessions/streamed/turns")).json()["turns"]
+    assert turn["state"] == "committed"
+
+
 async def test_no_event_is_lost_repeated_or_renumbered_when_followers_lose_their_connections(
     clients: Clients,
 ) -> None:
@@ -168,7 +203,7 @@ async def test_no_event_is_lost_repeated_or_renumbered_when_followers_lose_their
         while not got or got[-1]["type"] != "turn.finished":
             client = mine.choice(clients)
             left = mine.randint(1, 15)
-            async with contextlib.aclosing(follow(client, turn, got[-1]["seq"] if got else 0)) as events:
+            async with contextlib.aclosing(follow(client, turn, got[-1]["seq"] if got else 0)) as events:  # type: ignore[type-var]
                 async for event in events:
                     got.append(event)
                     left -= 1
