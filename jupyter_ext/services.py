@@ -280,7 +280,7 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         dialect_turn_starter=DialectTurnStarter(runtime, turns, turn_starter, ephemeral_sessions),
         turn_inputs=turn_inputs,
         turn_versions=turn_versions,
-        idempotency=Idempotency(store, turns, rows, remote_turns, publisher),
+        idempotency=Idempotency(store, turns, rows, remote_turns=remote_turns, publisher=publisher),
         revision_locks=RevisionLock(store, notifications.on_session_changed),
         ephemeral_sessions=ephemeral_sessions,
         private_sessions=private_sessions,

@@ -106,6 +106,7 @@ class Idempotency:
         store: SessionStore,
         turns: Turns,
         rows: IdempotencyRows,
+        *,
         remote_turns: RemoteTurns | None = None,
         publisher: EventPublisher | None = None,
         clock: Callable[[], float] = time.time,

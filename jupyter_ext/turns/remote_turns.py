@@ -201,7 +201,7 @@ class RemoteTurns:
     async def _watch(self, remote: RemoteTurn, live: LiveTurn) -> None:
         """Keep the copy up to date while somebody uses it, and end it if the turn's server has died."""
         assert isinstance(live.log, CopiedLog)
-        unanswered = 0
+        unanswered = expected = 0
         while live.log.idle_s < IDLE_S:
             try:
                 async with asyncio.timeout(0.0 if unanswered else RENEW_S):
@@ -211,9 +211,12 @@ class RemoteTurns:
             if live.log.finished is not None:
                 await asyncio.sleep(RENEW_S)
                 continue
+            if expected > live.log.head:
+                remote.missed.set()  # the last events were lost, so no later one shows that they are missing
             try:
-                answered = await remote.renew(OPEN_FIND_S) is not None
-                unanswered = 0 if answered else unanswered + 1
+                facts = await remote.renew(OPEN_FIND_S)
+                expected = facts["head"] if facts else 0
+                unanswered = 0 if facts else unanswered + 1
                 if unanswered >= UNANSWERED and (end := await self._find_end(live, remote)):
                     live.log.append(end)
             except AgentKernelError as error:

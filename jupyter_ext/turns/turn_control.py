@@ -11,7 +11,6 @@ import base64
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from agent_kernel.core.approval import ApprovalQuestion
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import Media
 from agent_kernel.core.protocols import ToolOutput
@@ -73,16 +72,16 @@ class TurnControl:
             return None
         return await self.run(turn, question.action, question.body)
 
-    async def approve(self, question: ApprovalQuestion, answer: Answer) -> Answer:
+    async def approve(self, namespace: str, id: str, answer: Answer) -> Answer:
         """Record the answer to a question of the permission gate, and return it, as ``Approvals.answer`` does."""
-        namespace = question.key.namespace
+        question = await self._approvals.find(namespace, id)
         if question.outcome == "waiting" and self._turns.get(question.turn) is None:
             turn = await self._remote_turns.find(namespace, question.turn)
             if turn is not None:
-                body = {"approval": question.id, "decision": answer.decision, "remember": answer.remember}
+                body = {"approval": id, "decision": answer.decision, "remember": answer.remember}
                 body |= {"message": answer.message, "shown": answer.shown}
                 return Answer(**await self.run(turn, "approve", body))
-        return await self._approvals.answer(namespace, question.id, answer)
+        return await self._approvals.answer(namespace, id, answer)
 
     async def finish(self, turn: LiveTurn, call: str, token: str, output: ToolOutput) -> None:
         """Store the result of a call that a client ran, as ``ClientCallBroker.finish`` does."""

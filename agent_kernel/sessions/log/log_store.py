@@ -98,7 +98,7 @@ class LogStore(Protocol):
 
     def swap_value(self, namespace: str, name: str, expect: str, value: SharedValue | None, keep_s: float) -> bool:
         """Replace the value of the version ``expect`` ("": there is none), for ``keep_s`` seconds; None deletes it.
-        Returns False if another version is there, unless it is ``value`` itself, so that a call can be repeated."""
+        Returns False if another version is there, unless it is that of ``value``, so that a call can be repeated."""
 
     def bus(self) -> MessageBus:
         """Return a new bus in the same database, with connections of its own."""

@@ -86,8 +86,8 @@ class MemoryLog:
     def swap_value(self, namespace: str, name: str, expect: str, value: SharedValue | None, keep_s: float) -> bool:
         with self._lock:
             known = self._find_value(namespace, name)
-            if (known.version if known else "") != expect:
-                return (known and (known.version, known.body)) == (value and (value.version, value.body))
+            if (version := known.version if known else "") != expect:
+                return version == (value.version if value else "")
             self._values.pop((namespace, name), None)
             if value is not None:
                 self._values[namespace, name] = self._clock(), keep_s, value

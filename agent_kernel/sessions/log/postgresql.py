@@ -199,7 +199,7 @@ class PostgresLog:
         if changed:
             return True
         known = self.get_value(*place)
-        return (known and (known.version, known.body)) == (value and (value.version, value.body))
+        return (known.version if known else "") == (value.version if value else "")
 
     def bus(self) -> PostgresBus:
         return PostgresBus(self._url)

@@ -120,9 +120,7 @@ _SWAP = (
     _NOW
     + """
 local version = redis.call('HGET', KEYS[1], 'version') or ''
-if version ~= ARGV[1] then
-    return version == ARGV[2] and (version == '' or redis.call('HGET', KEYS[1], 'body') == ARGV[3]) and 1 or 0
-end
+if version ~= ARGV[1] then return version == ARGV[2] and 1 or 0 end
 redis.call('DEL', KEYS[1])
 if ARGV[2] ~= '' then
     redis.call('HSET', KEYS[1], 'version', ARGV[2], 'body', ARGV[3], 'written', string.format('%.6f', now))

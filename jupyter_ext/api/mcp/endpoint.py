@@ -84,6 +84,7 @@ def endpoint_of(services: Services) -> McpEndpoint:
             runtime=services.runtime,
             access=services.access,
             turns=services.turns,
+            control=services.turn_control,
             starter=services.turn_starter,
             notebooks=services.notebooks,
             attached_notebooks=services.attached_notebooks,

@@ -27,7 +27,7 @@ from agent_kernel.core.events import (
     TurnFinished,
 )
 from agent_kernel.permissions.approval_answer import Answer
-from agent_kernel.permissions.approvals import Approvals
+from jupyter_ext.turns.turn_control import TurnControl
 from jupyter_ext.turns.turns import LiveTurn, Turns
 
 CODE_CHARS = 200_000
@@ -91,9 +91,9 @@ class Client(Protocol):
 class McpTurn:
     """Follows ``turn`` and asks the client for approvals. If the client cancels the call, the turn is cancelled."""
 
-    def __init__(self, turns: Turns, approvals: Approvals, turn: LiveTurn, client: Client) -> None:
+    def __init__(self, turns: Turns, control: TurnControl, turn: LiveTurn, client: Client) -> None:
         self._turns = turns
-        self._approvals = approvals
+        self._control = control
         self._turn = turn
         self._client = client
         self._asking: dict[str, asyncio.Task[None]] = {}
@@ -167,13 +167,14 @@ class McpTurn:
         said = Answer("approve" if allowed else "deny", remember, str(content.get("message") or "")[:500], shown)
         with contextlib.suppress(Conflict, NotFound):  # the user answered in the panel, or the question timed out
             try:
-                await self._approvals.answer(self._turn.spec.key.namespace, id, said)
+                await self._control.approve(self._turn.spec.key.namespace, id, said)
             except AgentKernelError:
                 if remember == "once":
                     raise
-                # A decision that cannot be remembered is valid for this call only.
-                once = Answer("approve", "once", shown=shown)
-                await self._approvals.answer(self._turn.spec.key.namespace, id, once)
+                once = Answer(
+                    "approve", "once", shown=shown
+                )  # a decision that cannot be remembered is valid for this call only
+                await self._control.approve(self._turn.spec.key.namespace, id, once)
 
     async def _progress(self, event: Event) -> None:
         text = _line(event)

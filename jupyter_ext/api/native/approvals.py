@@ -78,11 +78,11 @@ class ApprovalHandler(QuestionHandler):
         if self.caller.kernel is not None and answer.edited is not None:
             raise Forbidden("A kernel cannot edit a call; that needs a person in the browser.")
         try:
-            question = await self.question(approval)
+            await self.question(approval)
         except NotFound as error:
             self.reply({"status": "not_found", "error": {**error.to_json(), "request_id": self.request_id}}, 404)
             return
-        decision = await self.services.turn_control.approve(question, answer)
+        decision = await self.services.turn_control.approve(self.caller.namespace, approval, answer)
         outcome = {"decision": decision.decision, "remember": decision.remember, "message": decision.message}
         self.reply({"status": "resolved", **outcome})
 

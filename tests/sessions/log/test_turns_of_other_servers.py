@@ -31,12 +31,16 @@ SCRIPT = [
 Pair = tuple[AgentServer, AgentServer]
 
 
-@pytest.fixture(scope="module", params=["postgresql", "redis"])
+@pytest.fixture(scope="module", params=["postgresql", "redis, encrypted"])
 def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     kept: Postgres | Redis = request.getfixturevalue("postgres" if request.param == "postgresql" else "redis_server")
     store = kept.fresh()
+    if "encrypted" in request.param:
+        key = tmp_path_factory.mktemp("key") / "key"
+        key.write_text(base64.b64encode(bytes(range(32))).decode())
+        store += f"#key={key}"
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    directory = tmp_path_factory.mktemp(request.param)
+    directory = tmp_path_factory.mktemp("servers")
     made = [
         AgentServer(
             directory / name,
@@ -222,6 +226,52 @@ async def test_no_event_is_lost_repeated_or_renumbered_when_followers_lose_their
         assert got[0] == whole[1]
 
 
+async def test_no_word_of_a_turn_is_readable_in_an_encrypted_database(
+    request: pytest.FixtureRequest, clients: Clients
+) -> None:
+    if "encrypted" not in request.node.callspec.params["servers"]:
+        pytest.skip("the other database is not encrypted")
+    one, two = clients
+    turn = (await start_turn(one, "short", session="secret"))["turn"]
+    assert text_of(await followed(two, turn)) == "word " * 150
+    with request.getfixturevalue("redis_server").client() as database:
+        messages = [fields[b"b"] for key in database.keys(f"*:topic:*{turn}") for _, fields in database.xrange(key)]
+        questions = [
+            fields[b"b"] for key in database.keys("*:topic:0::questions") for _, fields in database.xrange(key)
+        ]
+    assert len(messages) > 20
+    assert questions
+    assert not any(b"word" in body or b"turn" in body for body in [*messages, *questions])
+
+
+async def test_a_server_that_is_stopped_leaves_the_turns_of_others_running_and_follows_them_again(
+    servers: Pair, clients: Clients
+) -> None:
+    one, two = clients
+    turn = (await start_turn(one, "long", session="stays"))["turn"]
+    got: list[Json] = []
+
+    async def read() -> None:
+        async for event in follow(two, turn, got[-1]["seq"] if got else 0):
+            got.append(event)
+
+    reading = asyncio.create_task(read())
+    while len(got) < 10:
+        await asyncio.sleep(0.02)
+    assert await servers[1].stop() == 0
+    with contextlib.suppress(httpx.TransportError):
+        await reading
+    await servers[1].start(servers[1].port)
+    reading = asyncio.create_task(read())
+    await asyncio.sleep(0.5)
+    await one.post(f"agent/v1/turns/{turn}/cancel", json={})
+    await reading
+    whole = {event["seq"]: event for event in await followed(one, turn)}
+    assert [event["seq"] for event in got] == sorted({event["seq"] for event in got})
+    assert text_of(got) == text_of([*whole.values()])
+    assert got[-1] == whole[got[-1]["seq"]]
+
+
 async def test_the_turn_of_a_killed_server_is_interrupted_and_its_session_goes_on_at_the_other(
     servers: Pair, clients: Clients
 ) -> None:
@@ -246,4 +296,3 @@ async def test_the_turn_of_a_killed_server_is_interrupted_and_its_session_goes_o
     assert await followed(two, turn, got[9]["seq"]) == got[10:]
     following = await start_turn(two, "hello", session="killed")
     assert (await followed(two, following["turn"]))[-1]["data"]["state"] == "committed"
-    await servers[0].start()

@@ -1,0 +1,216 @@
+"""What every bus between the servers of a shared store does: the contract of a MessageBus, and of shared values."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from agent_kernel.sessions.log.encrypted_bus import EncryptedBus
+from agent_kernel.sessions.log.encrypted_log import EncryptedLog
+from agent_kernel.sessions.log.log_store import LogStore, SharedValue
+from agent_kernel.sessions.log.memory_bus import MemoryBus
+from agent_kernel.sessions.log.memory_log import MemoryLog
+from agent_kernel.sessions.log.message_bus import MessageBus, Post, Topic
+from agent_kernel.sessions.store.shared_store import SharedStore
+from jupyter_ext.auth.callers import Caller
+from jupyter_ext.turns.idempotency import read_key
+from jupyter_ext.turns.idempotency_rows import SharedRows
+from tests.sessions.talk import Clock
+
+ONE, TWO = ("ann", "one"), ("ann", "two")
+KEY = bytes(range(32))
+
+
+def post(body: bytes, topic: Topic = ONE, keep_s: float = 60.0, *, replaces: bool = False) -> Post:
+    return Post(topic, body, keep_s, replaces)
+
+
+def bodies(bus: MessageBus, topic: Topic = ONE, after: int = 0) -> list[bytes]:
+    return [message.body for message in bus.receive({topic: after}, 0.01)]
+
+
+@pytest.fixture
+def buses(log: LogStore, again: Callable[[], LogStore]) -> Iterator[tuple[MessageBus, MessageBus]]:
+    """Those of two servers."""
+    made = log.bus(), again().bus()
+    yield made
+    for bus in made:
+        bus.close()
+
+
+def test_messages_of_a_topic_are_received_in_their_order_and_only_behind_a_position(
+    buses: tuple[MessageBus, MessageBus],
+) -> None:
+    sender, receiver = buses
+    sender.send([post(b"1"), post(b"other", TWO), post(b"2\0\xff")])
+    sender.send([post(b"3"), post(b"", ("bob", "one"))])
+    first, second, third = receiver.receive({ONE: 0}, 1)
+    assert [first.body, second.body, third.body] == [b"1", b"2\0\xff", b"3"]
+    assert 0 < first.position < second.position < third.position
+    assert bodies(receiver, after=second.position) == [b"3"]
+    assert bodies(receiver, after=third.position) == []
+    assert {message.topic for message in receiver.receive({ONE: 0, TWO: 0}, 1)} == {ONE, TWO}
+    assert bodies(receiver, ("ann", "none")) == []
+
+
+def test_a_receiver_that_waits_gets_a_message_at_once(buses: tuple[MessageBus, MessageBus]) -> None:
+    sender, receiver = buses
+    sender.send([post(b"before", TWO)])
+    assert bodies(receiver) == []
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(receiver.receive, {ONE: 0}, 20.0)
+        time.sleep(0.2)
+        sender.send([post(b"for others", TWO)])
+        assert not waiting.done()
+        began = time.monotonic()
+        sender.send([post(b"now")])
+        assert [message.body for message in waiting.result(10)] == [b"now"]
+    assert time.monotonic() - began < 5
+
+
+def test_a_message_replaces_the_earlier_ones_and_is_deleted_in_its_time(buses: tuple[MessageBus, MessageBus]) -> None:
+    sender, receiver = buses
+    sender.send([post(b"old"), post(b"older", TWO, 0.3)])
+    [old] = receiver.receive({ONE: 0}, 1)
+    sender.send([post(b"new", replaces=True), post(b"newer")])
+    assert bodies(receiver) == bodies(receiver, after=old.position) == [b"new", b"newer"]
+    time.sleep(0.4)
+    assert bodies(receiver, TWO) == []
+    assert bodies(receiver) == [b"new", b"newer"]
+
+
+def test_a_large_message_arrives(buses: tuple[MessageBus, MessageBus]) -> None:
+    sender, receiver = buses
+    sender.send([post(bytes(3 << 20))])
+    assert bodies(receiver) == [bytes(3 << 20)]
+
+
+def test_a_receiver_misses_no_message_of_senders_that_write_at_the_same_time(
+    buses: tuple[MessageBus, MessageBus], again: Callable[[], LogStore]
+) -> None:
+    senders = [again().bus() for _ in range(4)]
+
+    def send(number: int) -> None:
+        for count in range(40):
+            senders[number].send([post(b"%d %d" % (number, count))])
+
+    got: list[bytes] = []
+    with ThreadPoolExecutor(4) as pool:
+        sending = [pool.submit(send, number) for number in range(4)]
+        seen, until = 0, time.monotonic() + 30
+        while len(got) < 160 and time.monotonic() < until:
+            for message in buses[0].receive({ONE: seen}, 0.5):
+                seen = message.position
+                got.append(message.body)
+        for one in sending:
+            one.result()
+    for number in range(4):
+        assert [body for body in got if body.startswith(b"%d " % number)] == [
+            b"%d %d" % (number, count) for count in range(40)
+        ]
+    for bus in senders:
+        bus.close()
+
+
+def test_events_of_twenty_turns_arrive_in_time(buses: tuple[MessageBus, MessageBus]) -> None:
+    """50 batches a second of each turn, for a second; ``pytest -s`` shows how long they took."""
+    sender, receiver = buses
+    topics = [("ann", f"turn{number}") for number in range(20)]
+    took: list[float] = []
+    got: dict[Topic, list[int]] = {topic: [] for topic in topics}
+
+    def receive() -> None:
+        seen = dict.fromkeys(topics, 0)
+        while any(not numbers or numbers[-1] < 49 for numbers in got.values()):
+            for message in receiver.receive(seen, 5):
+                seen[message.topic] = message.position
+                number, sent = message.body.split(b" ")[:2]
+                got[message.topic].append(int(number))
+                took.append(time.monotonic() - float(sent))
+
+    with ThreadPoolExecutor(1) as pool:
+        receiving = pool.submit(receive)
+        for number in range(50):
+            began = time.monotonic()
+            body = b"%d %.6f %s" % (number, began, bytes(300))
+            sender.send([post(body, topic) for topic in topics])
+            time.sleep(max(0.0, 0.02 - (time.monotonic() - began)))
+        receiving.result(20)
+    assert all(numbers == [*range(50)] for numbers in got.values())
+    took.sort()
+    print(
+        f"{len(took)} batches: median {took[len(took) // 2] * 1e3:.1f} ms, 95 % {took[-len(took) // 20] * 1e3:.1f} ms"
+    )
+    assert took[len(took) // 2] < 0.3
+
+
+def test_a_message_that_was_changed_or_moved_in_the_database_has_no_body() -> None:
+    kept = MemoryBus()
+    bus = EncryptedBus(kept, KEY)
+    bus.send([post(b"the-answer")])
+    [sealed] = kept.receive({ONE: 0}, 0)
+    assert b"the-answer" not in sealed.body
+    kept.send([post(sealed.body, TWO), post(sealed.body[:-1] + b"x"), post(b"plain")])
+    assert bodies(bus) == [b"the-answer", b"", b""]
+    assert bodies(bus, TWO) == [b""]
+
+
+def test_a_value_is_replaced_only_by_who_knows_its_version(log: LogStore, again: Callable[[], LogStore]) -> None:
+    other = again()
+    first, second = SharedValue("1", b"a"), SharedValue("2", b"b\0")
+    assert log.get_value("ann", "k") is None
+    assert log.swap_value("ann", "k", "", first, 60)
+    assert log.swap_value("ann", "k", "", first, 60), "the reply was lost"
+    assert not other.swap_value("ann", "k", "", second, 60)
+    assert not other.swap_value("ann", "k", "3", second, 60)
+    assert other.swap_value("ann", "k", "1", second, 60)
+    found = log.get_value("ann", "k")
+    assert found is not None
+    assert 0 <= found.age_s < 60
+    assert replace(found, age_s=0) == second
+    assert log.get_value("bob", "k") is None
+    assert not log.swap_value("ann", "k", "1", None, 60)
+    assert log.swap_value("ann", "k", "2", None, 60)
+    assert log.swap_value("ann", "k", "2", None, 60), "the reply was lost"
+    assert other.get_value("ann", "k") is None
+
+
+def test_a_value_is_gone_after_its_time(log: LogStore, clock: Clock) -> None:
+    value = SharedValue("1", b"a")
+    assert log.swap_value("ann", "k", "", value, 0.2)
+    clock.now += 0.3
+    time.sleep(0.3)
+    assert log.get_value("ann", "k") is None
+    assert not log.swap_value("ann", "k", "1", value, 60)
+    assert log.swap_value("ann", "k", "", SharedValue("2", b"b"), 60)
+
+
+async def test_servers_of_a_store_share_which_turn_answers_a_key() -> None:
+    log = MemoryLog()
+    stores = [SharedStore(EncryptedLog(log, KEY)) for _ in range(2)]
+    one, two = (SharedRows(store, lambda: 1000.0) for store in stores)
+    key = read_key(Caller("ann"), "k", "/v1/turns", b"{}")
+    assert key is not None
+    assert await one.claim(key, "turn1") is None
+    held = await two.claim(key, "turn2")
+    assert held is not None
+    assert (held.turn, held.session, held.request) == ("turn1", "", key.request)
+    await one.mark_begun(key, "turn1", "the-session", {"title": "the-title"})
+    begun = await two.find(key)
+    assert begun is not None
+    assert (begun.session, begun.facts) == ("the-session", {"title": "the-title"})
+    await two.forget(key, "turn2")
+    assert await two.claim(key, "turn3", begun) is None
+    assert (await one.claim(key, "turn4", begun) or begun).turn == "turn3"
+    await two.mark_begun(key, "turn3", "private:s", {"title": "the-title"})
+    kept = await one.find(key)
+    assert kept is not None
+    assert (kept.session, kept.facts) == ("private", {})
+    await two.forget(key, "turn3")
+    assert await one.find(key) is None
+    for store in stores:
+        await store.aclose()
