@@ -35,6 +35,10 @@ LOST = "The server that ran this turn does not answer any more."
 log = logging.getLogger(__name__)
 
 
+def server_unreachable() -> ServerUnreachable:
+    return ServerUnreachable(LOST, hint="The turn ends when the lease of that server has run out.")
+
+
 class CopiedLog(EventLog):
     """The copy of another server's log, under its numbers. ``used`` is when somebody last read it."""
 
@@ -80,7 +84,7 @@ class RemoteTurn:
         does not answer."""
         answer = await self._link.ask(self._namespace, self._turn, action, body, COMMAND_S)
         if answer is None:
-            raise ServerUnreachable(LOST, hint="Its turn ends when the lease of that server has run out.")
+            raise server_unreachable()
         return answer
 
     async def renew(self, within_s: float, *, new: bool = False) -> Mapping[str, Any] | None:
@@ -107,11 +111,8 @@ class RemoteTurn:
         self._end()
 
     def _on_message(self, body: bytes) -> None:
-        try:
-            batch = Batch.decode(body)
-        except (KeyError, TypeError, ValueError) as error:
-            log.warning("events of %s are of another version of agent-kernel and are left out: %r", self._turn, error)
-            return
+        """Raises KeyError, TypeError or ValueError for events of another version of agent-kernel."""
+        batch = Batch.decode(body)
         self.heard = time.monotonic()
         self.facts = batch.facts or self.facts
         if self.live is None:

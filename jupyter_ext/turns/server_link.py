@@ -171,17 +171,23 @@ class ServerLink:
 
     def _dispatch(self, messages: Sequence[BusMessage]) -> None:
         for message in messages:
-            if not message.body:
-                continue
-            if message.topic == QUESTIONS:
-                self._begin_answer(json.loads(message.body))
-            elif message.topic == self._inbox:
-                answer = json.loads(message.body)
-                waiting = self._asked.get(answer["id"])
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(answer)
-            elif listener := self._listeners.get(message.topic):
-                listener(message.body)
+            try:
+                if message.body:
+                    self._handle(message)
+            except (KeyError, TypeError, ValueError) as error:
+                log.warning("a message of another server cannot be read and is left out: %r", error)
+
+    def _handle(self, message: BusMessage) -> None:
+        """Raises KeyError, TypeError or ValueError for a message that no server of this version sent."""
+        if message.topic == QUESTIONS:
+            self._begin_answer(json.loads(message.body))
+        elif message.topic == self._inbox:
+            answer = json.loads(message.body)
+            waiting = self._asked.get(answer["id"])
+            if waiting is not None and not waiting.done():
+                waiting.set_result(answer)
+        elif listener := self._listeners.get(message.topic):
+            listener(message.body)
 
     def _begin_answer(self, question: Mapping[str, Any]) -> None:
         if question["from"] == self._id or question["id"] in self._known:

@@ -25,6 +25,7 @@ from jupyter_ext.api.native.request_schemas import (
 from jupyter_ext.api.schemas import turns as shapes
 from jupyter_ext.api.schemas.operation import IDEMPOTENCY_KEY, SESSION, TURN_EVENTS, Count, Parameter, limit, operation
 from jupyter_ext.turns.idempotency import HEADER, REPLAYED, StartedTurn, read_key
+from jupyter_ext.turns.remote_turns import server_unreachable
 from jupyter_ext.turns.stored_events import replay
 from jupyter_ext.turns.turn_starter import StoredAnswer
 from jupyter_ext.turns.turn_window import read_window
@@ -166,6 +167,8 @@ class TurnCancelHandler(AgentHandler):
             turn = await self.services.access.turn(self.caller, turn_id)
         except TurnNotFound:
             stored = await self.services.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
+            if stored.state == "open" and self.services.server_link is not None:
+                raise server_unreachable() from None
             self.reply({"state": stored.state})
             return
         self.reply({"state": await self.services.turns.cancel(turn, body.reason)})

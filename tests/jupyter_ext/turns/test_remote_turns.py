@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest, NotFound, ServerUnreachable, StoreError
-from agent_kernel.core.events import CallFinished, CallOutput, Event, TextDelta, TurnFinished
+from agent_kernel.core.events import CallFinished, CallOutput, Event, Queued, TextDelta, TurnFinished
 from agent_kernel.core.settings import Settings
 from agent_kernel.sessions.log.memory_bus import MemoryBus
 from agent_kernel.sessions.log.message_bus import BusMessage, Post, Topic
@@ -128,6 +128,29 @@ async def test_a_turn_of_another_namespace_or_of_a_private_session_is_not_found(
         assert await made.link.ask("ada", private.id, "cancel", {"reason": ""}, 0.3) is None
         assert turn.running
         assert private.running
+
+
+async def test_a_turn_that_waits_in_the_queue_of_its_server_is_found_before_the_store_has_it(tmp_path: Path) -> None:
+    async with pair(tmp_path) as made:
+        await made.one.start("hang", session="s")
+        waiting = await made.one.start("hello", session="s")
+        copy = await made.there.find("ada", waiting.id)
+        assert copy is not None
+        assert [type(event.body) for event in copy.log.since(0)] == [Queued]
+        assert await made.one.turns.cancel(copy, "enough") == "cancelled"
+
+
+async def test_messages_that_no_server_sent_stop_nothing(tmp_path: Path) -> None:
+    async with pair(tmp_path) as made:
+        turn = await made.one.start("hang")
+        copy = await made.there.find("ada", turn.id)
+        assert copy is not None
+        for body in (b"[]", b"{", b'{"after": 0}', b'{"from": "x", "id": "y"}', b"\xff"):
+            made.bus.send([Post(("", "questions"), body, 1), Post(("ada", f"events/{turn.id}"), body, 1)])
+        assert copy.owner is not None
+        assert await copy.owner.command("cancel", {"reason": "enough"}) == {"state": "cancelled"}
+        end = (await read(copy.log))[-1].body
+        assert isinstance(end, TurnFinished)
 
 
 async def test_the_errors_of_the_other_server_are_those_of_the_command(tmp_path: Path) -> None:

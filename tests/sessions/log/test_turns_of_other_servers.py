@@ -22,7 +22,7 @@ pytestmark = pytest.mark.stores
 ASKS = {"calls": [{"name": "probe_mcp", "arguments": {}}], "when": "ask"}
 SCRIPT = [
     {"text": "word " * 3000, "deltas": 3000, "delay": 0.02, "when": "long", "loop": True},
-    {"text": "word " * 150, "deltas": 150, "delay": 0.02, "when": "short", "loop": True},
+    {"text": "word " * 80, "deltas": 80, "delay": 0.02, "when": "short", "loop": True},
     *[entry for _ in range(3) for entry in (ASKS, {"text": "Done.", "when": "ask"})],
     {"calls": [{"name": "python", "arguments": {"code": "1 + 1"}}], "when": "client"},
     {"text": "Done.", "when": "client"},
@@ -81,7 +81,7 @@ async def test_a_turn_is_followed_live_through_the_other_server_under_the_same_n
     there = [first] + [event async for event in events]
     here = await followed(one, turn)
     assert [event["seq"] for event in there] == sorted({event["seq"] for event in there})
-    assert text_of(there) == text_of(here) == "word " * 150
+    assert text_of(there) == text_of(here) == "word " * 80
     assert there[-1] == here[-1]
     assert len([event for event in there if event["type"] == "text.delta"]) > 20, "not live, but at the end"
     for after in (3, 20, here[-1]["seq"] - 1):
@@ -191,7 +191,7 @@ async def test_a_streamed_answer_that_is_requested_again_at_the_other_server_is_
         chunks = [json.loads(line[6:]) for line in reply.text.splitlines() if line.startswith("data: {")]
         return "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
 
-    assert await asyncio.gather(*map(read, clients)) == ["word " * 150] * 2
+    assert await asyncio.gather(*map(read, clients)) == ["word " * 80] * 2
     [turn] = (await clients[0].get("agent/v1/sessions/streamed/turns")).json()["turns"]
     assert turn["state"] == "committed"
 
@@ -220,26 +220,25 @@ async def test_no_event_is_lost_repeated_or_renumbered_when_followers_lose_their
     for number, (turn, got) in enumerate(zip(turns, read_events, strict=True)):
         numbers = [event["seq"] for event in got]
         assert numbers == sorted(set(numbers))
-        assert text_of(got) == "word " * 150
+        assert text_of(got) == "word " * 80
         whole = {event["seq"]: event for event in await followed(clients[number % 2], turn)}
         assert got[-1] == whole[numbers[-1]]
         assert got[0] == whole[1]
 
 
+@pytest.mark.parametrize("servers", ["redis, encrypted"], indirect=True)
 async def test_no_word_of_a_turn_is_readable_in_an_encrypted_database(
     request: pytest.FixtureRequest, clients: Clients
 ) -> None:
-    if "encrypted" not in request.node.callspec.params["servers"]:
-        pytest.skip("the other database is not encrypted")
     one, two = clients
     turn = (await start_turn(one, "short", session="secret"))["turn"]
-    assert text_of(await followed(two, turn)) == "word " * 150
+    assert text_of(await followed(two, turn)) == "word " * 80
     with request.getfixturevalue("redis_server").client() as database:
-        messages = [fields[b"b"] for key in database.keys(f"*:topic:*{turn}") for _, fields in database.xrange(key)]
-        questions = [
-            fields[b"b"] for key in database.keys("*:topic:0::questions") for _, fields in database.xrange(key)
-        ]
-    assert len(messages) > 20
+        messages, questions = (
+            [fields[b"b"] for key in database.keys(f"*:topic:{name}") for _, fields in database.xrange(key)]
+            for name in (f"*:events/{turn}", "0::questions")
+        )
+    assert len(messages) > 15
     assert questions
     assert not any(b"word" in body or b"turn" in body for body in [*messages, *questions])
 
