@@ -18,7 +18,7 @@ from agent_kernel.core.settings import Settings
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.sessions.store.shared_store import SharedStore
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.auth.callers import current_namespace
 from jupyter_ext.auth.confirmation_requests import BindRequests
 from jupyter_ext.monitoring.gauges import Gauges

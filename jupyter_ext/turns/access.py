@@ -17,7 +17,7 @@ from jupyter_ext.auth.callers import Caller
 from jupyter_ext.notebooks.bindings import Notebooks, is_notebook
 from jupyter_ext.notebooks.kernels import Kernel, Kernels
 from jupyter_ext.notebooks.private_sessions import PrivateSessions
-from jupyter_ext.turns.engine_choices import EngineChoices
+from jupyter_ext.turns.chosen_engines import EngineChoices
 from jupyter_ext.turns.remote_turns import RemoteTurns
 from jupyter_ext.turns.stored_events import find_turn
 from jupyter_ext.turns.turns import LiveTurn, Turns
@@ -116,11 +116,9 @@ class Access:
         return not exists
 
     async def turn(self, caller: Caller, turn: str) -> LiveTurn:
-        """Return a turn whose event log this server still holds, or another server that shares the store. Raises
+        """Return a turn whose event log is still held by this server, or by another one that shares the store. Raises
         TurnNotFound, also where the caller may not use the turn's session."""
-        live = self.turns.get(turn) or await self.remote_turns.find(caller.namespace, turn)
-        if live is None or live.spec.key.namespace != caller.namespace:
-            raise TurnNotFound("There is no such turn.")
+        live = await self._live_turn(caller, turn)
         mine = caller.kernel is not None and live.spec.kernel == caller.kernel.id
         if not mine and not await self.may_use(caller, live.spec.key.id):
             raise TurnNotFound("There is no such turn.")
@@ -175,6 +173,13 @@ class Access:
     async def own_turn(self, caller: Caller, turn: str) -> LiveTurn:
         """Return a live turn whose client-side calls the caller may run: a kernel's own turns, a token's own turns,
         any turn for a user. It may run on another server. Raises TurnNotFound."""
+        live = await self._live_turn(caller, turn)
+        of_another_kernel = caller.kernel is not None and live.spec.kernel != caller.kernel.id
+        if of_another_kernel or (caller.is_confined and live.spec.started_by != caller.started_by):
+            raise TurnNotFound("There is no such turn.")
+        return live
+
+    async def _live_turn(self, caller: Caller, turn: str) -> LiveTurn:
         live = self.turns.get(turn) or await self.remote_turns.find(caller.namespace, turn)
         if live is None or live.spec.key.namespace != caller.namespace:
             raise TurnNotFound("There is no such turn.")

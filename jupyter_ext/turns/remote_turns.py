@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, ServerUnreachable
@@ -47,7 +47,7 @@ class CopiedLog(EventLog):
         self._readers = 0
         self._used = time.monotonic()
 
-    async def follow(self, after: int = 0) -> AsyncIterator[Event]:
+    async def follow(self, after: int = 0) -> AsyncGenerator[Event]:
         self._readers += 1
         try:
             async for event in super().follow(after):

@@ -34,7 +34,8 @@ class NamespaceCipher:
         self._key = key
 
     def encrypt(self, namespace: str, data: bytes, context: Context, clear: bytes = b"") -> bytes:
-        """Return the bytes for the database; ``clear`` stands before the nonce, and ``context`` must contain it."""
+        """Encrypt ``data``. The result begins with ENCRYPTED, ``clear`` (which is not encrypted) and the nonce.
+        ``context`` is authenticated together with the data, and must include the value of ``clear``."""
         nonce = os.urandom(_NONCE_BYTES)
         return (
             ENCRYPTED + clear + nonce + _cipher(self._key, namespace).encrypt(nonce, data, _bind_to(namespace, context))

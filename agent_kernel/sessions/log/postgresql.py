@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 PAGE = 5000
-"""Entries that one ``read`` returns."""
+"""Maximum number of entries that one ``read`` returns."""
 _SCHEMA = """
 CREATE TABLE agent_kernel_version (version integer NOT NULL);
 CREATE TABLE agent_kernel_namespaces (name text PRIMARY KEY, position bigint NOT NULL);

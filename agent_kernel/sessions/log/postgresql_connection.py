@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ATTEMPTS = 2
-"""How often a statement is sent when the connection breaks. Each of ours can be repeated."""
+"""How often a statement is sent if the connection breaks. All statements of this package can safely be repeated."""
 SETUP_LOCK = 0x41474B53
 """Key of the advisory lock under which one server creates the tables."""
 
 
 class PostgresConnection:
     """Used by one thread at a time. ``prepare`` is called with each new connection, before it is used. ``name`` is
-    shown to people. Raises InvalidRequest for a URL that cannot be read and without psycopg."""
+    shown to people. Raises InvalidRequest for a URL that cannot be parsed, or if psycopg is not installed."""
 
     def __init__(self, url: str, prepare: Callable[[psycopg.Connection[Any]], None]) -> None:
         try:

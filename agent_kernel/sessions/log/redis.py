@@ -25,7 +25,7 @@ from agent_kernel.sessions.log.redis_connection import RedisConnection, member
 PAGE = 2000
 """Maximum number of entries that one ``read`` returns."""
 COMMIT_KEPT_S = 86_400
-"""How long a commit can be repeated."""
+"""Seconds for which the id of a commit is remembered, so that the commit can be repeated."""
 _NOW = "local t = redis.call('TIME'); local now = t[1] + t[2] / 1000000\n"
 _READ = (
     _NOW

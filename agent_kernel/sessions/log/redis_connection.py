@@ -14,12 +14,12 @@ VERSION = 1
 TIMEOUT_S = 20.0
 PREFIX = "agent-kernel"
 _OPTION = re.compile(r"ssl_(ca_certs|ca_path|certfile|keyfile|keyfile_password|cert_reqs|check_hostname)")
-"""Options of the library that a URL may have; others could change how replies are decoded."""
+"""Options of redis-py that a URL may set. Others are refused, since some change how replies are decoded."""
 
 
 class RedisConnection:
-    """Used by one thread at a time. ``name`` is shown to people. Raises InvalidRequest for a URL that cannot be read
-    and without redis-py."""
+    """Used by one thread at a time. ``name`` is shown to people. Raises InvalidRequest for a URL that cannot be
+    parsed, or if redis-py is not installed."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -61,8 +61,8 @@ class RedisConnection:
         return self.use(run)
 
     def use(self, work: Callable[[Any], T]) -> T:
-        """Call ``work`` with the client, and again with a new one if its connection broke: each of our scripts can be
-        repeated. Raises StoreError."""
+        """Call ``work`` with the client. If the connection breaks, call it again with a new one: all scripts of this
+        package can safely be repeated. Raises StoreError."""
         try:
             try:
                 return work(self._open())
@@ -107,7 +107,8 @@ class RedisConnection:
         return self._redis.RedisCluster(**{key: value for key, value in options.items() if key != "db"})
 
     def _check(self, client: Any) -> None:
-        """Refuse a newer format, and a server that may delete keys of its own accord."""
+        """Raise StoreError if the keys have a newer format, or if the server is configured to delete keys when its
+        memory is full."""
         client.set(self.key("version"), VERSION, nx=True)
         version = client.get(self.key("version"))
         if version != b"%d" % VERSION:
@@ -140,7 +141,7 @@ class RedisConnection:
 
 
 def _read_url(url: str, redis: Any) -> tuple[dict[str, Any], str]:
-    """The options of the connection, and the prefix of the keys. Raises ValueError."""
+    """Return (options of the connection, prefix of the keys). Raises ValueError."""
     parts = urlsplit(url)
     query = parse_qsl(parts.query, keep_blank_values=True)
     prefixes = [value for name, value in query if name == "prefix"] or [PREFIX]
@@ -158,5 +159,5 @@ def _read_url(url: str, redis: Any) -> tuple[dict[str, Any], str]:
 
 
 def member(namespace: str, name: str) -> str:
-    """Join two names so that no two pairs have the same text."""
+    """Join two names into one text. Different pairs give different texts."""
     return f"{len(namespace)}:{namespace}:{name}"

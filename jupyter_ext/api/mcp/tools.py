@@ -92,24 +92,15 @@ TOOLS: Mapping[str, ToolKind] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpTools:
-    def __init__(
-        self,
-        *,
-        runtime: Runtime,
-        access: Access,
-        turns: Turns,
-        control: TurnControl,
-        starter: TurnStarter,
-        notebooks: Notebooks,
-        attached_notebooks: AttachedNotebooks,
-    ) -> None:
-        self._runtime = runtime
-        self._access = access
-        self._turns = turns
-        self._control = control
-        self._starter = starter
-        self._notebooks = notebooks
-        self._attached_notebooks = attached_notebooks
+    """Runs the calls of MCP clients."""
+
+    runtime: Runtime
+    access: Access
+    turns: Turns
+    control: TurnControl
+    starter: TurnStarter
+    notebooks: Notebooks
+    attached_notebooks: AttachedNotebooks
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], caller: Caller, client: Client
@@ -134,7 +125,7 @@ class McpTools:
         if client.state:
             return await self._resume(caller, client)
         turn = await self._start(given, caller)
-        return await McpTurn(self._turns, self._control, turn, client).outcome()
+        return await McpTurn(self.turns, self.control, turn, client).outcome()
 
     async def _resume(self, caller: Caller, client: Client) -> McpOutcome | McpQuestion:
         """Continue a turn for a client that comes back with answers. Access to the turn id that the client sends is
@@ -143,9 +134,9 @@ class McpTools:
             state = json.loads(client.state)
             id, after = str(state["turn"]), int(state["after"])
         except (ValueError, KeyError, TypeError):
-            raise InvalidArguments("requestState is not of this server.") from None
-        turn = await self._access.turn(caller, id)
-        following = McpTurn(self._turns, self._control, turn, client)
+            raise InvalidArguments("requestState was not sent by this server.") from None
+        turn = await self.access.turn(caller, id)
+        following = McpTurn(self.turns, self.control, turn, client)
         for question, (action, content) in client.answers.items():
             await following.answer(question, action, content)
         return await following.outcome(after)

@@ -171,9 +171,8 @@ class McpTurn:
             except AgentKernelError:
                 if remember == "once":
                     raise
-                once = Answer(
-                    "approve", "once", shown=shown
-                )  # a decision that cannot be remembered is valid for this call only
+                # A decision that cannot be remembered is valid for this call only.
+                once = Answer("approve", "once", shown=shown)
                 await self._control.approve(self._turn.spec.key.namespace, id, once)
 
     async def _progress(self, event: Event) -> None:

@@ -32,7 +32,7 @@ class QuestionHandler(AgentHandler):
         started. Raises NotFound."""
         pending = await self.services.runtime.approvals.find(self.caller.namespace, approval)
         if not await self.may_answer(pending):
-            raise NotFound("There is no such approval.")
+            raise NotFound("There is no such approval question, or you may not answer it.")
         return pending
 
     async def may_answer(self, question: ApprovalQuestion) -> bool:
@@ -41,7 +41,7 @@ class QuestionHandler(AgentHandler):
         if not self.caller.started_by:
             return True
         turn = self.services.turns.get(question.turn)
-        turn = turn or await self.services.access.remote_turns.find(question.key.namespace, question.turn)
+        turn = turn or await self.services.remote_turns.find(question.key.namespace, question.turn)
         return turn is not None and turn.spec.started_by == self.caller.started_by
 
 
@@ -49,7 +49,10 @@ class ApprovalsHandler(QuestionHandler):
     @guard("read")
     @operation(turns.Approvals)
     async def get(self) -> None:
-        """The questions that wait, oldest first."""
+        """List the approval questions that wait for an answer.
+
+        The oldest question comes first.
+        """
         waiting = self.services.runtime.approvals.waiting
         pending = [one for one in waiting if await self.may_answer(one.question)]
         self.reply({"approvals": [waiting_to_json(one) for one in pending]})

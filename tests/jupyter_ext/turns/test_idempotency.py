@@ -307,7 +307,7 @@ async def test_a_turn_that_its_server_stopped_begins_again(tmp_path: Path, resta
             await asyncio.sleep(0)
         await made.server.turns.aclose()
         if restarted:
-            made.server.turns = Turns(made.server.runtime)
+            made.server.turns = Turns(made.server.runtime, made.server.limits)
             made.idempotency = Idempotency(
                 made.server.runtime.store, made.server.turns, DatabaseRows(made.server.records)
             )

@@ -17,7 +17,7 @@ from agent_kernel.core.events import CallFinished, CallOutput, Event, Queued, Te
 from agent_kernel.core.settings import Settings
 from agent_kernel.sessions.log.memory_bus import MemoryBus
 from agent_kernel.sessions.log.message_bus import BusMessage, Post, Topic
-from agent_kernel.turn.runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.turns import event_publisher, remote_turns, server_link
 from jupyter_ext.turns.event_log import EventLog
 from jupyter_ext.turns.event_publisher import Batch, EventPublisher
