@@ -159,7 +159,7 @@ async def test_the_errors_of_the_other_server_are_those_of_the_command(tmp_path:
         copy = await made.there.find("ada", turn.id)
         assert copy is not None
         assert copy.owner is not None
-        with pytest.raises(NotFound, match="not on offer"):
+        with pytest.raises(NotFound, match="No client can claim"):
             await copy.owner.command("claim", {"call": "none", "client": "c"})
         with pytest.raises(InvalidRequest, match="knows no command 'dance'"):
             await copy.owner.command("dance", {})

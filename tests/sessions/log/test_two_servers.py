@@ -1,53 +1,324 @@
-"""Two real servers on one PostgreSQL: a conversation goes on at either, and nobody is shown the URL of the database."""
+"""Two real servers on one PostgreSQL or Redis: a conversation goes on at either, a turn of one is followed, answered
+and stopped through the other, and nobody is shown the URL of the database. ``pytest -s`` shows how long it took."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import contextlib
+import json
 import os
-from collections.abc import AsyncIterator
-from pathlib import Path
+import random
+import time
+from collections.abc import AsyncIterator, Iterator
 
+import httpx
 import pytest
 
 from tests.jupyter_ext.conftest import HELLO
-from tests.server import AgentServer, followed, start_turn
-from tests.sessions.log.servers import Postgres
+from tests.server import AgentServer, Json, follow, followed, start_turn, text_of, wait_for_event
+from tests.sessions.log.servers import Postgres, Redis
 
 pytestmark = pytest.mark.stores
+ASKS = {"calls": [{"name": "probe_mcp", "arguments": {}}], "when": "ask"}
+SCRIPT = [
+    {"text": "word " * 3000, "deltas": 3000, "delay": 0.02, "when": "long", "loop": True},
+    {"text": "word " * 80, "deltas": 80, "delay": 0.02, "when": "short", "loop": True},
+    *[entry for _ in range(3) for entry in (ASKS, {"text": "Done.", "when": "ask"})],
+    {"calls": [{"name": "python", "arguments": {"code": "1 + 1"}}], "when": "client"},
+    {"text": "Done.", "when": "client"},
+    HELLO,
+]
 SECRET = "pass-word-of-ann"
+Pair = tuple[AgentServer, AgentServer]
 
 
-@pytest.fixture
-async def servers(postgres: Postgres, tmp_path: Path) -> AsyncIterator[list[AgentServer]]:
-    store = postgres.fresh().replace("postgres:@", f"postgres:{SECRET}@")
-    assert SECRET in store
-    runtime = os.environ["XDG_RUNTIME_DIR"]
+@pytest.fixture(scope="module", params=["postgresql", "redis, encrypted"])
+def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    kept: Postgres | Redis = request.getfixturevalue("postgres" if request.param == "postgresql" else "redis_server")
+    store = kept.fresh().replace("postgres:@", f"postgres:{SECRET}@")
+    if "encrypted" in request.param:
+        key = tmp_path_factory.mktemp("key") / "key"
+        key.write_text(base64.b64encode(bytes(range(32))).decode())
+        store += f"#key={key}"
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    directory = tmp_path_factory.mktemp("servers")
     made = [
-        AgentServer(tmp_path / name, [HELLO], env={"AGENT_KERNEL_STORE": store, "XDG_RUNTIME_DIR": runtime})
+        AgentServer(
+            directory / name,
+            SCRIPT,
+            extensions=["tests.jupyter_ext.probe_tools"],
+            env={"AGENT_KERNEL_STORE": store, "XDG_RUNTIME_DIR": runtime},
+        )
         for name in ("one", "two")
     ]
+
+    async def start() -> None:
+        await asyncio.gather(*(server.start() for server in made))
+
     try:
-        yield [await server.start() for server in made]
+        asyncio.run(start())
+        yield made[0], made[1]
     finally:
         for server in made:
             server.sweep()
 
 
-async def test_a_conversation_goes_on_at_another_server(servers: list[AgentServer]) -> None:
-    for number, server in enumerate(servers):
-        async with server.client() as client:
-            turn = await start_turn(client, f"Question {number}", session="shared")
-            assert (await followed(client, turn["turn"]))[-1]["type"] == "turn.finished"
-    for server in servers:
-        async with server.client() as client:
-            shown = (await client.get("agent/v1/sessions/shared/items")).text
+@pytest.fixture
+async def clients(servers: Pair) -> AsyncIterator[tuple[httpx.AsyncClient, httpx.AsyncClient]]:
+    async with servers[0].client() as one, servers[1].client() as two:
+        yield one, two
+
+
+Clients = tuple[httpx.AsyncClient, httpx.AsyncClient]
+
+
+async def test_a_conversation_goes_on_at_another_server(clients: Clients) -> None:
+    for number, client in enumerate(clients):
+        turn = await start_turn(client, f"Question {number}", session="shared")
+        assert (await followed(client, turn["turn"]))[-1]["type"] == "turn.finished"
+    for client in clients:
+        shown = (await client.get("agent/v1/sessions/shared/items")).text
         assert "Question 0" in shown
         assert "Question 1" in shown
 
 
-async def test_kernels_and_logs_do_not_have_the_url_of_the_database(servers: list[AgentServer]) -> None:
+@pytest.mark.parametrize("servers", ["postgresql"], indirect=True)
+async def test_kernels_and_logs_do_not_have_the_url_of_the_database(servers: Pair) -> None:
     server = servers[0]
     given = await server.kernel_environment(await server.start_kernel())
     assert "AGENT_KERNEL_STORE" not in given
     assert SECRET not in str(given)
     assert SECRET not in server.log.read_text()
     assert "sessions in postgresql:" in server.log.read_text()
+
+
+async def test_a_turn_is_followed_live_through_the_other_server_under_the_same_numbers(clients: Clients) -> None:
+    one, two = clients
+    turn = (await start_turn(one, "short", session="followed"))["turn"]
+    began = time.monotonic()
+    events = follow(two, turn)
+    first = await anext(events)
+    took = time.monotonic() - began
+    print(f"first event after {took:.3f} s")
+    assert took < 0.3
+    there = [first] + [event async for event in events]
+    here = await followed(one, turn)
+    assert [event["seq"] for event in there] == sorted({event["seq"] for event in there})
+    assert text_of(there) == text_of(here) == "word " * 80
+    assert there[-1] == here[-1]
+    assert len([event for event in there if event["type"] == "text.delta"]) > 20, "not live, but at the end"
+    for after in (3, 20, here[-1]["seq"] - 1):
+        assert await followed(two, turn, after) == await followed(one, turn, after)
+    state = (await two.get(f"agent/v1/turns/{turn}")).json()
+    assert state == (await one.get(f"agent/v1/turns/{turn}")).json()
+
+
+async def test_a_turn_is_stopped_through_the_other_server_within_a_second(clients: Clients) -> None:
+    one, two = clients
+    turn = (await start_turn(one, "long", session="stopped"))["turn"]
+    await wait_for_event(two, turn, "text.delta")
+    began = time.monotonic()
+    reply = await two.post(f"agent/v1/turns/{turn}/cancel", json={"reason": "enough"})
+    assert reply.json() == {"state": "cancelled"}
+    for client in clients:
+        end = (await followed(client, turn))[-1]
+        assert (end["type"], end["data"]["state"], end["data"]["reason"]) == ("turn.finished", "cancelled", "enough")
+    took = time.monotonic() - began
+    print(f"stopped and shown at both servers after {took:.3f} s")
+    assert took < 1
+
+
+@pytest.mark.parametrize("decision", ["approve", "deny"])
+async def test_a_question_is_answered_through_the_other_server_once(clients: Clients, decision: str) -> None:
+    one, two = clients
+    turn = (await start_turn(one, "ask", session=decision, answers=["*"]))["turn"]
+    question = (await wait_for_event(two, turn, "approval.required"))["data"]
+    path = f"agent/v1/agent/approvals/{question['approval']}"
+    wrong = await two.post(path, json={"decision": decision, "shown": "0" * 64})
+    assert wrong.status_code == 409, "it is for another call"
+    reply = await two.post(path, json={"decision": decision, "shown": question["shown"]})
+    assert (reply.status_code, reply.json()["decision"]) == (200, decision)
+    events = await followed(two, turn)
+    [resolved] = [event["data"] for event in events if event["type"] == "approval.resolved"]
+    assert resolved["decision"] == decision
+    other = "deny" if decision == "approve" else "approve"
+    for client in clients:
+        assert (await client.post(path, json={"decision": decision})).status_code == 200
+        assert (await client.post(path, json={"decision": other})).status_code == 409
+
+
+async def test_an_unknown_turn_is_not_found_at_any_server(clients: Clients) -> None:
+    _, two = clients
+    assert (await two.get("agent/v1/turns/turn_none")).status_code == 404
+    assert (await two.get("agent/v1/turns/turn_none/events")).status_code == 404
+
+
+async def test_a_turn_of_a_private_session_is_not_shared(clients: Clients) -> None:
+    one, two = clients
+    turn = (await start_turn(one, "long", session="private:mine"))["turn"]
+    await wait_for_event(one, turn, "text.delta")
+    assert (await two.get(f"agent/v1/turns/{turn}/events")).status_code == 404
+    assert (await two.post(f"agent/v1/turns/{turn}/cancel", json={})).status_code == 404
+    assert (await one.post(f"agent/v1/turns/{turn}/cancel", json={})).json() == {"state": "cancelled"}
+
+
+async def test_a_client_of_the_other_server_claims_a_call_and_brings_its_result(clients: Clients) -> None:
+    one, two = clients
+    asked = {"client_tools": ["python"], "answers": ["python.live"]}
+    turn = (await start_turn(one, "client", session="claimed", **asked))["turn"]
+    question = (await wait_for_event(two, turn, "approval.required"))["data"]["approval"]
+    await two.post(f"agent/v1/agent/approvals/{question}", json={"decision": "approve"})
+    call = (await wait_for_event(two, turn, "call.offered"))["data"]["call"]
+    claims = f"agent/v1/turns/{turn}/claims"
+    claim = (await two.post(claims, json={"call": call, "client": "test"})).json()
+    assert (claim["name"], claim["arguments"]) == ("python", {"code": "1 + 1"})
+    assert (await one.post(claims, json={"call": call, "client": "late"})).status_code == 409
+    token = {"token": claim["token"]}
+    said = {"action": "output", "stream": "stdout", "text": "counting\n", **token}
+    assert (await two.post(f"{claims}/{call}", json=said)).json() == {}
+    assert (await two.post(f"{claims}/{call}", json={"action": "renew", **token})).json() == {}
+    assert (await two.post(f"{claims}/{call}", json={"action": "renew", "token": "wrong"})).status_code == 409
+    media = [{"mime": "image/png", "data": base64.b64encode(b"picture").decode()}]
+    done = {"action": "finish", "status": "success", "text": "2", "media": media, "shown": True, **token}
+    assert (await two.post(f"{claims}/{call}", json=done)).json() == {}
+    events = await followed(two, turn)
+    assert [event["data"]["text"] for event in events if event["type"] == "call.output"] == ["counting\n"]
+    [end] = [event["data"] for event in events if event["type"] == "call.finished"]
+    assert (end["text"], end["media"][0]["size"]) == ("2", len(b"picture"))
+
+
+async def test_a_request_that_is_repeated_at_the_other_server_gets_the_turn_of_the_first(clients: Clients) -> None:
+    one, two = clients
+    key = {"Idempotency-Key": "once"}
+    body = {"prompt": "short", "session": "repeated"}
+    first = await one.post("agent/v1/turns", json=body, headers=key)
+    again = await two.post("agent/v1/turns", json=body, headers=key)
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert again.json() == first.json()
+    turn = first.json()["turn"]
+    assert await followed(two, turn) == await followed(one, turn)
+    late = await two.post("agent/v1/turns", json=body, headers=key)
+    assert late.json() == first.json()
+    other = await two.post("agent/v1/turns", json={**body, "prompt": "hello"}, headers=key)
+    assert (other.status_code, other.json()["error"]["code"]) == (409, "key_reused")
+    [listed] = (await two.get("agent/v1/sessions/repeated/turns")).json()["turns"]
+    assert listed["turn"] == turn
+
+
+async def test_a_streamed_answer_that_is_requested_again_at_the_other_server_is_the_same(clients: Clients) -> None:
+    body = {"model": "default", "messages": [{"role": "user", "content": "short"}], "stream": True}
+    body["session_id"] = "streamed"
+
+    async def read(client: httpx.AsyncClient) -> str:
+        headers = {"Idempotency-Key": "streamed"}
+        reply = await client.post("agent/v1/chat/completions", json=body, headers=headers)
+        assert reply.status_code == 200, reply.text
+        chunks = [json.loads(line[6:]) for line in reply.text.splitlines() if line.startswith("data: {")]
+        return "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
+
+    assert await asyncio.gather(*map(read, clients)) == ["word " * 80] * 2
+    [turn] = (await clients[0].get("agent/v1/sessions/streamed/turns")).json()["turns"]
+    assert turn["state"] == "committed"
+
+
+async def test_no_event_is_lost_repeated_or_renumbered_when_followers_lose_their_connections(
+    clients: Clients,
+) -> None:
+    """20 turns, half of them on each server; each is followed through both, with connections that break at random."""
+    draw = random.Random(7)
+
+    async def read(turn: str, seed: int) -> list[Json]:
+        mine, got = random.Random(seed), list[Json]()
+        while not got or got[-1]["type"] != "turn.finished":
+            client = mine.choice(clients)
+            left = mine.randint(1, 15)
+            async with contextlib.aclosing(follow(client, turn, got[-1]["seq"] if got else 0)) as events:  # type: ignore[type-var]
+                async for event in events:
+                    got.append(event)
+                    left -= 1
+                    if not left:
+                        break
+        return got
+
+    turns = [(await start_turn(clients[number % 2], "short", session=f"many-{number}"))["turn"] for number in range(20)]
+    read_events = await asyncio.gather(*(read(turn, draw.randrange(1 << 30)) for turn in turns))
+    for number, (turn, got) in enumerate(zip(turns, read_events, strict=True)):
+        numbers = [event["seq"] for event in got]
+        assert numbers == sorted(set(numbers))
+        assert text_of(got) == "word " * 80
+        whole = {event["seq"]: event for event in await followed(clients[number % 2], turn)}
+        assert got[-1] == whole[numbers[-1]]
+        assert got[0] == whole[1]
+
+
+@pytest.mark.parametrize("servers", ["redis, encrypted"], indirect=True)
+async def test_no_word_of_a_turn_is_readable_in_an_encrypted_database(
+    request: pytest.FixtureRequest, clients: Clients
+) -> None:
+    one, two = clients
+    turn = (await start_turn(one, "short", session="secret"))["turn"]
+    assert text_of(await followed(two, turn)) == "word " * 80
+    with request.getfixturevalue("redis_server").client() as database:
+        messages, questions = (
+            [fields[b"b"] for key in database.keys(f"*:topic:{name}") for _, fields in database.xrange(key)]
+            for name in (f"*:events/{turn}", "0::questions")
+        )
+    assert len(messages) > 15
+    assert questions
+    assert not any(b"word" in body or b"turn" in body for body in [*messages, *questions])
+
+
+async def test_a_server_that_is_stopped_leaves_the_turns_of_others_running_and_follows_them_again(
+    servers: Pair, clients: Clients
+) -> None:
+    one, two = clients
+    turn = (await start_turn(one, "long", session="stays"))["turn"]
+    got: list[Json] = []
+
+    async def read() -> None:
+        async for event in follow(two, turn, got[-1]["seq"] if got else 0):
+            got.append(event)
+
+    reading = asyncio.create_task(read())
+    while len(got) < 10:
+        await asyncio.sleep(0.02)
+    assert await servers[1].stop() == 0
+    with contextlib.suppress(httpx.TransportError):
+        await reading
+    await servers[1].start(servers[1].port)
+    reading = asyncio.create_task(read())
+    await asyncio.sleep(0.5)
+    await one.post(f"agent/v1/turns/{turn}/cancel", json={})
+    await reading
+    whole = {event["seq"]: event for event in await followed(one, turn)}
+    assert [event["seq"] for event in got] == sorted({event["seq"] for event in got})
+    assert text_of(got) == text_of([*whole.values()])
+    assert got[-1] == whole[got[-1]["seq"]]
+
+
+async def test_the_turn_of_a_killed_server_is_interrupted_and_its_session_goes_on_at_the_other(
+    servers: Pair, clients: Clients
+) -> None:
+    one, two = clients
+    turn = (await start_turn(one, "long", session="killed"))["turn"]
+    got: list[Json] = []
+
+    async def read() -> None:
+        async for event in follow(two, turn):
+            got.append(event)
+
+    reading = asyncio.create_task(read())
+    while len(got) < 20:
+        await asyncio.sleep(0.02)
+    await servers[0].kill()
+    killed = time.monotonic()
+    await asyncio.wait_for(reading, 30)
+    took = time.monotonic() - killed
+    print(f"the killed server's turn was interrupted after {took:.1f} s")
+    assert took < 30
+    assert got[-1]["data"]["state"] == "interrupted"
+    assert [event["seq"] for event in got] == [*range(1, len(got) + 1)]
+    assert await followed(two, turn, got[9]["seq"]) == got[10:]
+    following = await start_turn(two, "hello", session="killed")
+    assert (await followed(two, following["turn"]))[-1]["data"]["state"] == "committed"
