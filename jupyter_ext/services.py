@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 from jupyter_server._tz import utcnow
 from jupyter_server.serverapp import ServerApp
@@ -17,7 +17,6 @@ from agent_kernel.core.api_tokens import ApiTokenStore
 from agent_kernel.core.settings import Settings
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sessions.store.database import Database
-from agent_kernel.sessions.store.shared_store import SharedStore
 from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.auth.callers import current_namespace
 from jupyter_ext.auth.confirmation_requests import BindRequests
@@ -237,12 +236,12 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         model_downloads=model_downloads,
     )
     metrics.add_gauges(gauges)
-    # Only a store that several servers share has a bus, and only then is anything started or sent for them.
-    link = ServerLink(store.bus()) if hasattr(store, "bus") else None
+    # Only a store that several servers share may have a bus, and only then is anything started or sent for them.
+    bus = getattr(store, "bus", lambda: None)()
+    link = None if bus is None else ServerLink(bus)
     publisher = None if link is None else EventPublisher(link)
     remote_turns = RemoteTurns(store, link)
-    # The store may be wrapped; each wrapper hands these methods on.
-    rows: IdempotencyRows = SharedRows(cast(SharedStore, store)) if link is not None else DatabaseRows(server_db)
+    rows: IdempotencyRows = DatabaseRows(server_db) if link is None else SharedRows(link)
     turn_control = TurnControl(turns, remote_turns, runtime.approvals, runtime.offers, publisher)
     if link is not None:
         link.answer = turn_control.answer_question

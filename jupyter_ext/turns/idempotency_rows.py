@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from agent_kernel.sessions.log.log_store import SharedValue
+from agent_kernel.sessions.log.message_bus import SharedValue
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.sessions.store.private_store import is_private
-from agent_kernel.sessions.store.shared_store import SharedStore
+from jupyter_ext.turns.server_link import ServerLink
 
 KEPT_S = 24 * 3600.0
 MOST = 10_000
@@ -128,8 +128,8 @@ class DatabaseRows:
 class SharedRows:
     """The rows of the servers that share a store. Their times are those of the database."""
 
-    def __init__(self, store: SharedStore, clock: Callable[[], float] = time.time) -> None:
-        self._store = store
+    def __init__(self, link: ServerLink, clock: Callable[[], float] = time.time) -> None:
+        self._link = link
         self._clock = clock
 
     async def claim(
@@ -144,7 +144,7 @@ class SharedRows:
         return None
 
     async def find(self, key: IdempotencyKey) -> IdempotencyRow | None:
-        value = await self._store.get_value(key.user, _value_name(key))
+        value = await self._link.get_value(key.user, _value_name(key))
         if value is None:
             return None
         request, session, facts = json.loads(value.body)
@@ -158,7 +158,7 @@ class SharedRows:
         await self._swap(key, turn, None)
 
     async def _swap(self, key: IdempotencyKey, expect: str, value: SharedValue | None) -> bool:
-        return await self._store.swap_value(key.user, _value_name(key), expect, value, KEPT_S)
+        return await self._link.swap_value(key.user, _value_name(key), expect, value, KEPT_S)
 
 
 def _value_name(key: IdempotencyKey) -> str:

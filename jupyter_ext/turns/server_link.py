@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 import threading
@@ -14,12 +15,14 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
-from agent_kernel.core.errors import AgentKernelError, from_json
+from agent_kernel.core.errors import AgentKernelError, ServerStopping, from_json
 from agent_kernel.core.session import new_id
-from agent_kernel.sessions.log.message_bus import BusMessage, MessageBus, Post, Topic
+from agent_kernel.sessions.log.message_bus import BusMessage, MessageBus, Post, SharedValue, Topic
 
+P = ParamSpec("P")
+T = TypeVar("T")
 QUESTIONS: Topic = ("", "questions")
 KEEP_S = 10.0
 """How long a question or an answer is kept for a server that does not read at the moment."""
@@ -69,7 +72,7 @@ class ServerLink:
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="messages to other servers")
         self._receiver: threading.Thread | None = None
         self._closing = threading.Event()
-        self._failing = False
+        self._failing = self._is_closed = False
         self.answer: Answerer = _answer_nothing
 
     def start(self) -> None:
@@ -89,6 +92,7 @@ class ServerLink:
             await asyncio.to_thread(self._receiver.join)
         if self._sending is not None:
             await asyncio.wait([self._sending])
+        self._is_closed = True
         self._sender.shutdown()
         await asyncio.to_thread(self._bus.close)
 
@@ -121,6 +125,16 @@ class ServerLink:
         result: Mapping[str, Any] = answer["result"]
         return result
 
+    async def get_value(self, namespace: str, name: str) -> SharedValue | None:
+        """Return a value that the servers share, as ``MessageBus.get_value`` does. Raises StoreError."""
+        return await self._run(self._bus.get_value, namespace, name)
+
+    async def swap_value(
+        self, namespace: str, name: str, expect: str, value: SharedValue | None, keep_s: float
+    ) -> bool:
+        """Write a value that the servers share, as ``MessageBus.swap_value`` does. Raises StoreError."""
+        return await self._run(self._bus.swap_value, namespace, name, expect, value, keep_s)
+
     def subscribe(self, topic: Topic, listener: Callable[[bytes], None]) -> Callable[[], None]:
         """Call ``listener`` with the messages of a topic, from the oldest one kept, and return a function that ends
         this. Ask a question afterwards: its answer is what makes the receiver look at the new topic at once."""
@@ -136,11 +150,18 @@ class ServerLink:
 
         return end
 
+    async def _run(self, work: Callable[P, T], *given: P.args, **options: P.kwargs) -> T:
+        """Call a method of the bus in the thread that sends. Raises StoreError, and ServerStopping after ``aclose``."""
+        if self._is_closed:
+            raise ServerStopping("The server stops, and asks and tells other servers nothing any more.")
+        call = functools.partial(work, *given, **options)
+        return await asyncio.get_running_loop().run_in_executor(self._sender, call)
+
     async def _send_outgoing(self) -> None:
         while self._outgoing:
             batch, self._outgoing = self._outgoing, []
             posts = [post for posts, _ in batch for post in posts]
-            sending = asyncio.get_running_loop().run_in_executor(self._sender, self._bus.send, posts)
+            sending = asyncio.ensure_future(self._run(self._bus.send, posts))
             await asyncio.wait([sending])
             error = sending.exception()
             for _, done in batch:

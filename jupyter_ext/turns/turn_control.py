@@ -8,6 +8,7 @@ what concerns its own turns, in the namespace of the caller.
 from __future__ import annotations
 
 import base64
+import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -78,8 +79,7 @@ class TurnControl:
         if question.outcome == "waiting" and self._turns.get(question.turn) is None:
             turn = await self._remote_turns.find(namespace, question.turn)
             if turn is not None:
-                body = {"approval": id, "decision": answer.decision, "remember": answer.remember}
-                body |= {"message": answer.message, "shown": answer.shown}
+                body = {"approval": id, "answer": dataclasses.asdict(answer)}
                 return Answer(**await self.run(turn, "approve", body))
         return await self._approvals.answer(namespace, id, answer)
 
@@ -102,9 +102,8 @@ class TurnControl:
         return {"state": await self._turns.cancel(turn, body["reason"])}
 
     async def _approve(self, turn: LiveTurn, body: Json) -> Json:
-        given = Answer(body["decision"], body["remember"], body["message"], body["shown"])
-        kept = await self._approvals.answer(turn.spec.key.namespace, body["approval"], given)
-        return {"decision": kept.decision, "remember": kept.remember, "message": kept.message, "shown": kept.shown}
+        given = Answer(**body["answer"])
+        return dataclasses.asdict(await self._approvals.answer(turn.spec.key.namespace, body["approval"], given))
 
     async def _claim(self, turn: LiveTurn, body: Json) -> Json:
         token, call = self._offers.claim(turn.id, body["call"], body["client"])

@@ -290,6 +290,9 @@ class BatchedLog:
                 self._table.delete_pieces(token, count)
         return freed
 
+    def bus(self) -> None:
+        """Return None: servers of this database cannot send each other messages."""
+
     def close(self) -> None:
         self._table.close()
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from agent_kernel.core.errors import StoreError
-from agent_kernel.sessions.log.message_bus import BusMessage, MessageBus, Post, Topic
+from agent_kernel.sessions.log.message_bus import BusMessage, MessageBus, Post, SharedValue, Topic
 from agent_kernel.sessions.log.namespace_cipher import NamespaceCipher
 
 log = logging.getLogger(__name__)
@@ -32,6 +32,20 @@ class EncryptedBus:
 
     def receive(self, after: Mapping[Topic, int], wait_s: float) -> Sequence[BusMessage]:
         return [replace(message, body=self._decrypt(message)) for message in self._bus.receive(after, wait_s)]
+
+    def get_value(self, namespace: str, name: str) -> SharedValue | None:
+        hidden = self._cipher.hide_name(namespace, name)
+        value = self._bus.get_value(namespace, hidden)
+        if value is None:
+            return None
+        return replace(value, body=self._cipher.decrypt(namespace, value.body, ("value", hidden, value.version)))
+
+    def swap_value(self, namespace: str, name: str, expect: str, value: SharedValue | None, keep_s: float) -> bool:
+        hidden = self._cipher.hide_name(namespace, name)
+        if value is not None:
+            sealed = self._cipher.encrypt(namespace, value.body, ("value", hidden, value.version))
+            value = replace(value, body=sealed)
+        return self._bus.swap_value(namespace, hidden, expect, value, keep_s)
 
     def close(self) -> None:
         self._bus.close()

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from agent_kernel.sessions.log.encrypted_bus import EncryptedBus
-from agent_kernel.sessions.log.log_store import ENCRYPTED, GRACE_S, Append, Entry, LogStore, SharedValue, Stream, Tail
+from agent_kernel.sessions.log.log_store import ENCRYPTED, GRACE_S, Append, Entry, LogStore, Stream, Tail
 from agent_kernel.sessions.log.message_bus import MessageBus
 from agent_kernel.sessions.log.namespace_cipher import NamespaceCipher
 
@@ -66,22 +66,9 @@ class EncryptedLog:
             {(namespace, self._cipher.hide_name(namespace, digest)) for namespace, digest in named}, grace
         )
 
-    def get_value(self, namespace: str, name: str) -> SharedValue | None:
-        hidden = self._cipher.hide_name(namespace, name)
-        value = self._log.get_value(namespace, hidden)
-        if value is None:
-            return None
-        return replace(value, body=self._cipher.decrypt(namespace, value.body, ("value", hidden, value.version)))
-
-    def swap_value(self, namespace: str, name: str, expect: str, value: SharedValue | None, keep_s: float) -> bool:
-        hidden = self._cipher.hide_name(namespace, name)
-        if value is not None:
-            sealed = self._cipher.encrypt(namespace, value.body, ("value", hidden, value.version))
-            value = replace(value, body=sealed)
-        return self._log.swap_value(namespace, hidden, expect, value, keep_s)
-
-    def bus(self) -> MessageBus:
-        return EncryptedBus(self._log.bus(), self._key)
+    def bus(self) -> MessageBus | None:
+        bus = self._log.bus()
+        return None if bus is None else EncryptedBus(bus, self._key)
 
     def close(self) -> None:
         self._log.close()

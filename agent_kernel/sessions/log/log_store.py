@@ -46,16 +46,6 @@ class Append:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedValue:
-    """A value under a name, kept for a bounded time. ``version`` is chosen by whoever writes it, and is not encrypted.
-    ``age_s``: how many seconds ago it was written, by the clock of the database."""
-
-    version: str
-    body: bytes
-    age_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Tail:
     """The new entries that one read returns. ``now`` is the time of the database in seconds since the epoch. If
     ``more`` is true, there are further entries, which the next read returns."""
@@ -94,14 +84,9 @@ class LogStore(Protocol):
         """Delete the bytes that are not among ``named`` (namespace, digest) and were not stored or touched within the
         last ``grace`` seconds. Returns the number of bytes deleted."""
 
-    def get_value(self, namespace: str, name: str) -> SharedValue | None: ...
-
-    def swap_value(self, namespace: str, name: str, expect: str, value: SharedValue | None, keep_s: float) -> bool:
-        """Replace the value of the version ``expect`` ("": there is none), for ``keep_s`` seconds; None deletes it.
-        Returns False if another version is there, unless it is that of ``value``, so that a call can be repeated."""
-
-    def bus(self) -> MessageBus:
-        """Return a new bus in the same database, with connections of its own."""
+    def bus(self) -> MessageBus | None:
+        """Return a new bus in the same database, with connections of its own; None if the servers of this database
+        cannot send each other messages."""
 
     def close(self) -> None:
         """Release the connection. A later call connects again."""

@@ -6,8 +6,9 @@ import itertools
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from agent_kernel.sessions.log.message_bus import BusMessage, Post, Topic
+from agent_kernel.sessions.log.message_bus import BusMessage, Post, SharedValue, Topic
 
 
 class MemoryBus:
@@ -17,6 +18,7 @@ class MemoryBus:
         self.name = "The bus in memory"
         self._changed = threading.Condition()
         self._positions = itertools.count(1)
+        self._values: dict[tuple[str, str], tuple[float, float, SharedValue]] = {}
         self._messages: dict[Topic, list[tuple[float, BusMessage]]] = {}
 
     def send(self, posts: Sequence[Post]) -> None:
@@ -41,6 +43,21 @@ class MemoryBus:
             for until, message in self._messages.get(topic, [])
             if message.position > seen and until > now
         ]
+
+    def get_value(self, namespace: str, name: str) -> SharedValue | None:
+        written, keep_s, value = self._values.get((namespace, name), (0.0, 0.0, None))
+        age = time.monotonic() - written
+        return replace(value, age_s=age) if value is not None and age < keep_s else None
+
+    def swap_value(self, namespace: str, name: str, expect: str, value: SharedValue | None, keep_s: float) -> bool:
+        with self._changed:
+            known = self.get_value(namespace, name)
+            if (version := known.version if known else "") != expect:
+                return version == (value.version if value else "")
+            self._values.pop((namespace, name), None)
+            if value is not None:
+                self._values[namespace, name] = time.monotonic(), keep_s, value
+            return True
 
     def close(self) -> None:
         """Nothing is held."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 
-from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, SharedValue, Stream, Tail
+from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail
 from agent_kernel.sessions.log.memory_bus import MemoryBus
 
 PAGE = 1000
@@ -26,7 +25,6 @@ class MemoryLog:
         self._entries: dict[str, dict[int, Entry]] = {}
         self._heads: dict[Stream, int] = {}
         self._commits: dict[str, Mapping[Stream, int]] = {}
-        self._values: dict[tuple[str, str], tuple[float, float, SharedValue]] = {}
         self._blobs: dict[tuple[str, str], tuple[float, bytes]] = {}
 
     def read(self, after: Mapping[str, int]) -> Tail:
@@ -78,25 +76,6 @@ class MemoryLog:
             until = self._clock() - grace
             old = [place for place, (stored, _) in self._blobs.items() if place not in named and stored <= until]
             return sum(len(self._blobs.pop(place)[1]) for place in old)
-
-    def get_value(self, namespace: str, name: str) -> SharedValue | None:
-        with self._lock:
-            return self._find_value(namespace, name)
-
-    def swap_value(self, namespace: str, name: str, expect: str, value: SharedValue | None, keep_s: float) -> bool:
-        with self._lock:
-            known = self._find_value(namespace, name)
-            if (version := known.version if known else "") != expect:
-                return version == (value.version if value else "")
-            self._values.pop((namespace, name), None)
-            if value is not None:
-                self._values[namespace, name] = self._clock(), keep_s, value
-            return True
-
-    def _find_value(self, namespace: str, name: str) -> SharedValue | None:
-        stored, keep_s, value = self._values.get((namespace, name), (0.0, 0.0, None))
-        age = self._clock() - stored
-        return replace(value, age_s=age) if value is not None and age < keep_s else None
 
     def bus(self) -> MemoryBus:
         """Return the bus of this log, which all callers share."""

@@ -32,8 +32,19 @@ class BusMessage:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class SharedValue:
+    """A value under a name, kept for a bounded time. ``version`` is chosen by whoever writes it, and is not encrypted.
+    ``age_s``: how many seconds ago it was written, by the clock of the database."""
+
+    version: str
+    body: bytes
+    age_s: float = 0.0
+
+
 class MessageBus(Protocol):
-    """Messages in a shared database. They survive no crash of the database, so a receiver has to notice what it missed.
+    """Messages, and values under names, in a shared database. Messages survive no crash of the database, so a receiver
+    has to notice what it missed; values survive what entries of the log survive.
 
     One thread calls ``receive``, and one other thread the other methods. Every method raises StoreError when the
     database cannot be used, and works again when it can."""
@@ -46,6 +57,13 @@ class MessageBus(Protocol):
     def receive(self, after: Mapping[Topic, int], wait_s: float) -> Sequence[BusMessage]:
         """Return messages of these topics behind these positions (0: from the oldest one kept), in their order. Waits
         at most ``wait_s`` seconds for the first one. An empty body is that of a message that cannot be read."""
+
+    def get_value(self, namespace: str, name: str) -> SharedValue | None:
+        """Return the value under a name; None if there is none (any more)."""
+
+    def swap_value(self, namespace: str, name: str, expect: str, value: SharedValue | None, keep_s: float) -> bool:
+        """Replace the value of the version ``expect`` ("": there is none), for ``keep_s`` seconds; None deletes it.
+        Returns False if another version is there, unless it is that of ``value``, so that a call can be repeated."""
 
     def close(self) -> None:
         """Release the connections, after the last ``receive`` has returned. A later call connects again."""

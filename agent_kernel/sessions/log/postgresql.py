@@ -1,4 +1,4 @@
-"""The log of several servers in PostgreSQL: six tables and one function in the schema of the connection."""
+"""The log of several servers in PostgreSQL: five tables and one function in the schema of the connection."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent_kernel.core.errors import StoreCorrupt
-from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, SharedValue, Stream, Tail
+from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail
 from agent_kernel.sessions.log.postgresql_bus import PostgresBus
 from agent_kernel.sessions.log.postgresql_connection import SETUP_LOCK, PostgresConnection
 
@@ -74,23 +74,6 @@ BEGIN
     INSERT INTO agent_kernel_commits VALUES (given, places, now());
     RETURN places;
 END $$;
-"""
-_VALUES = """
-CREATE TABLE agent_kernel_values (
-    namespace text NOT NULL,
-    name text NOT NULL,
-    version text NOT NULL,
-    body bytea NOT NULL,
-    written timestamptz NOT NULL,
-    until timestamptz NOT NULL,
-    PRIMARY KEY (namespace, name)
-);
-CREATE INDEX agent_kernel_values_by_time ON agent_kernel_values (until);
-"""
-_DELETE_OLD_VALUES = """
-DELETE FROM agent_kernel_values WHERE (namespace, name) IN (
-    SELECT namespace, name FROM agent_kernel_values WHERE until <= now() LIMIT 200 FOR UPDATE SKIP LOCKED
-) RETURNING 1
 """
 _READ = f"""
 SELECT extract(epoch FROM clock_timestamp())::float8, e.* FROM (SELECT 1) AS always LEFT JOIN LATERAL (
@@ -170,37 +153,6 @@ class PostgresLog:
         )
         return sum(size for (size,) in rows)
 
-    def get_value(self, namespace: str, name: str) -> SharedValue | None:
-        rows = self._connection.run(
-            "SELECT version, body, extract(epoch FROM now() - written)::float8 FROM agent_kernel_values"
-            " WHERE namespace = %s AND name = %s AND until > now()",
-            (namespace, name),
-        )
-        return SharedValue(rows[0][0], bytes(rows[0][1]), rows[0][2]) if rows else None
-
-    def swap_value(self, namespace: str, name: str, expect: str, value: SharedValue | None, keep_s: float) -> bool:
-        place, until = (namespace, name), "now() + make_interval(secs => %s)"
-        if value is None:
-            sql = "DELETE FROM agent_kernel_values WHERE namespace = %s AND name = %s AND version = %s RETURNING 1"
-            changed = self._connection.run(sql, (*place, expect))
-        elif expect:
-            changed = self._connection.run(
-                f"UPDATE agent_kernel_values SET version = %s, body = %s, written = now(), until = {until}"
-                " WHERE namespace = %s AND name = %s AND version = %s AND until > now() RETURNING 1",
-                (value.version, value.body, keep_s, *place, expect),
-            )
-        else:
-            self._connection.run(_DELETE_OLD_VALUES, ())
-            changed = self._connection.run(
-                f"INSERT INTO agent_kernel_values VALUES (%s, %s, %s, %s, now(), {until})"
-                " ON CONFLICT DO NOTHING RETURNING 1",
-                (*place, value.version, value.body, keep_s),
-            )
-        if changed:
-            return True
-        known = self.get_value(*place)
-        return (known.version if known else "") == (value.version if value else "")
-
     def bus(self) -> PostgresBus:
         return PostgresBus(self._url)
 
@@ -221,9 +173,3 @@ class PostgresLog:
                 f"{self.name} was written by a newer agent-kernel (format {row and row[0]}, this one knows {VERSION}).",
                 hint="Nothing was changed. Upgrade agent-kernel, or name another database or schema.",
             )
-        with connection.transaction():
-            # A table of its own, so that a log of the same format that was created before it is used as well.
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (SETUP_LOCK,))
-            known = connection.execute("SELECT to_regclass('agent_kernel_values') IS NOT NULL").fetchone()
-            if not (known and known[0]):
-                connection.execute(_VALUES.encode())

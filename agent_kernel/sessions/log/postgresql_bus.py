@@ -1,4 +1,4 @@
-"""Messages between servers in PostgreSQL: one unlogged table and one function in the schema of the connection.
+"""Messages between servers in PostgreSQL: two tables and one function in the schema of the connection.
 
 LISTEN and NOTIFY only wake the receivers. The bodies are in the table, because a notification has at most 8,000 bytes
 and is lost while a receiver connects again. Behind a pooler that does not forward notifications, messages arrive when
@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agent_kernel.sessions.log.message_bus import PAGE, BusMessage, Post, Topic
+from agent_kernel.sessions.log.message_bus import PAGE, BusMessage, Post, SharedValue, Topic
 from agent_kernel.sessions.log.postgresql_connection import SETUP_LOCK, PostgresConnection
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ MAX_MARKS = 400
 _CHANNEL = "SELECT 'agent_kernel_' || md5(current_schema())"
 """Channels belong to a database, so the name of the channel depends on the schema."""
 _SCHEMA = f"""
--- The table is unlogged, because events of running turns need no disk. The sequence is a table of its own, so that
--- positions also grow after a crash of the database, which empties the table.
+-- The table of messages is unlogged, because events of running turns need no disk. The sequence does not belong to it,
+-- so that positions also grow after a crash of the database, which empties the table.
 CREATE SEQUENCE agent_kernel_message_positions;
 CREATE UNLOGGED TABLE agent_kernel_messages (
     namespace text NOT NULL,
@@ -36,6 +36,16 @@ CREATE UNLOGGED TABLE agent_kernel_messages (
     until timestamptz NOT NULL,
     PRIMARY KEY (namespace, topic, position)
 );
+CREATE TABLE agent_kernel_values (
+    namespace text NOT NULL,
+    name text NOT NULL,
+    version text NOT NULL,
+    body bytea NOT NULL,
+    written timestamptz NOT NULL,
+    until timestamptz NOT NULL,
+    PRIMARY KEY (namespace, name)
+);
+CREATE INDEX agent_kernel_values_by_time ON agent_kernel_values (until);
 CREATE INDEX agent_kernel_messages_by_time ON agent_kernel_messages (until);
 -- The topics are locked until the commit, in one order, so the positions of a topic become visible in their order.
 CREATE FUNCTION agent_kernel_send(
@@ -45,6 +55,8 @@ DECLARE
     marks text[];
     place text;
 BEGIN
+    -- Messages need not survive a crash, so nothing waits for the disk.
+    PERFORM set_config('synchronous_commit', 'off', true);
     SELECT array_agg(mark ORDER BY mark) INTO marks FROM (
         SELECT DISTINCT left(md5(name || E'\\n' || topic), {MARK_CHARS}) AS mark
         FROM unnest(names, topics) AS t (name, topic)
@@ -70,6 +82,11 @@ BEGIN
     RETURN cardinality(names);
 END $$;
 """
+_DELETE_OLD_VALUES = """
+DELETE FROM agent_kernel_values WHERE (namespace, name) IN (
+    SELECT namespace, name FROM agent_kernel_values WHERE until <= now() LIMIT 200 FOR UPDATE SKIP LOCKED
+) RETURNING 1
+"""
 _RECEIVE = f"""
 SELECT m.namespace, m.topic, m.position, m.body
 FROM unnest(%s::text[], %s::text[], %s::bigint[]) AS a (namespace, topic, seen)
@@ -82,7 +99,7 @@ class PostgresBus:
     """A MessageBus in the database that ``url`` names, with a connection for each of its two threads."""
 
     def __init__(self, url: str) -> None:
-        self._sender = PostgresConnection(url, self._prepare_sender)
+        self._sender = PostgresConnection(url, self._create_tables)
         self._receiver = PostgresConnection(url, self._prepare_receiver)
         self.name = self._sender.name
 
@@ -104,6 +121,37 @@ class PostgresBus:
     def receive(self, after: Mapping[Topic, int], wait_s: float) -> Sequence[BusMessage]:
         return self._receiver.use(lambda connection: self._receive(connection, after, wait_s))
 
+    def get_value(self, namespace: str, name: str) -> SharedValue | None:
+        rows = self._sender.run(
+            "SELECT version, body, extract(epoch FROM now() - written)::float8 FROM agent_kernel_values"
+            " WHERE namespace = %s AND name = %s AND until > now()",
+            (namespace, name),
+        )
+        return SharedValue(rows[0][0], bytes(rows[0][1]), rows[0][2]) if rows else None
+
+    def swap_value(self, namespace: str, name: str, expect: str, value: SharedValue | None, keep_s: float) -> bool:
+        place, until = (namespace, name), "now() + make_interval(secs => %s)"
+        if value is None:
+            sql = "DELETE FROM agent_kernel_values WHERE namespace = %s AND name = %s AND version = %s RETURNING 1"
+            changed = self._sender.run(sql, (*place, expect))
+        elif expect:
+            changed = self._sender.run(
+                f"UPDATE agent_kernel_values SET version = %s, body = %s, written = now(), until = {until}"
+                " WHERE namespace = %s AND name = %s AND version = %s AND until > now() RETURNING 1",
+                (value.version, value.body, keep_s, *place, expect),
+            )
+        else:
+            self._sender.run(_DELETE_OLD_VALUES, ())
+            changed = self._sender.run(
+                f"INSERT INTO agent_kernel_values VALUES (%s, %s, %s, %s, now(), {until})"
+                " ON CONFLICT DO NOTHING RETURNING 1",
+                (*place, value.version, value.body, keep_s),
+            )
+        if changed:
+            return True
+        known = self.get_value(*place)
+        return (known.version if known else "") == (value.version if value else "")
+
     def close(self) -> None:
         self._sender.close()
         self._receiver.close()
@@ -123,18 +171,13 @@ class PostgresBus:
                 if not notification.payload or not marks.isdisjoint(notification.payload.split(" ")):
                     break
 
-    def _prepare_sender(self, connection: psycopg.Connection[Any]) -> None:
-        # Messages need not survive a crash, so nothing waits for the disk.
-        connection.execute("SET synchronous_commit = off")
-        self._create_table(connection)
-
     def _prepare_receiver(self, connection: psycopg.Connection[Any]) -> None:
-        self._create_table(connection)
+        self._create_tables(connection)
         row = connection.execute(_CHANNEL).fetchone()
         assert row is not None
         connection.execute(f"LISTEN {row[0]}".encode())
 
-    def _create_table(self, connection: psycopg.Connection[Any]) -> None:
+    def _create_tables(self, connection: psycopg.Connection[Any]) -> None:
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (SETUP_LOCK,))
             known = connection.execute("SELECT to_regclass('agent_kernel_messages') IS NOT NULL").fetchone()

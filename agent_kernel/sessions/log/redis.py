@@ -8,7 +8,6 @@ All keys begin with ``{PREFIX}:``, so a cluster keeps them on one node, where on
 - ``log:NAMESPACE`` (sorted set): the entries by their position;
 - ``stream:LENGTH:NAMESPACE:SESSION`` (list): the positions of the entries of one session;
 - ``commit:ID`` (expires after a day): the positions that a commit received;
-- ``value:LENGTH:NAMESPACE:NAME`` (hash, expires): the version, the body and the time of a value;
 - ``blobs`` (sorted set) and ``blob:LENGTH:NAMESPACE:DIGEST``: when bytes were stored or touched, and the bytes.
 """
 
@@ -18,7 +17,7 @@ import struct
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, SharedValue, Stream, Tail
+from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail
 from agent_kernel.sessions.log.redis_bus import RedisBus
 from agent_kernel.sessions.log.redis_connection import RedisConnection, member
 
@@ -116,27 +115,6 @@ end
 return freed
 """
 )
-_SWAP = (
-    _NOW
-    + """
-local version = redis.call('HGET', KEYS[1], 'version') or ''
-if version ~= ARGV[1] then return version == ARGV[2] and 1 or 0 end
-redis.call('DEL', KEYS[1])
-if ARGV[2] ~= '' then
-    redis.call('HSET', KEYS[1], 'version', ARGV[2], 'body', ARGV[3], 'written', string.format('%.6f', now))
-    redis.call('PEXPIRE', KEYS[1], ARGV[4])
-end
-return 1
-"""
-)
-_GET = (
-    _NOW
-    + """
-local found = redis.call('HMGET', KEYS[1], 'version', 'body', 'written')
-if not found[1] then return false end
-return {found[1], found[2], string.format('%.6f', now - found[3])}
-"""
-)
 _DROPPED_AT_ONCE = 500
 
 
@@ -206,15 +184,6 @@ class RedisLog:
             keys = [self._connection.key("blobs"), *(self._connection.key("blob:").encode() + blob for blob in part)]
             freed += self._connection.run(_DROP, keys, [grace, *part])
         return freed
-
-    def get_value(self, namespace: str, name: str) -> SharedValue | None:
-        found = self._connection.run(_GET, [self._connection.pair("value", namespace, name)], [])
-        return None if found is None else SharedValue(found[0].decode(), found[1], float(found[2]))
-
-    def swap_value(self, namespace: str, name: str, expect: str, value: SharedValue | None, keep_s: float) -> bool:
-        version, body = ("", b"") if value is None else (value.version, value.body)
-        key = self._connection.pair("value", namespace, name)
-        return bool(self._connection.run(_SWAP, [key], [expect, version, body, round(keep_s * 1000)]))
 
     def bus(self) -> RedisBus:
         return RedisBus(self._url)

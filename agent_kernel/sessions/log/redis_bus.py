@@ -1,11 +1,12 @@
-"""Messages between servers in Redis or Valkey: one stream for each topic, ``topic:LENGTH:NAMESPACE:NAME``."""
+"""Messages between servers in Redis or Valkey: a stream for each topic, ``topic:LENGTH:NAMESPACE:NAME``, and a hash for
+each value, ``value:LENGTH:NAMESPACE:NAME``, which both expire."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_kernel.sessions.log.message_bus import PAGE, BusMessage, Post, Topic
+from agent_kernel.sessions.log.message_bus import PAGE, BusMessage, Post, SharedValue, Topic
 from agent_kernel.sessions.log.redis_connection import RedisConnection
 
 _COUNT_BITS = 20
@@ -22,6 +23,28 @@ for i, key in ipairs(KEYS) do
 end
 return #KEYS
 """
+_TIME = "local t = redis.call('TIME'); local now = t[1] + t[2] / 1000000\n"
+_SWAP = (
+    _TIME
+    + """
+local version = redis.call('HGET', KEYS[1], 'version') or ''
+if version ~= ARGV[1] then return version == ARGV[2] and 1 or 0 end
+redis.call('DEL', KEYS[1])
+if ARGV[2] ~= '' then
+    redis.call('HSET', KEYS[1], 'version', ARGV[2], 'body', ARGV[3], 'written', string.format('%.6f', now))
+    redis.call('PEXPIRE', KEYS[1], ARGV[4])
+end
+return 1
+"""
+)
+_GET = (
+    _TIME
+    + """
+local found = redis.call('HMGET', KEYS[1], 'version', 'body', 'written')
+if not found[1] then return false end
+return {found[1], found[2], string.format('%.6f', now - found[3])}
+"""
+)
 
 
 class RedisBus:
@@ -51,6 +74,15 @@ class RedisBus:
             for key, entries in found or ()
             for id, fields in entries
         ]
+
+    def get_value(self, namespace: str, name: str) -> SharedValue | None:
+        found = self._sender.run(_GET, [self._sender.pair("value", namespace, name)], [])
+        return None if found is None else SharedValue(found[0].decode(), found[1], float(found[2]))
+
+    def swap_value(self, namespace: str, name: str, expect: str, value: SharedValue | None, keep_s: float) -> bool:
+        version, body = ("", b"") if value is None else (value.version, value.body)
+        key = self._sender.pair("value", namespace, name)
+        return bool(self._sender.run(_SWAP, [key], [expect, version, body, round(keep_s * 1000)]))
 
     def close(self) -> None:
         self._sender.close()

@@ -95,6 +95,9 @@ class SupabaseLog:
     def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
         return int(self._call("drop_blobs", named=[[*place] for place in named], grace=grace)["freed"])
 
+    def bus(self) -> None:
+        """Return None: servers of this database cannot send each other messages."""
+
     def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:

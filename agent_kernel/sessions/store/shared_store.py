@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from agent_kernel.core.errors import StoreError
 from agent_kernel.sessions.blob_files import BlobFiles
-from agent_kernel.sessions.log.log_store import LogConflict, LogStore, SharedValue
+from agent_kernel.sessions.log.log_store import LogConflict, LogStore
 from agent_kernel.sessions.log.message_bus import MessageBus
 from agent_kernel.sessions.store.database import WRITE, Database
 from agent_kernel.sessions.store.replica import Replica
@@ -43,18 +43,9 @@ class SharedStore(SqliteStore):
         files = _SharedBlobFiles(Path(self._cache.name), in_row=0, log=log)
         self._database = _SharedDatabase(log, replica, files)
 
-    async def get_value(self, namespace: str, name: str) -> SharedValue | None:
-        """Return a value that the servers share, as ``LogStore.get_value`` does. Raises StoreError."""
-        return await self._database.read(lambda db: self._log.get_value(namespace, name))
-
-    async def swap_value(
-        self, namespace: str, name: str, expect: str, value: SharedValue | None, keep_s: float
-    ) -> bool:
-        """Write a value that the servers share, as ``LogStore.swap_value`` does. Raises StoreError."""
-        return await self._database.read(lambda db: self._log.swap_value(namespace, name, expect, value, keep_s))
-
-    def bus(self) -> MessageBus:
-        """Return a new bus to the other servers of this store; the caller closes it."""
+    def bus(self) -> MessageBus | None:
+        """Return a new bus to the other servers of this store, which the caller closes; None if the database has
+        none."""
         return self._log.bus()
 
     async def vacuum(self) -> int:
