@@ -168,11 +168,11 @@ async def test_a_client_of_the_other_server_claims_a_call_and_brings_its_result(
     asked = {"client_tools": ["python"], "answers": ["python.live"]}
     turn = (await start_turn(one, "client", session="claimed", **asked))["turn"]
     question = (await wait_for_event(two, turn, "approval.required"))["data"]["approval"]
-    await two.post(f"agent/v1/agent/approvals/{question}", json={"decision": "approve"})
+    await two.post(f"agent/v1/agent/approvals/{question}", json={"decision": "approve", "edited": "1 + 2"})
     call = (await wait_for_event(two, turn, "call.offered"))["data"]["call"]
     claims = f"agent/v1/turns/{turn}/claims"
     claim = (await two.post(claims, json={"call": call, "client": "test"})).json()
-    assert (claim["name"], claim["arguments"]) == ("python", {"code": "1 + 1"})
+    assert (claim["name"], claim["arguments"]) == ("python", {"code": "1 + 2"})
     assert (await one.post(claims, json={"call": call, "client": "late"})).status_code == 409
     token = {"token": claim["token"]}
     said = {"action": "output", "stream": "stdout", "text": "counting\n", **token}
