@@ -237,6 +237,9 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/sessions/store/store_url.py": {"agent_kernel"},
     "agent_kernel/sessions/log/postgresql_connection.py": {"psycopg"},
     "agent_kernel/sessions/log/redis_connection.py": {"redis"},
+    "agent_kernel/sessions/log/mongodb.py": {"pymongo"},
+    "agent_kernel/sessions/log/dynamodb.py": {"botocore"},
+    "agent_kernel/sessions/log/supabase.py": {"httpx", "postgrest"},
     "agent_kernel/sessions/log/namespace_cipher.py": {"cryptography"},
     "agent_kernel/sessions/store/encryption_key.py": {"keyring"},
     # Where everything is put together: what is not asked for is not loaded.

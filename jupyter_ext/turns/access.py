@@ -171,8 +171,9 @@ class Access:
         return caller.kernel.starts_server if caller.kernel else not caller.is_confined
 
     async def own_turn(self, caller: Caller, turn: str) -> LiveTurn:
-        """Return a live turn whose client-side calls the caller may run: a kernel's own turns, a token's own turns,
-        any turn for a user. It may run on another server. Raises TurnNotFound."""
+        """Return a live turn whose client-side calls the caller may run. A kernel may run those of its own turns, a
+        token those of the turns that it started, and a user those of every turn. The turn may run on another server.
+        Raises TurnNotFound."""
         live = await self._live_turn(caller, turn)
         of_another_kernel = caller.kernel is not None and live.spec.kernel != caller.kernel.id
         if of_another_kernel or (caller.is_confined and live.spec.started_by != caller.started_by):

@@ -77,8 +77,8 @@ class TurnOwner(Protocol):
 
 @dataclass(slots=True, eq=False)
 class LiveTurn:
-    """A turn that runs or ended recently. ``is_first`` is set once no other turn of its session on this server is
-    before it. ``owner`` is the server that runs it, if that is another one; ``log`` is then a copy."""
+    """A turn that runs or ended recently. ``is_first`` is set once every earlier turn of its session on this server has
+    ended. ``owner`` is the other server that runs the turn, if it does not run here; ``log`` is then a copy."""
 
     id: str
     spec: TurnSpec
