@@ -41,7 +41,7 @@ def events_topic(namespace: str, turn: str) -> Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class EventBatch:
     """Events of a turn in their order, which follow the event with the number ``after``. ``facts`` describe the turn
     and come with the first batch (``after`` is 0)."""
 
@@ -54,7 +54,7 @@ class Batch:
         return json.dumps({"after": self.after, "entries": entries, "facts": self.facts}).encode()
 
     @classmethod
-    def decode(cls, body: bytes) -> Batch:
+    def decode(cls, body: bytes) -> EventBatch:
         """Read a batch. Raises KeyError for an event of a type that this version does not know."""
         wire = json.loads(body)
         entries = [_decode_entry(event, marks) for event, marks in wire["entries"]]
@@ -96,7 +96,7 @@ class _Publication:
             self.restart()
         posts, facts = [], describe_turn(self.turn)
         for entries in _split(self.turn.log.entries_after(self.sent)):
-            body = Batch(self.sent, entries, {} if self.sent else facts).encode()
+            body = EventBatch(self.sent, entries, {} if self.sent else facts).encode()
             topic = events_topic(self.turn.spec.key.namespace, self.turn.id)
             posts.append(Post(topic, body, KEEP_S, self.replaces))
             self.sent, self.size, self.replaces = entries[-1].event.seq, self.size + len(body), False

@@ -217,8 +217,8 @@ class Idempotency:
         return begun
 
     async def _recover(self, key: IdempotencyKey, row: IdempotencyRow) -> StartedTurn | None:
-        """Return the turn that a row names; None if that turn never started or ended without an effect. Raises KeyReused
-        if the answer of the turn is no longer stored."""
+        """Return the turn that a row names; None if that turn never started or ended without an effect. Raises
+        KeyReused if the answer of the turn is no longer stored."""
         live = self._turns.get(row.turn) or await self._remote_turns.find(key.user, row.turn)
         if live is not None:
             return None if _had_no_effect(live) else StartedTurn(live, row.facts, replayed=True)

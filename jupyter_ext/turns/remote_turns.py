@@ -14,7 +14,7 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import LEASE_S, SessionKey, Turn
 from agent_kernel.core.turn_request import TurnRequest
 from jupyter_ext.turns.event_log import EventLog
-from jupyter_ext.turns.event_publisher import Batch, events_topic
+from jupyter_ext.turns.event_publisher import EventBatch, events_topic
 from jupyter_ext.turns.server_link import ServerLink
 from jupyter_ext.turns.stored_events import finished_event
 from jupyter_ext.turns.turns import CANCEL_WITHIN_S, KEEP_S, LiveTurn, TurnSpec
@@ -72,7 +72,7 @@ class RemoteTurn:
         self._link = link
         self._namespace = namespace
         self._turn = turn
-        self._early: list[Batch] = []
+        self._early: list[EventBatch] = []
         self.facts: Mapping[str, Any] = {}
         self.live: LiveTurn | None = None
         self.missed = asyncio.Event()
@@ -112,7 +112,7 @@ class RemoteTurn:
 
     def _on_message(self, body: bytes) -> None:
         """Raises KeyError, TypeError or ValueError for events of another version of agent-kernel."""
-        batch = Batch.decode(body)
+        batch = EventBatch.decode(body)
         self.heard = time.monotonic()
         self.facts = batch.facts or self.facts
         if self.live is None:
@@ -120,7 +120,7 @@ class RemoteTurn:
         else:
             self._apply(self.live.log, batch)
 
-    def _apply(self, copied: EventLog, batch: Batch) -> None:
+    def _apply(self, copied: EventLog, batch: EventBatch) -> None:
         if batch.after > copied.head:
             self.missed.set()
             return

@@ -20,7 +20,7 @@ from agent_kernel.sessions.log.message_bus import BusMessage, Post, Topic
 from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.turns import event_publisher, remote_turns, server_link
 from jupyter_ext.turns.event_log import EventLog
-from jupyter_ext.turns.event_publisher import Batch, EventPublisher
+from jupyter_ext.turns.event_publisher import EventBatch, EventPublisher
 from jupyter_ext.turns.remote_turns import CopiedLog, RemoteTurns
 from jupyter_ext.turns.server_link import ServerLink
 from jupyter_ext.turns.turn_control import TurnControl
@@ -296,7 +296,7 @@ async def test_a_copy_of_a_log_that_joins_its_events_gives_every_reader_the_rest
         text += piece
         ends[log.head] = len(text)
         if draw.random() < 0.1:
-            batch = Batch.decode(Batch(copied.head, log.entries_after(copied.head), {}).encode())
+            batch = EventBatch.decode(EventBatch(copied.head, log.entries_after(copied.head), {}).encode())
             for entry in batch.entries:
                 copied.copy(entry)
             after = draw.choice([*ends])
@@ -306,7 +306,7 @@ async def test_a_copy_of_a_log_that_joins_its_events_gives_every_reader_the_rest
     log.append(CallOutput("c", "out"))
     log.append(CallFinished("c", "python", "success", "out", 0.1, ({"mime": "image/png", "data": "AAAA"},)))
     log.append(TurnFinished("committed", "", 1, {}))
-    for entry in Batch.decode(Batch(copied.head, log.entries_after(copied.head), {}).encode()).entries:
+    for entry in EventBatch.decode(EventBatch(copied.head, log.entries_after(copied.head), {}).encode()).entries:
         copied.copy(entry)
     assert copied.finished == log.finished
     assert copied.head == log.head
