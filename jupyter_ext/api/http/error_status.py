@@ -32,6 +32,7 @@ STATUS: Mapping[type[AgentKernelError], int] = MappingProxyType(
         errors.SandboxUnavailable: 503,
         errors.ServerStopping: 503,
         errors.ServerUnreachable: 503,
+        errors.HubUnavailable: 503,
         errors.StoreFull: 507,
         errors.StoreError: 500,
         AgentKernelError: 500,
