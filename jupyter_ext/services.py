@@ -45,12 +45,12 @@ from jupyter_ext.quotas.server_db import open_server_db
 from jupyter_ext.quotas.token_spending import TokenSpending
 from jupyter_ext.turns.access import Access
 from jupyter_ext.turns.chosen_engines import EngineChoices
-from jupyter_ext.turns.cpu_priority import CpuPriority
 from jupyter_ext.turns.dialect_turn_starter import DialectTurnStarter
 from jupyter_ext.turns.ephemeral_sessions import EphemeralSessions
 from jupyter_ext.turns.event_publisher import EventPublisher
 from jupyter_ext.turns.idempotency import Idempotency
 from jupyter_ext.turns.idempotency_rows import DatabaseRows, IdempotencyRows, SharedRows
+from jupyter_ext.turns.model_worker_priority import ModelWorkerPriority
 from jupyter_ext.turns.remote_turns import RemoteTurns
 from jupyter_ext.turns.revision_lock import RevisionLock
 from jupyter_ext.turns.server_link import ServerLink
@@ -115,7 +115,7 @@ class Services:
     private_sessions: PrivateSessions
     engine_choices: EngineChoices
     user_limits: Limits
-    cpu_priority: CpuPriority
+    cpu_priority: ModelWorkerPriority
 
     # Notebooks and kernels.
     notebooks: Notebooks
@@ -285,7 +285,7 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         private_sessions=private_sessions,
         engine_choices=engine_choices,
         user_limits=user_limits,
-        cpu_priority=CpuPriority(kernels, turns, runtime.engines),
+        cpu_priority=ModelWorkerPriority(kernels, turns, runtime.engines),
         notebooks=notebooks,
         attached_notebooks=attached_notebooks,
         sidecars=sidecars,

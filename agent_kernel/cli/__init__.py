@@ -23,8 +23,8 @@ from agent_kernel.cli.replay import REPLAY
 from agent_kernel.cli.serve import SERVE
 from agent_kernel.cli.sessions import SESSIONS
 from agent_kernel.cli.skills import SKILLS
-from agent_kernel.cli.terminal.ask import ASK
-from agent_kernel.cli.terminal.chat import CHAT
+from agent_kernel.cli.terminal.ask_command import ASK
+from agent_kernel.cli.terminal.chat_command import CHAT
 from agent_kernel.cli.token import TOKEN
 from agent_kernel.cli.trust import TRUST
 from agent_kernel.cli.where import WHERE

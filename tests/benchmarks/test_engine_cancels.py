@@ -13,7 +13,7 @@ from agent_kernel.core.messages import user
 from agent_kernel.core.protocols import EndChunk, EngineRequest, Sampling, TextChunk, WaitChunk
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.backend import LoadOptions
-from agent_kernel.engines.local.decoding.prefix_cache import CHAINS
+from agent_kernel.engines.local.decoding.known_prefixes import CHAINS
 from agent_kernel.engines.local.system_memory import resident_bytes
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
 

@@ -24,7 +24,7 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sandbox.jail.jail import IsolationPlan
-from agent_kernel.sandbox.jail.syscalls import numbers
+from agent_kernel.sandbox.jail.raw_syscalls import numbers
 from tests.sandbox.attacks_on_files import FILES
 from tests.sandbox.attacks_on_kernel import UNCOUNTED, kernel
 from tests.sandbox.attacks_on_processes import PROCESSES

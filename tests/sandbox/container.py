@@ -14,8 +14,8 @@ import struct
 import sys
 
 from agent_kernel.sandbox.jail import seccomp
+from agent_kernel.sandbox.jail.raw_syscalls import numbers, prctl, syscall
 from agent_kernel.sandbox.jail.seccomp import Condition, Rule
-from agent_kernel.sandbox.jail.syscalls import numbers, prctl, syscall
 
 CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31)
 """chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap, net_bind_service, net_raw, sys_chroot, mknod,

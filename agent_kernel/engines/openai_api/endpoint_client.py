@@ -21,7 +21,7 @@ from agent_kernel.engines.openai_api.api_keys import key_of
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.error_mapping import Refusal, plain
 from agent_kernel.engines.openai_api.retry import EngineFault
-from agent_kernel.engines.openai_api.timeouts import Patience
+from agent_kernel.engines.openai_api.token_timeouts import Patience
 
 if TYPE_CHECKING:
     import httpx

@@ -31,7 +31,7 @@ from agent_kernel.engines.openai_api.request import affinity_of, encode
 from agent_kernel.engines.openai_api.response_builder import ResponseBuilder, estimate_tokens
 from agent_kernel.engines.openai_api.retry import EngineFault, Retries
 from agent_kernel.engines.openai_api.server_quirks import ServerQuirks
-from agent_kernel.engines.openai_api.timeouts import Patience
+from agent_kernel.engines.openai_api.token_timeouts import Patience
 
 LENGTHS = ("max_model_len", "context_length", "context_window")
 """Names of the field with the context length in a server's list of models: the first is that of vLLM and SGLang, the

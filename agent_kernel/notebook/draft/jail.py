@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_kernel.sandbox.jail import landlock, privileges, rlimits, seccomp, visible_paths
-from agent_kernel.sandbox.jail.syscalls import check_result, libc, numbers
+from agent_kernel.sandbox.jail.raw_syscalls import check_result, libc, numbers
 
 VARIABLE = "AGENT_KERNEL_HIDDEN"
 """Environment variable that the server sets for its kernels: the server's own directories, which drafts must not

@@ -13,7 +13,7 @@ import struct
 from pathlib import Path
 from typing import NoReturn
 
-from agent_kernel.sandbox.jail.syscalls import check_result, libc, syscall
+from agent_kernel.sandbox.jail.raw_syscalls import check_result, libc, syscall
 
 _NEWUSER = 0x10000000
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE, _CLOEXEC, _CLONE, _F_EMPTY_PATH = -100, 0x1000, 0x8000, 0o2000000, 1, 4

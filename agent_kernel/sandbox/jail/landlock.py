@@ -11,7 +11,7 @@ import os
 import struct
 from collections.abc import Iterable
 
-from agent_kernel.sandbox.jail.syscalls import syscall
+from agent_kernel.sandbox.jail.raw_syscalls import syscall
 
 _RIGHTS = [
     "execute",

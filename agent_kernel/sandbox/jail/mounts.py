@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from agent_kernel.sandbox.jail import idmapped_mounts
-from agent_kernel.sandbox.jail.syscalls import check_result, libc, syscall
+from agent_kernel.sandbox.jail.raw_syscalls import check_result, libc, syscall
 from agent_kernel.sandbox.jail.visible_paths import VisibleEntry
 
 _NOSUID, _NODEV, _NOEXEC, _BIND, _REC, _PRIVATE, _SLAVE, _SHARED = (

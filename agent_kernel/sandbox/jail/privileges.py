@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 
-from agent_kernel.sandbox.jail.syscalls import prctl, syscall
+from agent_kernel.sandbox.jail.raw_syscalls import prctl, syscall
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 1, 4, 24, 38, 36
 _PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL = 47, 4

@@ -13,8 +13,8 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
+from agent_kernel.sandbox.jail.raw_syscalls import prctl
 from agent_kernel.sandbox.jail.resource_usage import children_of
-from agent_kernel.sandbox.jail.syscalls import prctl
 
 SHELL = "/bin/sh"
 START = 'cd "$1" && { ulimit -S -t "$2" 2>/dev/null; exec /bin/sh -e -c "$3"; }'

@@ -19,8 +19,8 @@ from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext, runner_for
 from agent_kernel.tools.notebook.cell_edits import RUN, EditContext, check_runnable, edit_tools
 from agent_kernel.tools.notebook.cell_map import cells_of, map_cells, read_whole, select_cells
+from agent_kernel.tools.notebook.context_cells import page_cells
 from agent_kernel.tools.notebook.current_notebook import LIVE_DOCUMENT, NotebookView, ReadCellsMemory
-from agent_kernel.tools.notebook.page_cells import page_cells
 
 GROUP = "notebook"
 EXECUTIONS = "executions"

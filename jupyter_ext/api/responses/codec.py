@@ -36,7 +36,7 @@ from jupyter_ext.api.responses.output_items import (
     Thought,
     call_for_client,
 )
-from jupyter_ext.api.responses.resource import ResponseFacts, fault_of, usage_of
+from jupyter_ext.api.responses.response_object import ResponseFacts, fault_of, usage_of
 
 CANCELLED = "The server that ran this response stopped before its end."
 

@@ -18,7 +18,7 @@ from jupyter_ext.api.dialects.openai_content import MAX_TEXT, TOO_LONG
 from jupyter_ext.api.responses.input_items import AnyItem, FunctionCallItem, ReferenceItem, characters, items_of
 from jupyter_ext.api.responses.live_responses import LiveResponses
 from jupyter_ext.api.responses.request import ResponsesBody
-from jupyter_ext.api.responses.resource import ENDED, stem_of
+from jupyter_ext.api.responses.response_object import ENDED, stem_of
 from jupyter_ext.api.responses.store import ResponseOwner, StoredResponse
 from jupyter_ext.auth.callers import Caller, subject
 

@@ -26,7 +26,7 @@ from jupyter_ext.api.responses.input_items import MEDIUM, AnyItem, Brought, Inpu
 from jupyter_ext.api.responses.input_messages import has_server_calls, items_to_store, messages_of, with_files
 from jupyter_ext.api.responses.live_responses import LiveResponse, LiveResponses, responses_of
 from jupyter_ext.api.responses.request import ResponsesBody
-from jupyter_ext.api.responses.resource import ResponseFacts, response_id
+from jupyter_ext.api.responses.response_object import ResponseFacts, response_id
 from jupyter_ext.api.responses.store import StoredResponse
 from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, Count, Parameter, limit, operation
 from jupyter_ext.turns.dialect_request import DialectRequest, SubmittedFile

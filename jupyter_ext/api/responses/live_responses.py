@@ -19,7 +19,7 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import UNLISTED
 from jupyter_ext.api.dialects.codec import encode_frames
 from jupyter_ext.api.responses.codec import ResponsesCodec
-from jupyter_ext.api.responses.resource import ENDED, response_id
+from jupyter_ext.api.responses.response_object import ENDED, response_id
 from jupyter_ext.api.responses.store import ResponseOwner, ResponseStore, StoredResponse
 from jupyter_ext.notebooks.private_sessions import PrivateSessions
 from jupyter_ext.services import Services

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.sessions.tables.rows import count_changes
-from jupyter_ext.api.responses.resource import ResponseFacts
+from jupyter_ext.api.responses.response_object import ResponseFacts
 
 T = TypeVar("T")
 KEEP_S = 30 * 24 * 3600.0

@@ -13,7 +13,7 @@ from agent_kernel.sandbox.jail import seccomp
 if sys.platform != "linux":
     pytest.skip("the sandbox needs Linux", allow_module_level=True)
 
-from agent_kernel.sandbox.jail.syscalls import _TABLES
+from agent_kernel.sandbox.jail.raw_syscalls import _TABLES
 
 ALLOW, PRETEND = "allow", "pretend"
 ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}

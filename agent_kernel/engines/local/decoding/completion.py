@@ -27,8 +27,8 @@ from agent_kernel.engines.local.backend import (
     StepOutput,
 )
 from agent_kernel.engines.local.decoding.decoder import Decoder
+from agent_kernel.engines.local.decoding.known_prefixes import CachedBlocks, TokenChains
 from agent_kernel.engines.local.decoding.logprob_buffer import Logprobs
-from agent_kernel.engines.local.decoding.prefix_cache import CachedBlocks, TokenChains
 from agent_kernel.engines.local.decoding.request_queue import Admission, Tell
 from agent_kernel.engines.local.decoding.text_stream import TextStream
 from agent_kernel.engines.local.media.prompt_media import in_parts

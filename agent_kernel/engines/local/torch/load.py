@@ -23,7 +23,7 @@ from agent_kernel.core.errors import (
     OutOfMemory,
 )
 from agent_kernel.engines.local.backend import ChatMessage, LoadOptions, Progress
-from agent_kernel.engines.local.torch.image_processor import load_processor
+from agent_kernel.engines.local.torch.processor_loading import load_processor
 from agent_kernel.engines.local.torch.safetensors_cache import ConvertedModel
 
 SETUP = "Install it with: agent-kernel model setup gpu"

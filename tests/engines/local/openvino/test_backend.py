@@ -17,7 +17,7 @@ from agent_kernel.engines.local.backend import DecodingOptions, LoadedModel, Loa
 from agent_kernel.engines.local.catalog import catalog
 from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion
 from agent_kernel.engines.local.decoding.decoder import Decoder
-from agent_kernel.engines.local.decoding.prefix_cache import CachedBlocks
+from agent_kernel.engines.local.decoding.known_prefixes import CachedBlocks
 from agent_kernel.engines.local.grammar import compile_check
 from agent_kernel.engines.local.openvino.backend import BLOCK, OpenVino
 

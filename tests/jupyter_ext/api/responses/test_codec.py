@@ -31,7 +31,7 @@ from jupyter_ext.api.dialects.codec import DONE
 from jupyter_ext.api.responses.codec import ResponsesCodec
 from jupyter_ext.api.responses.output_items import LOGPROBS, OUTPUTS, SOURCES
 from jupyter_ext.api.responses.request import ResponsesBody
-from jupyter_ext.api.responses.resource import ResponseFacts, response_id, stem_of
+from jupyter_ext.api.responses.response_object import ResponseFacts, response_id, stem_of
 from tests.jupyter_ext.api.dialects.events import BEGIN, END, OURS, USAGE, any_end, any_event
 
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)

@@ -14,7 +14,7 @@ from jupyter_ext.api.dialects.openai_content import MAX_TEXT
 from jupyter_ext.api.responses import continuation
 from jupyter_ext.api.responses.input_items import AnyItem, ReferenceItem, items_of
 from jupyter_ext.api.responses.live_responses import LiveResponses
-from jupyter_ext.api.responses.resource import ResponseFacts, response_id
+from jupyter_ext.api.responses.response_object import ResponseFacts, response_id
 from jupyter_ext.api.responses.store import ResponseOwner, ResponseStore, StoredResponse
 
 ME = ResponseOwner("ns", "user")

@@ -8,7 +8,7 @@ import pytest
 
 from agent_kernel.sessions.store.memory import MemoryStore
 from jupyter_ext.api.responses.live_responses import LiveResponses
-from jupyter_ext.api.responses.resource import ResponseFacts, response_id
+from jupyter_ext.api.responses.response_object import ResponseFacts, response_id
 from jupyter_ext.api.responses.store import ResponseOwner, StoredResponse
 
 ME = ResponseOwner("ns", "user")

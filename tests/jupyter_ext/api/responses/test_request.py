@@ -21,7 +21,7 @@ from jupyter_ext.api.responses import input_messages
 from jupyter_ext.api.responses.input_items import Brought
 from jupyter_ext.api.responses.input_messages import Reading, items_to_store, messages_of, with_files
 from jupyter_ext.api.responses.request import ResponsesBody
-from jupyter_ext.api.responses.resource import ResponseFacts, response_id
+from jupyter_ext.api.responses.response_object import ResponseFacts, response_id
 from jupyter_ext.turns.dialect_request import DialectRequest, SubmittedFile
 
 TOOL: TypeAdapter[Any] = TypeAdapter(Tool)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.core.session import new_id
-from jupyter_ext.api.responses.resource import ResponseFacts, response_id
+from jupyter_ext.api.responses.response_object import ResponseFacts, response_id
 from jupyter_ext.api.responses.store import KEEP_S, ResponseOwner, ResponseStore, StoredResponse
 
 ME, OTHER = ResponseOwner("ns", "user"), ResponseOwner("ns", "kernel 1")

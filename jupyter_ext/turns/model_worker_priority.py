@@ -12,7 +12,7 @@ from jupyter_ext.turns.turns import Turns
 LOOK_S = 1.0
 
 
-class CpuPriority:
+class ModelWorkerPriority:
     """Lowers the CPU priority of the local model workers while a kernel executes code.
 
     It polls the kernels every LOOK_S seconds, because Jupyter does not notify extensions when a kernel starts to

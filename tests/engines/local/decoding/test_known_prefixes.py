@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_kernel.engines.local.decoding.prefix_cache import CHAINS, CachedBlocks, TokenChains
+from agent_kernel.engines.local.decoding.known_prefixes import CHAINS, CachedBlocks, TokenChains
 
 
 def test_the_longest_known_text_wins() -> None:
