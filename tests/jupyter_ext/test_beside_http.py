@@ -106,7 +106,7 @@ async def test_what_can_not_be_read_is_left_as_it_is_and_says_so(agent_server: S
         (here.root / "a.agent.json").write_text("{")
         seen = (await client.get(BESIDE, params=PLACE)).json()
         assert (seen["kind"], seen["arrival"]) == ("unreadable", None)
-        assert "no conversation that this version can read" in seen["told"]
+        assert "cannot read a conversation from" in seen["told"]
         refused = await client.post(BESIDE, params=PLACE, json={"sha256": hashlib.sha256(b"{").hexdigest()})
         assert refused.status_code in (400, 409)
         assert (await client.get(BESIDE)).status_code == 400

@@ -9,7 +9,7 @@ from typing import Any
 from tests.notebook.notebook import SILENCE, Notebook
 from tests.server import followed
 
-QUESTION = "Run this in your kernel? [y]es / [n]o / [s]ession / never: "
+QUESTION = "Run this in your kernel? [y]es / [n]o / [e]dit in the panel / [s]ession / never: "
 
 BOXED = """import matplotlib.pyplot as plt
 plt.plot([1, 2])

@@ -296,7 +296,7 @@ def test_what_is_no_document_is_refused(document: bytes) -> None:
 
 
 def test_a_document_over_the_limit_is_not_even_decoded() -> None:
-    with pytest.raises(InvalidRequest, match="more than 100"):
+    with pytest.raises(InvalidRequest, match="more than the limit of 100"):
         parse(b"\xff" * 101, max_bytes=100)
 
 
