@@ -134,7 +134,7 @@ class EngineRequest:
         if self.tool_choice in ("auto", "none"):
             return ()
         if not self.tools:
-            raise InvalidRequest(f"tool_choice is {self.tool_choice!r}, and the request has no tools.")
+            raise InvalidRequest(f"tool_choice is {self.tool_choice!r}, but the request has no tools.")
         if self.tool_choice == "required":
             return self.tools
         named = tuple(tool for tool in self.tools if tool.name == self.tool_choice)

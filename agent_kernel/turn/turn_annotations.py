@@ -36,7 +36,8 @@ _ANSWERED = ("decision", "reason")
 class TurnAnnotations:
     """Collects the annotations of one turn from its events.
 
-    Calls are in the order in which they ended, because ids repeat from round to round. ``at`` of a call or a notice is
+    Calls are kept in a list, in the order in which they ended, and not by id: a model may use an id again in the next
+    round. ``at`` of a call or a notice is
     the number of blocks (runs of text or reasoning, calls) that began before it.
     """
 

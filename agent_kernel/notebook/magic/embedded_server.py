@@ -117,7 +117,7 @@ class EmbeddedServer:
         while time.monotonic() < end:
             assert self._process is not None
             if self._process.poll() is not None:
-                raise AgentError(f"the server ended while it started:\n{self._tail()}")
+                raise AgentError(f"the server ended during its start:\n{self._tail()}")
             try:
                 return dict(server.call("GET", "binding", timeout=5.0)["environment"])
             except (ServerUnreachable, Forbidden):

@@ -103,7 +103,7 @@ class FrozenNotebook:
         return {**empty, "source": "\n".join(lines)}
 
     def _plain_cell(self, cell: Mapping[str, Any], source: str) -> Json:
-        """Copy a cell without an agent; lines that need this package become comments."""
+        """Copy a cell that does not call the agent. Lines that need this package become comments."""
         copied = copy.deepcopy(dict(cell))
         if copied.get("cell_type") == "code":
             copied["source"] = LINE.sub(_comment, source)

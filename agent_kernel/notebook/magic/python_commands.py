@@ -82,7 +82,8 @@ class PythonCommands:
         self._context.confirm(arguments, question, "nothing was run")
         done = self._context.server.call("POST", path, {}, timeout=REBUILD_TIMEOUT_S)
         if done["status"] != "success":
-            raise AgentError(f"{done['ran']} of {len(pieces)} ran; then: {' '.join(str(done['error']).split())[-500:]}")
+            error = " ".join(str(done["error"]).split())[-500:]
+            raise AgentError(f"{done['ran']} of {len(pieces)} code blocks ran; the next one failed: {error}")
         message = f"Rebuilt: {done['ran']} of {len(pieces)} ran; their variables are in the sandbox again."
         self._context.print_line(message)
 

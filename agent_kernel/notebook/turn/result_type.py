@@ -60,7 +60,7 @@ class ResultType:
         return {"kind": "json_schema", "json_schema": self.schema, "name": "value"} if self.schema is not None else {}
 
     def of_answer(self, text: str) -> Any:
-        """Return the value of an answer. Raises ValueError."""
+        """Convert the text of an answer to this type. Raises ValueError if it does not fit."""
         if self.read is None:
             raise ValueError("only a program makes such a value")
         try:

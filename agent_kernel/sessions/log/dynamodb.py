@@ -50,7 +50,8 @@ class DynamoTable:
             import botocore.session
         except ImportError:
             raise InvalidRequest(
-                "The store dynamodb: needs botocore.", hint="Install it: pip install 'agent-kernel[dynamodb]'."
+                "The store 'dynamodb:' needs the Python package botocore.",
+                hint="Install it: pip install 'agent-kernel[dynamodb]'.",
             ) from None
         self._botocore = botocore
         self._url = url

@@ -69,8 +69,9 @@ class LogStore(Protocol):
     def commit(self, id: str, appends: Sequence[Append]) -> Mapping[Stream, int]:
         """Write all entries or none, and return their positions. Raises LogConflict if one of them does not follow the
         last entry of its stream. If ``id`` was committed before, nothing is written and the first result is returned
-        again, so that a writer that received no reply can repeat the call. If no append has a body, the positions may
-        be checked again instead."""
+        again, so that a writer that received no reply can repeat the call. A commit
+        in which no append has a body writes nothing; a repeated one may check the positions again and raise
+        LogConflict."""
 
     def put_blob(self, namespace: str, digest: str, data: bytes) -> None:
         """Store bytes of media under their hash. The caller does this before it writes an entry that names the hash."""

@@ -37,7 +37,8 @@ class SupabaseLog:
             import postgrest
         except ImportError:
             raise InvalidRequest(
-                "The store supabase: needs postgrest.", hint="Install it: pip install 'agent-kernel[supabase]'."
+                "The store 'supabase:' needs the Python package postgrest.",
+                hint="Install it: pip install 'agent-kernel[supabase]'.",
             ) from None
         self._httpx, self._postgrest = httpx, postgrest
         self._url = url

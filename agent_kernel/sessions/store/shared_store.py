@@ -15,14 +15,15 @@ from agent_kernel.core.errors import StoreError
 from agent_kernel.sessions.blob_files import BlobFiles
 from agent_kernel.sessions.log.log_store import LogConflict, LogStore
 from agent_kernel.sessions.log.message_bus import MessageBus
-from agent_kernel.sessions.store.database import WRITE, Database
+from agent_kernel.sessions.store.database import BUSY_TIMEOUT_S, WRITE, Database
 from agent_kernel.sessions.store.replica import Replica
 from agent_kernel.sessions.store.sqlite import NONE, SqliteStore
 from agent_kernel.sessions.tables.quota import Quota
 
 T = TypeVar("T")
-MAX_ATTEMPTS = 50
-"""Maximum number of times that a write is tried while other servers write to the same session at the same moment."""
+MAX_PAUSE_S = 0.01
+"""The longest pause before a write is tried again. It is short, because a writer that waits longer than the others
+loses to them again."""
 NAMED = "SELECT namespace, hash FROM media UNION SELECT namespace, hash FROM files WHERE hash <> ''"
 
 
@@ -72,23 +73,27 @@ class _SharedDatabase(Database):
         self._replica = replica
 
     def _transact(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
-        for attempt in range(MAX_ATTEMPTS):
+        end, attempt = time.monotonic() + BUSY_TIMEOUT_S, 0
+        while True:
             try:
                 self._replica.update(self._open())
                 result = super()._transact(begin, work)
             except LogConflict:
-                # The more writers there are, the longer each of them waits, so that one of them gets through.
-                time.sleep(random.random() * 0.002 * min(attempt, 20))
-                continue
+                attempt += 1
+                if time.monotonic() > end:
+                    raise StoreError(
+                        f"{self.name}: other servers changed the same session {attempt} times within "
+                        f"{BUSY_TIMEOUT_S:.0f} seconds, while this write was tried.",
+                        hint="Nothing was written. Try again.",
+                    ) from None
+                # The pause is random, so that two writers do not collide again and again.
+                time.sleep(random.random() * min(MAX_PAUSE_S, 0.001 * attempt))
             except sqlite3.Error as error:
                 raise self._to_store_error(error) from error
-            if begin == WRITE:
-                self._replica.settle()
-            return result
-        raise StoreError(
-            f"{self.name}: other servers changed the same session {MAX_ATTEMPTS} times while this write was tried.",
-            hint="Nothing was written. Try again.",
-        )
+            else:
+                if begin == WRITE:
+                    self._replica.settle()
+                return result
 
     def _close(self) -> None:
         super()._close()

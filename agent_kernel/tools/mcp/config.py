@@ -153,7 +153,7 @@ def read(path: Path, digest: str = "") -> McpConfig:
 def parse(body: Mapping[str, Any]) -> McpConfig:
     """Parse the configuration. Raises InvalidRequest."""
     if "servers" not in body and "mcpServers" not in body:
-        raise InvalidRequest("there is no 'servers' and no 'mcpServers'.")
+        raise InvalidRequest("there is neither a key 'servers' nor a key 'mcpServers'.")
     timeout_s = _seconds(body.get("tool_timeout_secs", TIMEOUT_S), "tool_timeout_secs")
     at_once = body.get("max_concurrent_calls", AT_ONCE)
     if not isinstance(at_once, int) or isinstance(at_once, bool) or not 1 <= at_once <= 1000:

@@ -163,7 +163,8 @@ def _read(root: Path, name: str) -> bytes:
 
 
 def _find_skills(here: Path) -> tuple[list[Version], list[str]]:
-    """Return the skills below a directory by name, and the problems of the others. Links are not followed. Blocking."""
+    """Return the valid skills below a directory, sorted by name, and a description of the problem of each invalid one.
+    Links are not followed. Blocking."""
     versions: list[Version] = []
     problems: list[str] = []
     with suppress(OSError):

@@ -19,8 +19,8 @@ SHARED = (b"IHDR", b"PLTE", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"pHYs")
 
 
 def frames_of(png: bytes) -> list[bytes]:
-    """Return the frames; empty for an image that is not animated, for partial frames, and for data that is not a
-    PNG."""
+    """Return each frame of an animated PNG as a PNG of its own. Return an empty list if the data is not a PNG, if the
+    image is not animated, or if a frame covers only a part of the image."""
     if b"acTL" not in png[:256]:
         return []
     shared: list[bytes] = []

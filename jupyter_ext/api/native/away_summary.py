@@ -17,7 +17,8 @@ class MeanwhileHandler(AgentHandler):
     async def get(self, session_id: str) -> None:
         """Summarize what happened in a session while no page was open.
 
-        ``kernel`` is the present kernel of the notebook; with it, the response says whether variables were lost.
+        The query parameter ``kernel`` is the id of the notebook's current kernel. If it is given, the response says
+        whether variables were lost.
         """
         session = await self.services.access.session(self.caller, session_id)
         kernel = self.services.access.kernel(self.caller, self.get_argument("kernel", ""))

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, settings
 from agent_kernel.core.errors import SequenceConflict, SessionNotFound, StoreError
 from agent_kernel.core.messages import user
 from agent_kernel.core.session import LEASE_S, Owner, SessionKey, SessionQuery
-from agent_kernel.sessions.log.log_store import Append, LogStore, Stream, Tail
+from agent_kernel.sessions.log.log_store import Append, LogConflict, LogStore, Stream, Tail
 from agent_kernel.sessions.log.memory_log import MemoryLog
-from agent_kernel.sessions.store import replica
+from agent_kernel.sessions.store import replica, shared_store
 from agent_kernel.sessions.store.shared_store import SharedStore
 from tests.sessions import test_model_based
 from tests.sessions.talk import ELSEWHERE, KEY, PNG, Clock, Talk
@@ -231,3 +231,32 @@ TestTwoServers.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
+
+
+class BusyLog(MemoryLog):
+    """A log where another server is always faster: it refuses this many commits before it takes one."""
+
+    def __init__(self, conflicts: int) -> None:
+        super().__init__()
+        self.conflicts = conflicts
+
+    def commit(self, id: str, appends: Sequence[Append]) -> Mapping[Stream, int]:
+        self.conflicts -= 1
+        if self.conflicts >= 0:
+            raise LogConflict
+        return super().commit(id, appends)
+
+
+async def test_a_write_that_loses_a_hundred_times_to_other_servers_is_made_all_the_same() -> None:
+    store = SharedStore(BusyLog(100))
+    await store.create(KEY)
+    assert (await store.info(KEY)) is not None
+    await store.aclose()
+
+
+async def test_a_write_that_loses_for_longer_than_the_time_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_store, "BUSY_TIMEOUT_S", 0.05)
+    store = SharedStore(BusyLog(1_000_000))
+    with pytest.raises(StoreError, match="Try again|changed the same session"):
+        await store.create(KEY)
+    await store.aclose()

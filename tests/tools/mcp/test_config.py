@@ -82,7 +82,7 @@ def test_nothing_secret_is_in_what_is_shown() -> None:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ({}, "there is no 'servers'"),
+        ({}, "there is neither a key 'servers'"),
         ({"servers": 7}, "servers must be a list of servers"),
         ({"servers": [7]}, "server 1 must be an object"),
         ({"mcpServers": {"a": {}}}, "a has no url"),

@@ -1,9 +1,9 @@
 """Writes answers in the two cases in which a small model's own answers are unreliable: its code has failed, or the
 output has several rows. The functions have no side effects.
 
-A model's sentence about a table is kept if, for each number in it, the sentence also names the row that contains the
-number. If rows consist of numbers only, the sentence must contain a number of each of them instead. Otherwise the rows
-themselves are the answer.
+A model's sentence about a table is kept only if it names, for each number that it states, the row with that number. If
+the rows consist of numbers only, it must instead state a number of every row. A sentence that fails this check is
+replaced by the rows.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class FrameOutbox:
 
 
 class ModelWorker:
-    """Handles the server's frames with one model, which this process loads once."""
+    """Loads one model, and answers the messages that the server sends to this process."""
 
     def __init__(self, cache_dir: Path, outbox: FrameOutbox) -> None:
         self._cache_dir = cache_dir
