@@ -18,6 +18,7 @@ EARLIER = "Earlier variables"
 compared."""
 MAX_CHARS = 2_000
 MAX_COLUMNS = 40
+MAX_SCANNED_COLUMNS = 1_000
 MAX_SCANNED_ROWS = 100_000
 MAX_LOOKED_AT = 1_000
 """Number of cells of an object column that must be plain values before its distinct values are computed."""
@@ -27,6 +28,10 @@ PLAIN = (bool, int, float, complex, types.NoneType)
 SCALAR_PACKAGES = ("numpy", "pandas", "datetime", "decimal", "fractions", "uuid", "pathlib")
 """Packages whose scalars can be converted to text safely."""
 ONE_LETTER_WORDS = {"a", "A", "I"}
+EVERYDAY_WORDS = {"a", "i", "name", "date", "time", "type", "id", "value", "values", "text", "number", "index"}
+"""Names of columns, in lower case, that also occur in questions about anything else ("What is your name?")."""
+MAX_TABLES = 3
+"""Number of data frames that are described because of their columns."""
 
 
 def named_in_braces(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
@@ -41,9 +46,28 @@ def without_braces(prompt: str, names: Iterable[str]) -> str:
 
 
 def tables_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
-    """Return data frames and series whose name occurs as a word in the prompt. ``a`` and ``I`` are ordinary words."""
+    """Return data frames and series whose name occurs as a word in the prompt. ``a`` and ``I`` are ordinary words. If
+    there are none, return the data frames whose columns the prompt names ("plot rain_mm by month")."""
     words = dict.fromkeys(re.findall(r"(?<![\w.])[A-Za-z_]\w*", prompt))
-    return [name for name in words if name not in ONE_LETTER_WORDS and is_table(namespace.get(name))]
+    named = [name for name in words if name not in ONE_LETTER_WORDS and is_table(namespace.get(name))]
+    return named or _tables_with_columns({word.lower() for word in words} - EVERYDAY_WORDS, namespace)
+
+
+def _tables_with_columns(words: set[str], namespace: Mapping[str, Any]) -> list[str]:
+    """Return the data frames of the user with the most columns among ``words`` (lower case), newest first, at most
+    MAX_TABLES. The same frame under two names is returned once."""
+    hits: dict[str, int] = {}
+    frames: set[int] = set()
+    for name in reversed([*namespace]):
+        value = namespace[name]
+        if name.startswith("_") or not is_frame(value) or id(value) in frames:
+            continue
+        frames.add(id(value))
+        columns = {str(column).lower() for column in itertools.islice(value.columns, MAX_SCANNED_COLUMNS)}
+        if found := len(columns & words):
+            hits[name] = found
+    most = max(hits.values(), default=0)
+    return [name for name, count in hits.items() if count == most][:MAX_TABLES]
 
 
 def data_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:

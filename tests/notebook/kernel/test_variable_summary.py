@@ -99,3 +99,28 @@ def test_only_names_of_variables_are_taken_from_braces() -> None:
 def test_tables_are_found_by_their_bare_name() -> None:
     namespace = {"df": WEATHER, "a": WEATHER, "rain": WEATHER["rain"], "number": 3}
     assert tables_mentioned("plot a line of rain in df, number of df.x", namespace) == ["rain", "df"]
+
+
+SALES = pd.DataFrame({"month": [1], "Revenue": [2.0], "name": ["x"]})
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tables"),
+    [
+        ("plot rain by date", ["weather"]),
+        ("In which month was it?", ["sales"]),
+        ("revenue per MONTH", ["sales"]),
+        ("rain in each month", ["sales", "weather"]),
+        ("month of weather", ["weather"]),  # a table that is named comes alone
+        ("What is your name?", []),
+        ("Thanks!", []),
+    ],
+)
+def test_without_a_name_the_tables_are_those_whose_columns_the_prompt_names(prompt: str, tables: list[str]) -> None:
+    namespace = {"weather": WEATHER, "sales": SALES, "_1": SALES, "month": 3}
+    assert tables_mentioned(prompt, namespace) == tables
+
+
+def test_a_table_with_two_names_is_described_once_and_the_newest_tables_come_first() -> None:
+    frames = {f"df{number}": SALES.copy() for number in range(5)}
+    assert tables_mentioned("revenue?", frames | {"same": frames["df4"]}) == ["same", "df3", "df2"]
