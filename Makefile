@@ -34,7 +34,7 @@ QUICK := tests/test_layers.py tests/test_public_names.py tests/core tests/turn t
 	tests/jupyter_ext/api/anthropic tests/jupyter_ext/turns tests/jupyter_ext/quotas tests/jupyter_ext/auth
 SPECIAL := not torch and not peers and not guides and not stores
 
-.PHONY: help demo lab quick test test-model test-browser test-torch test-peers test-stores test-guides bench gpu soak lowest lint docs ui format clean
+.PHONY: help demo lab quick test test-model test-browser test-torch test-peers test-stores test-guides bench gpu soak lowest lint docs pictures ui format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,6 +101,10 @@ lint: $(VENV)/.test ## ruff, mypy and the layers
 docs: $(VENV)/.docs ## Build the documentation site, with the reference of commands and names, in build/docs/
 	$(BIN)/python packaging/docs-pages build/docs-pages
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+pictures: $(VENV)/.test chromium ## Take the pictures of the documentation from JupyterLab with the default model
+	$(BIN)/agent-kernel model pull default --yes
+	$(BIN)/python -m tests.browser.take_pictures docs/pictures
 
 ui: ui/node_modules/.stamp ## The panel: check, test and build ui/ into what is committed (needs node 20 or later)
 	cd ui && npm run --silent check && npx vitest run && npm run --silent build
