@@ -55,15 +55,16 @@ def tables_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
 
 def _tables_with_columns(words: set[str], namespace: Mapping[str, Any]) -> list[str]:
     """Return the data frames of the user with the most columns among ``words`` (lower case), newest first, at most
-    MAX_TABLES. The same frame under two names is returned once."""
+    MAX_TABLES. The same frame under two names is returned once. Only labels that are text count, because the text of an
+    unknown object cannot be asked for."""
     hits: dict[str, int] = {}
     frames: set[int] = set()
-    for name in reversed([*namespace]):
-        value = namespace[name]
+    for name, value in reversed([*namespace.items()]):
         if name.startswith("_") or not is_frame(value) or id(value) in frames:
             continue
         frames.add(id(value))
-        columns = {str(column).lower() for column in itertools.islice(value.columns, MAX_SCANNED_COLUMNS)}
+        labels = itertools.islice(value.columns, MAX_SCANNED_COLUMNS)
+        columns = {label.lower() for label in labels if type(label) is str}
         if found := len(columns & words):
             hits[name] = found
     most = max(hits.values(), default=0)

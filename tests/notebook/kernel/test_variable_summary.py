@@ -124,3 +124,8 @@ def test_without_a_name_the_tables_are_those_whose_columns_the_prompt_names(prom
 def test_a_table_with_two_names_is_described_once_and_the_newest_tables_come_first() -> None:
     frames = {f"df{number}": SALES.copy() for number in range(5)}
     assert tables_mentioned("revenue?", frames | {"same": frames["df4"]}) == ["same", "df3", "df2"]
+
+
+def test_labels_of_columns_that_are_no_text_are_not_asked_for_theirs() -> None:
+    table = pd.DataFrame([[1, 2, 3]], columns=[Unknown(), 7, "rain"])
+    assert tables_mentioned("rain of 7?", {"table": table}) == ["table"]
