@@ -16,7 +16,10 @@ from jupyter_ext.api.schemas import sessions, turns
 from jupyter_ext.api.schemas.errors import ApprovalError
 from jupyter_ext.api.schemas.operation import Parameter, operation
 
-KEPT = "An approval applies once, for the session or for the folder; a denial can also apply for ever (never)."
+KEPT = (
+    "An approval applies once, for the session or for the folder; a denial can also apply to all later calls of the "
+    "tool in the session (never)."
+)
 
 
 def waiting_to_json(waiting: PendingQuestion) -> dict[str, Any]:
