@@ -11,12 +11,12 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from agent_kernel.core.errors import AgentKernelError, Conflict
+from agent_kernel.core.errors import AgentKernelError, Conflict, StoreCorrupt
 from agent_kernel.engines.openai_api.api_keys import delete_from_keyring, write_to_keyring
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 
@@ -58,21 +58,25 @@ class AddedServers:
                 with contextlib.suppress(FileNotFoundError):  # another process ended its test, or cleaned up
                     if left.stat().st_mtime < time.time() - TRIED_S:
                         left.unlink()
-        return list(self._read())
+        try:
+            return list(_parse(self._rows()).values())
+        except StoreCorrupt as error:
+            log.warning("%s", error.message)
+            return []
 
     def save(self, name: str, namespace: str, endpoint: Endpoint, key: str | None) -> AddedServer:
         """Store a server in place of one with the same name. ``key`` None keeps the key that it has, if the address is
         the same; a key is never sent to another address than the one it was entered for. Raises Conflict if another
-        user has a server of this name, or if there are too many."""
+        user has a server of this name, or if there are too many, and StoreCorrupt if the list cannot be read."""
         with self._changing:
             return self._save(name, namespace, endpoint, key)
 
     def _save(self, name: str, namespace: str, endpoint: Endpoint, key: str | None) -> AddedServer:
-        servers = {server.name: server for server in self._read()}
-        known = servers.get(name)
-        if known is not None and known.namespace != namespace:
+        rows = self._rows()
+        known = _parse(rows).get(name)
+        if name in rows and (known is None or known.namespace != namespace):
             raise Conflict(f"The name {name} is taken. Choose another one.")
-        if known is None and len(servers) >= MAX_SERVERS:
+        if known is None and len(rows) >= MAX_SERVERS:
             raise Conflict(f"There are {MAX_SERVERS} model servers already. Remove one first.")
         if key is None and known is not None and known.endpoint.url == endpoint.url:
             old = known.endpoint
@@ -81,19 +85,19 @@ class AddedServers:
             if known is not None:
                 self._forget_key(known.endpoint)
             added = self._with_key(name, namespace, endpoint, key or "")
-        servers[name] = AddedServer(name, namespace, added)
-        self._write(servers.values())
-        return servers[name]
+        self._write(rows | {name: _to_row(namespace, added)})
+        return AddedServer(name, namespace, added)
 
     def remove(self, name: str, namespace: str) -> bool:
-        """Remove a server and its key. Return False if the user has none of this name."""
+        """Remove a server and its key. Return False if the user has none of this name. Raises StoreCorrupt if the list
+        cannot be read."""
         with self._changing:
-            servers = {server.name: server for server in self._read()}
-            known = servers.get(name)
+            rows = self._rows()
+            known = _parse(rows).get(name)
             if known is None or known.namespace != namespace:
                 return False
-            del servers[name]
-            self._write(servers.values())
+            del rows[name]
+            self._write(rows)
             self._forget_key(known.endpoint)
             return True
 
@@ -127,30 +131,46 @@ class AddedServers:
         self._keys.mkdir(mode=0o700, parents=True, exist_ok=True)
         return _write_private(self._keys / name, key)
 
-    def _read(self) -> Iterator[AddedServer]:
+    def _rows(self) -> dict[str, Any]:
+        """Return the list as it is stored, also the servers that this version cannot read, so that a change of one
+        server keeps the others. Raises StoreCorrupt."""
         try:
             rows = json.loads(self._list.read_text("utf-8"))
         except FileNotFoundError:
-            return
+            return {}
         except (OSError, ValueError) as error:
-            log.warning("The list of model servers %s cannot be read: %s", self._list, type(error).__name__)
-            return
-        for name, row in rows.items() if isinstance(rows, dict) else ():
-            try:
-                namespace = str(row.pop("namespace"))
-                yield AddedServer(str(name), namespace, Endpoint.from_json(row))
-            except (AgentKernelError, AttributeError, KeyError, TypeError) as error:
-                log.warning("The model server %s of %s is left out: %s", name, self._list, error)
+            raise self._corrupt_error(type(error).__name__) from None
+        if not isinstance(rows, dict):
+            raise self._corrupt_error("it is no JSON object")
+        return rows
 
-    def _write(self, servers: Iterable[AddedServer]) -> None:
-        rows = {}
-        for server in servers:
-            endpoint = server.endpoint
-            row = {"namespace": server.namespace, "url": endpoint.url, "model": endpoint.model}
-            row |= {"api_key_keyring": endpoint.api_key_keyring, "api_key_file": endpoint.api_key_file}
-            rows[server.name] = {name: value for name, value in row.items() if value or name == "namespace"}
+    def _corrupt_error(self, reason: str) -> StoreCorrupt:
+        return StoreCorrupt(
+            f"The list of model servers {self._list} cannot be read: {reason}",
+            hint="Nothing was changed. Repair the file, or remove it to begin a new list.",
+        )
+
+    def _write(self, rows: Mapping[str, Any]) -> None:
         self._list.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _write_private(self._list, json.dumps(rows, indent=1))
+
+
+def _parse(rows: Mapping[str, Any]) -> dict[str, AddedServer]:
+    """Return the servers by name. One that cannot be read is left out, with a line in the log."""
+    servers = {}
+    for name, row in rows.items():
+        try:
+            endpoint = Endpoint.from_json({key: value for key, value in row.items() if key != "namespace"})
+            servers[name] = AddedServer(name, str(row["namespace"]), endpoint)
+        except (AgentKernelError, AttributeError, KeyError, TypeError) as error:
+            log.warning("The model server %s is left out: %s", name, error)
+    return servers
+
+
+def _to_row(namespace: str, endpoint: Endpoint) -> dict[str, Any]:
+    facts = {"url": endpoint.url, "model": endpoint.model}
+    facts |= {"api_key_keyring": endpoint.api_key_keyring, "api_key_file": endpoint.api_key_file}
+    return {"namespace": namespace} | {name: value for name, value in facts.items() if value}
 
 
 def _write_private(path: Path, text: str) -> Path:

@@ -12,7 +12,7 @@ import keyring
 import pytest
 from keyring.backends import fail
 
-from agent_kernel.core.errors import Conflict
+from agent_kernel.core.errors import Conflict, StoreCorrupt
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.added_servers import AddedServers
 from agent_kernel.engines.openai_api.api_keys import key_of
@@ -86,3 +86,29 @@ def test_the_key_of_a_test_that_was_killed_is_removed_at_the_next_start(tmp_path
     os.utime(with_key.api_key_file, (1, 1))
     AddedServers(tmp_path).load()
     assert list((tmp_path / "model_server_keys").iterdir()) == []
+
+
+@pytest.mark.usefixtures("drawer")
+def test_a_change_keeps_the_servers_that_this_version_cannot_read(tmp_path: Path) -> None:
+    newer = {"newer": {"namespace": "ada", "kind": "tunnel"}}
+    (tmp_path / "model_servers.json").write_text(json.dumps(newer))
+    servers = AddedServers(tmp_path)
+    servers.save("mine", "ada", HERE, None)
+    with pytest.raises(Conflict):
+        servers.save("newer", "ada", HERE, None)
+    assert servers.remove("mine", "ada")
+    assert json.loads((tmp_path / "model_servers.json").read_text()) == {
+        "newer": {"namespace": "ada", "kind": "tunnel"}
+    }
+
+
+@pytest.mark.parametrize("text", ["{ torn", "[]"])
+def test_a_list_that_cannot_be_read_is_not_overwritten(tmp_path: Path, text: str) -> None:
+    (tmp_path / "model_servers.json").write_text(text)
+    servers = AddedServers(tmp_path)
+    assert servers.load() == []
+    with pytest.raises(StoreCorrupt, match="cannot be read"):
+        servers.save("mine", "ada", HERE, None)
+    with pytest.raises(StoreCorrupt, match="cannot be read"):
+        servers.remove("mine", "ada")
+    assert (tmp_path / "model_servers.json").read_text() == text
