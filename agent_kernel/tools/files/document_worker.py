@@ -10,6 +10,7 @@ standard error that states what is wrong; 4 with the name of the library that is
 
 from __future__ import annotations
 
+import os
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -89,9 +90,12 @@ def ipynb(file: BinaryIO) -> Iterator[str]:
 
 
 def parquet(file: BinaryIO) -> Iterator[str]:
+    # Arrow's own allocator reserves 1 GiB of addresses, and each thread of OpenBLAS and of Arrow's reading ahead more
+    # than 100 MiB. On a machine with many cores this alone exceeds ``MEMORY``, and Arrow then aborts the process.
+    os.environ |= {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"}
     import pyarrow.parquet as library
 
-    table = library.ParquetFile(file)
+    table = library.ParquetFile(file, pre_buffer=False)
     yield f"[{table.metadata.num_rows} rows; columns: {', '.join(table.schema_arrow.names)}]\n{table.schema_arrow}\n\n"
     for batch in table.iter_batches(ROWS, use_threads=False):
         for row in batch.to_pylist()[:ROWS]:

@@ -86,6 +86,22 @@ async def test_a_reader_that_takes_too_much_memory_says_so(monkeypatch: pytest.M
         await Documents().text("pdf", b"", "k")
 
 
+@pytest.mark.parametrize("mib", [512, 1350])
+async def test_a_table_in_columns_is_read_in_a_part_of_the_allowed_addresses(
+    mib: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Arrow's own allocator reserves 1 GiB where it can, threads the more the more cores there are, and the process
+    aborts where nothing is left for the rest: with two cores at 1350 MiB, with many at the allowed 2 GiB."""
+    modest = tmp_path / "modest.py"
+    modest.write_text(
+        "import sys\n"
+        f"sys.path.insert(0, {str(Path(module.PROGRAM).parent)!r})\n"
+        f"import document_worker as reader\nreader.MEMORY = {mib} << 20\nsys.exit(reader.main('parquet'))"
+    )
+    monkeypatch.setattr(module, "PROGRAM", str(modest))
+    assert "99\té" in await Documents().text("parquet", documents.parquet(500), "k")
+
+
 async def test_a_library_that_is_missing_is_named_with_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
