@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
@@ -29,6 +29,8 @@ from jupyter_ext.notebooks.kernels import Kernel, Kernels
 
 MAX_NOTEBOOK_BYTES = 50 << 20
 LOOK_WITHIN_S = 15.0
+TABLES_WITHIN_S = 2.0
+"""Maximum time that a turn waits for the descriptions of the tables that its prompt names."""
 ANSWER = """
 def _answer(what, arguments):
     from IPython import get_ipython
@@ -38,6 +40,9 @@ def _answer(what, arguments):
         return variables(shell, str(arguments.get("name", "")))
     if what == "last_error":
         return last_error(shell, ran)
+    if what == "tables":
+        names = tables_mentioned(arguments["prompt"], shell.user_ns)
+        return "\\n".join(summary(name, shell.user_ns[name]) for name in names)
     return executions(shell, ran, tuple(int(number) for number in arguments.get("numbers") or ()))
 """
 """Code that answers an inspection in the kernel. If the kernel has loaded the AgentMagics extension, its inspection is
@@ -149,6 +154,7 @@ class AttachedNotebook:
         self._path = path
         self._contents = contents
         self._notebooks = notebooks
+        self._inspect = partial(jobs.evaluate, kernel) if runs else None
         self.kernel = LiveKernel(jobs, kernel) if runs else None
         self.drafts = DraftKernel(jobs, kernel) if runs else None
         self.jobs = StartedJobs(jobs, kernel) if runs else None
@@ -157,6 +163,15 @@ class AttachedNotebook:
     def path(self) -> str:
         """The present path of the notebook, also after a rename during the turn."""
         return self._notebooks.current_path(self._path) if self._path else ""
+
+    async def describe_tables(self, prompt: str) -> str:
+        if self._inspect is None:
+            return ""
+        try:
+            result = await self._inspect(inspection_expression("tables", {"prompt": prompt}), TABLES_WITHIN_S)
+        except AgentKernelError:  # the kernel is busy or gone; the first call of the turn reports that
+            return ""
+        return result.text if result.status == "success" else ""
 
     async def document(self) -> SavedNotebook:
         path = self.path

@@ -37,6 +37,7 @@ SCRIPT = [
     {"when": "afterwards", "text": "Gone."},
     call("python", "begin another", code="get_ipython().run_cell_magic('agent', '', 'from inside')"),
     {"when": "begin another", "text": "Refused."},
+    {"when": "rain", "text": "Told."},
     {"text": "Nothing.", "loop": True},
 ]
 TRAITS = {"tools": "python,notebook"}
@@ -76,6 +77,31 @@ async def test_code_runs_in_the_idle_kernel_after_a_yes_and_the_notebook_is_read
     assert "[0 c1 markdown]" in cells["text"]
     assert [event["data"]["kind"] for event in events if event["type"] == "approval.required"] == ["python.live"]
     assert "6" in await server.run_in_kernel(kernel, "print(found)")
+
+
+RAIN = "import pandas\nrain = pandas.DataFrame({'month': ['May', 'June'], 'rain_mm': [58, 42]})"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "described"),
+    [
+        ("Plot rain_mm by month", True),
+        ("What is in rain besides rain_mm?", True),
+        ("When does rain_mm_total fall?", False),
+    ],
+)
+@pytest.mark.parametrize("where", ["draft", "live"])
+async def test_the_model_sees_what_the_tables_that_a_prompt_names_contain(
+    server: AgentServer, kernel: str, where: str, prompt: str, described: bool
+) -> None:
+    await server.run_in_kernel(kernel, RAIN)
+    async with server.client() as client:
+        session = f"{where}-{prompt.partition(' ')[0]}"
+        started = await start_turn(client, prompt, kernel=kernel, where=where, answers=["*"], session=session)
+        await followed(client, started["turn"])
+        stored = (await client.get(f"agent/v1/sessions/{started['session']}/items")).json()
+    told = [item["message"]["content"] for item in stored["items"] if item["message"].get("hidden")]
+    assert ["rain: DataFrame, 2 rows x 2 columns: month" in str(text) for text in told] == [True] * described
 
 
 async def test_a_draft_needs_no_yes_and_leaves_the_kernel_as_it_was(server: AgentServer, kernel: str) -> None:

@@ -61,6 +61,11 @@ class NotebookAccess(Protocol):
         it."""
         ...
 
+    async def describe_tables(self, prompt: str) -> str:
+        """Describe the tables in the kernel that the prompt names by their own name or by their columns. Return an
+        empty string if there are none, if the kernel is busy, and if only a client may ask it."""
+        ...
+
     async def document(self) -> SavedNotebook:
         """Return the saved notebook. Raises NotFound if it was never saved, InvalidRequest if it is too large."""
         ...

@@ -136,9 +136,10 @@ class PythonTools:
         if not occasion.wants("python"):
             return OfferedTools()
         if request.where == "live":
-            return OfferedTools((NotebookCallTool(LIVE, runner_for(occasion, "python", self._offers) or self._offers),))
+            live = NotebookCallTool(LIVE, runner_for(occasion, "python", self._offers) or self._offers)
+            return OfferedTools((live,), await _table_notes(occasion))
         if request.where == "draft":
-            return await self._draft(occasion)
+            return OfferedTools((await self._draft(occasion),), await _table_notes(occasion))
         lost = self._environment.sandbox.lost(occasion.key)
         environment = self._environment.for_turn(occasion, given=request.given, lost=lost)
         if lost:
@@ -146,17 +147,27 @@ class PythonTools:
         tools: tuple[Tool, ...] = (SandboxPython(environment, self._timeout_s), ResetPython(environment))
         return OfferedTools(tools, tuple(_notes(lost, request.given)))
 
-    async def _draft(self, occasion: ToolSourceContext) -> OfferedTools:
+    async def _draft(self, occasion: ToolSourceContext) -> Tool:
         """Return the draft tool; if no draft can be made, return the tool that runs in the kernel itself after asking
         the user."""
         notebook = occasion.notebook
         drafts = None if notebook is None or "python" in occasion.request.client_tools else notebook.drafts
         if notebook is None or drafts is None:
-            return OfferedTools((DraftPython(DRAFT, self._offers),))
+            return DraftPython(DRAFT, self._offers)
         if reason := await drafts.unfit():
             occasion.emit(Notice("info", NO_DRAFT.format(reason=reason)))
-            return OfferedTools((NotebookCallTool(LIVE, notebook.kernel or self._offers),))
-        return OfferedTools((DraftPython(DRAFT, drafts),))
+            return NotebookCallTool(LIVE, notebook.kernel or self._offers)
+        return DraftPython(DRAFT, drafts)
+
+
+async def _table_notes(occasion: ToolSourceContext) -> tuple[Note, ...]:
+    """Describe the tables that the prompt names, unless the client has described variables or runs the code itself."""
+    request, notebook = occasion.request, occasion.notebook
+    if notebook is None or "python" in request.client_tools or any(note.title == "Variables" for note in request.notes):
+        return ()
+    prompt = request.last_user_text
+    text = await notebook.describe_tables(prompt) if prompt else ""
+    return (Note("Variables", text),) if text else ()
 
 
 def _notes(lost: str, given: tuple[Variable, ...]) -> list[Note]:

@@ -38,6 +38,9 @@ class Saved:
     jobs: None = None
     drafts: None = None
 
+    async def describe_tables(self, prompt: str) -> str:
+        return ""
+
     async def document(self) -> SavedNotebook:
         if not self.path:
             raise NotFound("never saved")

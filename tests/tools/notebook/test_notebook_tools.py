@@ -52,6 +52,9 @@ class Notebook:
     error: Exception | None = None
     content: Mapping[str, Any] = field(default_factory=lambda: CONTENT)
 
+    async def describe_tables(self, prompt: str) -> str:
+        return ""
+
     async def document(self) -> SavedNotebook:
         if self.error:
             raise self.error
