@@ -111,7 +111,18 @@ async def notebook_kernel(server: TemporaryServer, path: str) -> AsyncIterator[N
         try:
             yield NotebookKernel(socket, kernel)
         finally:
-            socket.close()
+            await _close(socket)
     finally:
         with contextlib.suppress(ServerFailed):
             await server.call("DELETE", f"api/sessions/{session['id']}")
+
+
+async def _close(socket: WebSocketClientConnection) -> None:
+    """Close the connection and wait until it is closed, at most the 5 seconds that tornado allows a server.
+
+    The messages that nobody has read come before the server's reply, and tornado receives the next one only when one is
+    read.
+    """
+    socket.close()
+    while await socket.read_message() is not None:
+        pass
