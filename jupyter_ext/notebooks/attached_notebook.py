@@ -19,6 +19,7 @@ from tornado.web import HTTPError
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound
 from agent_kernel.core.program_outcome import TRIAL_TOOL
 from agent_kernel.core.protocols import ToolContext, ToolOutput
+from agent_kernel.core.turn_request import Note
 from agent_kernel.notebook.draft.draft_request import draft_request, trial_request
 from agent_kernel.notebook.kernel import inspection, variable_summary
 from agent_kernel.notebook.kernel.python_syntax import modified_in_place
@@ -29,8 +30,8 @@ from jupyter_ext.notebooks.kernels import Kernel, Kernels
 
 MAX_NOTEBOOK_BYTES = 50 << 20
 LOOK_WITHIN_S = 15.0
-TABLES_WITHIN_S = 2.0
-"""Maximum time that a turn waits for the descriptions of the tables that its prompt names."""
+DATA_WITHIN_S = 2.0
+"""Maximum time that a turn waits for the description of the data that its prompt names."""
 ANSWER = """
 def _answer(what, arguments):
     from IPython import get_ipython
@@ -40,9 +41,8 @@ def _answer(what, arguments):
         return variables(shell, str(arguments.get("name", "")))
     if what == "last_error":
         return last_error(shell, ran)
-    if what == "tables":
-        names = tables_mentioned(arguments["prompt"], shell.user_ns)
-        return "\\n".join(summary(name, shell.user_ns[name]) for name in names)
+    if what == "data":
+        return "\\n".join(describe_data(arguments["prompt"], shell.user_ns))
     return executions(shell, ran, tuple(int(number) for number in arguments.get("numbers") or ()))
 """
 """Code that answers an inspection in the kernel. If the kernel has loaded the AgentMagics extension, its inspection is
@@ -164,14 +164,15 @@ class AttachedNotebook:
         """The present path of the notebook, also after a rename during the turn."""
         return self._notebooks.current_path(self._path) if self._path else ""
 
-    async def describe_tables(self, prompt: str) -> str:
+    async def describe_data(self, prompt: str) -> Note | None:
         if self._inspect is None:
-            return ""
+            return None
         try:
-            result = await self._inspect(inspection_expression("tables", {"prompt": prompt}), TABLES_WITHIN_S)
+            result = await self._inspect(inspection_expression("data", {"prompt": prompt}), DATA_WITHIN_S)
         except AgentKernelError:  # the kernel is busy or gone; the first call of the turn reports that
-            return ""
-        return result.text if result.status == "success" else ""
+            return None
+        title, _, text = result.text.partition("\n")
+        return Note(title, text) if result.status == "success" and text else None
 
     async def document(self) -> SavedNotebook:
         path = self.path

@@ -24,7 +24,7 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Branch, SessionKey, Turn, new_id
 from agent_kernel.core.shielded_await import await_uncancelled
 from agent_kernel.core.turn_request import TurnRequest
-from agent_kernel.notebook.kernel.variable_summary import EARLIER
+from agent_kernel.notebook.kernel.variable_summary import UNNAMED
 from agent_kernel.sessions import message_comparison
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ def fingerprint(request: TurnRequest, model: str) -> str:
         "model": [request.model, model],
         "prompt": request.prompt,
         "media": [(medium.mime, medium.hash) for medium in request.media],
-        "notes": [(note.title, note.text) for note in request.notes if note.title != EARLIER],
+        "notes": [(note.title, note.text) for note in request.notes if note.title not in UNNAMED],
         "where": request.where,
         "permission": request.permission,
         "sampling": dataclasses.asdict(request.sampling),
@@ -88,7 +88,7 @@ def fingerprints(request: TurnRequest, model: str) -> dict[str, str]:
     but their fingerprints differ, their options differ."""
     parts = {
         "prompt": [request.prompt, [(medium.mime, medium.hash) for medium in request.media]],
-        "notes": [(note.title, note.text) for note in request.notes if note.title != EARLIER],
+        "notes": [(note.title, note.text) for note in request.notes if note.title not in UNNAMED],
         "model": [request.model, model],
     }
     if request.instructions:

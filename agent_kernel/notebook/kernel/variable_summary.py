@@ -10,12 +10,17 @@ from __future__ import annotations
 import itertools
 import re
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+NAMED = "Variables"
+"""Title of the note with facts about data that the prompt names."""
 EARLIER = "Earlier variables"
-"""Title of the note with facts about data that an earlier prompt named. The note is ignored when prompts are
-compared."""
+"""Title of the note with facts about data that an earlier prompt named."""
+NEWEST = "Newest tables"
+"""Title of the note with the newest tables, where no prompt named data."""
+UNNAMED = (EARLIER, NEWEST)
+"""Titles of the notes that are ignored when prompts are compared."""
 MAX_CHARS = 2_000
 MAX_COLUMNS = 40
 MAX_SCANNED_COLUMNS = 1_000
@@ -28,10 +33,14 @@ PLAIN = (bool, int, float, complex, types.NoneType)
 SCALAR_PACKAGES = ("numpy", "pandas", "datetime", "decimal", "fractions", "uuid", "pathlib")
 """Packages whose scalars can be converted to text safely."""
 ONE_LETTER_WORDS = {"a", "A", "I"}
+HISTORY = {"In", "Out"}
+"""Variables of IPython with the code and the values of earlier cells."""
 EVERYDAY_WORDS = {"a", "i", "name", "date", "time", "type", "id", "value", "values", "text", "number", "index"}
 """Names of columns, in lower case, that also occur in questions about anything else ("What is your name?")."""
 MAX_TABLES = 3
 """Number of data frames that are described because of their columns."""
+MAX_NEWEST = 2
+"""Number of data frames that are described where the prompt names no data."""
 
 
 def named_in_braces(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
@@ -55,15 +64,10 @@ def tables_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
 
 def _tables_with_columns(words: set[str], namespace: Mapping[str, Any]) -> list[str]:
     """Return the data frames of the user with the most columns among ``words`` (lower case), newest first, at most
-    MAX_TABLES. The same frame under two names is returned once. Only labels that are text count, because the text of an
-    unknown object cannot be asked for."""
+    MAX_TABLES. Only labels that are text count, because the text of an unknown object cannot be asked for."""
     hits: dict[str, int] = {}
-    frames: set[int] = set()
-    for name, value in reversed([*namespace.items()]):
-        if name.startswith("_") or not is_frame(value) or id(value) in frames:
-            continue
-        frames.add(id(value))
-        labels = itertools.islice(value.columns, MAX_SCANNED_COLUMNS)
+    for name in _frames(namespace):
+        labels = itertools.islice(namespace[name].columns, MAX_SCANNED_COLUMNS)
         columns = {label.lower() for label in labels if type(label) is str}
         if found := len(columns & words):
             hits[name] = found
@@ -71,10 +75,38 @@ def _tables_with_columns(words: set[str], namespace: Mapping[str, Any]) -> list[
     return [name for name, count in hits.items() if count == most][:MAX_TABLES]
 
 
+def describe_data(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
+    """Describe the data that the prompt names, or the newest tables if it names none. The first line is the title of
+    the note; the list is empty if there is no data."""
+    named = find_mentioned(prompt, namespace)
+    names = named or newest_tables(namespace)
+    title = NAMED if named else NEWEST
+    return [title, *(summary(name, namespace[name]) for name in names)] if names else []
+
+
+def find_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
+    """Return the tables that the prompt names by their own name or by their columns, and other data that it names."""
+    return [*dict.fromkeys([*tables_mentioned(prompt, namespace), *data_mentioned(prompt, namespace)])]
+
+
+def newest_tables(namespace: Mapping[str, Any]) -> list[str]:
+    """Return the data frames that were made last, newest first, at most MAX_NEWEST."""
+    return list(itertools.islice(_frames(namespace), MAX_NEWEST))
+
+
+def _frames(namespace: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the data frames of the user, newest first. The same frame under two names is returned once."""
+    seen: set[int] = set()
+    for name, value in reversed([*namespace.items()]):
+        if not name.startswith("_") and is_frame(value) and id(value) not in seen:
+            seen.add(id(value))
+            yield name
+
+
 def data_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
     """Return tables, arrays and containers whose name occurs as a word in the prompt."""
     words = dict.fromkeys(re.findall(r"(?<![\w.])[A-Za-z_]\w*", prompt))
-    return [name for name in words if name not in ONE_LETTER_WORDS and _is_data(namespace.get(name))]
+    return [name for name in words if name not in (*ONE_LETTER_WORDS, *HISTORY) and _is_data(namespace.get(name))]
 
 
 def summary(name: str, value: Any) -> str:
@@ -140,7 +172,7 @@ def _frame(frame: Any) -> list[str]:
     if index := _index(frame):
         lines.append(index)
     if rows:
-        lines.append("first row: " + ", ".join(f"{name}={_cell(frame[name])}" for name in names))
+        lines.append(f"first row: {describe_cells(frame)}")
     if rows <= MAX_SCANNED_ROWS:
         lines += [line for name in names if (line := _column(name, frame[name]))]
     return lines
@@ -152,6 +184,11 @@ def _index(frame: Any) -> str:
     if index is None or type(index).__name__ == "RangeIndex":
         return ""
     return f"index: {index.name or 'unnamed'} {index.dtype}"
+
+
+def describe_cells(frame: Any) -> str:
+    """Return the values of the first row of a data frame, each with its column."""
+    return ", ".join(f"{name}={_cell(frame[name])}" for name in list(frame.columns)[:MAX_COLUMNS])
 
 
 def _cell(column: Any) -> str:

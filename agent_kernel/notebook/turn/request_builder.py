@@ -9,8 +9,12 @@ from agent_kernel.notebook.display.render import line_bundle
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.kernel.variable_summary import (
     EARLIER,
+    NAMED,
+    NEWEST,
     data_mentioned,
+    find_mentioned,
     named_in_braces,
+    newest_tables,
     summary,
     tables_mentioned,
     without_braces,
@@ -68,7 +72,7 @@ class RequestBuilder:
         if result:
             result.check_place(place)
         facts = [*self._facts(request, prompt, named, copies), *_files(without_braces(prompt, named), place)]
-        context = [*notes, *(self._of_earlier(prompt, session, facts) or facts), *form.notes]
+        context = [*notes, *(self._unnamed(prompt, session, facts, place) or facts), *form.notes]
         # The stored answer does not contain the value of a program, so a typed result is always asked for again.
         may_show_stored = not (request.fresh or (result and result.type)) and self.run_all.is_sent_with_others()
         body: dict[str, Any] = {
@@ -158,23 +162,26 @@ class RequestBuilder:
 
     def _facts(self, request: CellOptions, prompt: str, named: list[str], copies: CopiedVariables) -> list[Note]:
         namespace = self._shell.user_ns
-        names = dict.fromkeys([*request.variables, *named, *tables_mentioned(prompt, namespace)])
+        names = dict.fromkeys([*request.variables, *named, *find_mentioned(prompt, namespace)])
         lines = [summary(name, namespace[name]) for name in names]
         lines += [f"{name} is not in the sandbox: {reason}." for name, reason in copies.left_out.items()]
         facts = "\n".join(lines)
-        return [{"title": "Variables", "text": facts}] if facts else []
+        return [{"title": NAMED, "text": facts}] if facts else []
 
-    def _of_earlier(self, prompt: str, session: str, facts: Sequence[Note]) -> list[Note]:
+    def _unnamed(self, prompt: str, session: str, facts: Sequence[Note], place: str) -> list[Note]:
         """If the prompt names no data ("And the largest one?"), describe the present state of the data that the prompts
-        before it named."""
+        before it named, or of the newest tables, which a sandbox does not have."""
         before, earlier = self._earlier
         follows = before == session and not facts
         self._earlier = (session, f"{earlier}\n{prompt}"[-MAX_EARLIER:] if follows else prompt)
-        if not follows:
+        if facts:
             return []
         namespace = self._shell.user_ns
-        text = "\n".join(summary(name, namespace[name]) for name in data_mentioned(earlier, namespace))
-        return [{"title": EARLIER, "text": text}] if text else []
+        title, names = EARLIER, data_mentioned(earlier, namespace) if follows else []
+        if not names and place != "sandbox":
+            title, names = NEWEST, newest_tables(namespace)
+        text = "\n".join(summary(name, namespace[name]) for name in names)
+        return [{"title": title, "text": text}] if text else []
 
     def _is_allowed(self, session: str) -> bool:
         """True if the user lets code of this session run in the kernel without asking."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agent_kernel.core.protocols import ToolContext, ToolOutput
+from agent_kernel.core.turn_request import Note
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,9 @@ class NotebookAccess(Protocol):
         it."""
         ...
 
-    async def describe_tables(self, prompt: str) -> str:
-        """Describe the tables in the kernel that the prompt names by their own name or by their columns. Return an
-        empty string if there are none, if the kernel is busy, and if only a client may ask it."""
+    async def describe_data(self, prompt: str) -> Note | None:
+        """Describe the data in the kernel that the prompt names, or the newest tables if it names none. Return None if
+        there is no data, if the kernel is busy, and if only a client may ask it."""
         ...
 
     async def document(self) -> SavedNotebook:

@@ -137,9 +137,9 @@ class PythonTools:
             return OfferedTools()
         if request.where == "live":
             live = NotebookCallTool(LIVE, runner_for(occasion, "python", self._offers) or self._offers)
-            return OfferedTools((live,), await _table_notes(occasion))
+            return OfferedTools((live,), await _data_notes(occasion))
         if request.where == "draft":
-            return OfferedTools((await self._draft(occasion),), await _table_notes(occasion))
+            return OfferedTools((await self._draft(occasion),), await _data_notes(occasion))
         lost = self._environment.sandbox.lost(occasion.key)
         environment = self._environment.for_turn(occasion, given=request.given, lost=lost)
         if lost:
@@ -160,14 +160,14 @@ class PythonTools:
         return DraftPython(DRAFT, drafts)
 
 
-async def _table_notes(occasion: ToolSourceContext) -> tuple[Note, ...]:
-    """Describe the tables that the prompt names, unless the client has described variables or runs the code itself."""
+async def _data_notes(occasion: ToolSourceContext) -> tuple[Note, ...]:
+    """Describe the data that the prompt names, unless the client has described variables or runs the code itself."""
     request, notebook = occasion.request, occasion.notebook
     if notebook is None or "python" in request.client_tools or any(note.title == "Variables" for note in request.notes):
         return ()
     prompt = request.last_user_text
-    text = await notebook.describe_tables(prompt) if prompt else ""
-    return (Note("Variables", text),) if text else ()
+    note = await notebook.describe_data(prompt) if prompt else None
+    return (note,) if note else ()
 
 
 def _notes(lost: str, given: tuple[Variable, ...]) -> list[Note]:

@@ -9,6 +9,9 @@ import pytest
 
 from agent_kernel.notebook.kernel.variable_summary import (
     MAX_CHARS,
+    NAMED,
+    NEWEST,
+    describe_data,
     named_in_braces,
     summary,
     tables_mentioned,
@@ -124,6 +127,19 @@ def test_without_a_name_the_tables_are_those_whose_columns_the_prompt_names(prom
 def test_a_table_with_two_names_is_described_once_and_the_newest_tables_come_first() -> None:
     frames = {f"df{number}": SALES.copy() for number in range(5)}
     assert tables_mentioned("revenue?", frames | {"same": frames["df4"]}) == ["same", "df3", "df2"]
+
+
+def test_without_a_name_the_newest_tables_are_described_under_a_title_of_their_own() -> None:
+    namespace = {"In": ["plot it"], "weather": WEATHER, "sales": SALES, "stock": SALES.copy(), "_3": WEATHER}
+    title, *facts = describe_data("In what order do they come?", namespace)
+    assert title == NEWEST
+    assert [line.partition(":")[0] for line in facts if "DataFrame" in line] == ["stock", "sales"]
+    assert describe_data("What is in weather?", namespace)[0] == NAMED
+    assert describe_data("Hello", {"In": ["1"], "x": 3}) == []
+
+
+def test_a_list_that_the_prompt_names_is_described() -> None:
+    assert describe_data("What is the sum of numbers?", {"numbers": [1, 2]})[0] == NAMED
 
 
 def test_labels_of_columns_that_are_no_text_are_not_asked_for_theirs() -> None:

@@ -303,8 +303,8 @@ class Saved:
     jobs = None
     drafts: None = None
 
-    async def describe_tables(self, prompt: str) -> str:
-        return ""
+    async def describe_data(self, prompt: str) -> None:
+        return None
 
     async def document(self) -> SavedNotebook:
         return SavedNotebook(self.path, 0.0, {"cells": [{"id": "aaaa1111", "cell_type": "code", "source": "saved"}]})

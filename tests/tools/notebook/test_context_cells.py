@@ -38,8 +38,8 @@ class Saved:
     jobs: None = None
     drafts: None = None
 
-    async def describe_tables(self, prompt: str) -> str:
-        return ""
+    async def describe_data(self, prompt: str) -> None:
+        return None
 
     async def document(self) -> SavedNotebook:
         if not self.path:

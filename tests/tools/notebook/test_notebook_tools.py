@@ -52,8 +52,8 @@ class Notebook:
     error: Exception | None = None
     content: Mapping[str, Any] = field(default_factory=lambda: CONTENT)
 
-    async def describe_tables(self, prompt: str) -> str:
-        return ""
+    async def describe_data(self, prompt: str) -> None:
+        return None
 
     async def document(self) -> SavedNotebook:
         if self.error:

@@ -20,12 +20,14 @@ from agent_kernel.engines.local.tool_calling.code_fence_file_loading import read
 
 TOOL = "python"
 EARLIER = "Earlier variables:"
+NEWEST = "Newest tables:"
 VARIABLES = ("Variables:", EARLIER)
 """Beginnings of lines of hidden context with facts about variables. The first is for variables that this question
-names, the second for those that the previous question named."""
-FACTS = re.compile(r"(?:(?:Earlier v|V)ariables: )?([A-Za-z_]\w*): \S")
+names, the second for those that the previous question named. NEWEST, for tables that no question named, does not count:
+a question beside tables need not be about them."""
+FACTS = re.compile(r"(?:(?:Variables|Earlier variables|Newest tables): )?([A-Za-z_]\w*): \S")
 """Matches a fact about a variable in hidden context: the variable's name, followed by its description."""
-TABLES = re.compile(r"(?:(?:Earlier v|V)ariables: )?([A-Za-z_]\w*): (?:\w*DataFrame|Series)\b")
+TABLES = re.compile(r"(?:(?:Variables|Earlier variables|Newest tables): )?([A-Za-z_]\w*): (?:\w*DataFrame|Series)\b")
 FAILED_CELL = "The cell that failed:"
 """The beginning of the hidden context of ``%agent fix``."""
 FILE = re.compile(r"\b[\w-]+\.(?:csv|tsv|jsonl?|txt|log|md|xlsx?|parquet)\b", re.IGNORECASE)
@@ -220,11 +222,11 @@ def leans_to_code(turns: Sequence[Exchange]) -> bool:
 
 
 def without_earlier(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages for the choice between code and text, without the facts about variables that the previous
-    question named. With these facts, a question that needs no data would look as if it needed data, or as if the facts
+    """Return the messages for the choice between code and text, without the facts about variables that this question
+    does not name. With these facts, a question that needs no data would look as if it needed data, or as if the facts
     already answered it."""
     facts = messages[-2] if len(messages) > 1 else None
-    if facts is not None and facts.hidden and facts.text.startswith(EARLIER):
+    if facts is not None and facts.hidden and facts.text.startswith((EARLIER, NEWEST)):
         return [*messages[:-2], messages[-1]]
     return messages
 

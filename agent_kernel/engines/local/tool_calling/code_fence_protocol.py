@@ -111,8 +111,10 @@ class Fence:
             prompt = reasoning.without_thinking(prompt, self.template)
         spent, fits = Usage(), must or retry
         reading = turns[-1].reading if turns and (result is None or retry) else ""
+        text_prompt = prompt
         if offered and result is None and not must:
-            likely, spent = await code_margin(await self._choosing(request.messages, prompt, completer), completer)
+            text_prompt = await self._choosing(request.messages, prompt, completer)
+            likely, spent = await code_margin(text_prompt, completer)
             fits = likely <= self._margin(turns, reading)
         if fits:
             regex = _code_regex(turns[-1], retry=retry) if turns else CODE
@@ -124,7 +126,7 @@ class Fence:
             )
             chunks = stream_formatted(shortened_prompt, request, completer)
         else:
-            chunks = self._text(prompt, request, completer, offered)
+            chunks = self._text(text_prompt, request, completer, offered)
             if rows:
                 chunks = _sentence_or_rows(chunks, rows, turns[-1].question)
             elif ran is not None and ran.status == "success" and not request.sampling.logprobs:
@@ -134,7 +136,7 @@ class Fence:
                 yield replace(chunk, usage=_after(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
 
     async def _choosing(self, messages: Sequence[Message], prompt: str, completer: Completer) -> str:
-        """Return the prompt whose next token decides between code and text."""
+        """Return the prompt whose next token decides between code and text, and that a text continues."""
         fewer = code_fence_prompt.without_earlier(messages)
         if fewer is messages:
             return prompt
