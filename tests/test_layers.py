@@ -58,7 +58,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "core.seams": ("core", ""),
     "core.wire": ("core", ""),
     "core.wire.framing": ("", ""),
-    "engines": ("core engines.local.catalog engines.openai_api", ""),
+    "engines": ("core engines.local.catalog engines.openai_api", "filelock"),
     "engines.local.catalog": ("core engines.local", "filelock tqdm"),
     "engines.local.decoding": (
         "core engines.local engines.local.grammar engines.local.media",
