@@ -29,8 +29,8 @@ TRIED = "tried-"
 TRIED_S = 900.0
 """Age at which such a file is left from a process that was killed: a test takes less."""
 LOCK_S = 10.0
-"""How long a change waits for a change by another process (seconds). A change takes milliseconds unless the keyring asks
-the user to unlock it."""
+"""Maximum time in seconds that a change waits for a change by another process. A change takes milliseconds, unless the
+keyring asks the user to unlock it."""
 log = logging.getLogger(__name__)
 
 
