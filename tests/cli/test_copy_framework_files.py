@@ -161,10 +161,8 @@ def test_messages_that_no_branch_lists_are_kept_on_a_branch_of_their_own(
     command: Command, tmp_path: Path, target: Path
 ) -> None:
     file = own_copy(AGENTS[1], tmp_path)
-    change(
-        file,
-        'INSERT INTO agent_messages (session_id, message_data) VALUES (\'rain\', \'{"role": "user", "content": "x"}\')',
-    )
+    item = json.dumps({"role": "user", "content": "x"})
+    change(file, f"INSERT INTO agent_messages (session_id, message_data) VALUES ('rain', '{item}')")
     assert command("sessions", "copy", f"openai-agents:{file}", f"sqlite:{target}").out == "1 copied\n"
     items = on(target, lambda store: store.latest(RAIN, branch="without branch"))
     assert [item.message.text for item in items] == ["x"]

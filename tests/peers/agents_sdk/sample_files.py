@@ -1,5 +1,5 @@
-"""Makes the files that ``agent-kernel sessions copy openai-agents:FILE`` is tested with, and writes beside each what the
-SDK itself reads from it: ``python -m tests.peers.agents_sdk.sample_files DIRECTORY`` in an environment with the SDK.
+"""Makes the files that ``agent-kernel sessions copy openai-agents:FILE`` is tested with, and writes beside each what
+the SDK itself reads from it: ``python -m tests.peers.agents_sdk.sample_files DIRECTORY`` in an environment with it.
 
 Committed in tests/sessions/data/frameworks are the files that this program made with openai-agents 0.24.0.
 """
