@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from agent_kernel.cli.base.command import Command, argument
 from agent_kernel.cli.base.output import printable
-from agent_kernel.cli.base.store_access import ALL_NAMESPACES, LOCAL, open_configured_store, store_arguments
+from agent_kernel.cli.base.store_access import ALL_NAMESPACES, namespace_of, open_configured_store, store_arguments
 from agent_kernel.core.errors import InvalidRequest, StoreCorrupt
 from agent_kernel.core.seams.session_store import KeptStore
 from agent_kernel.core.session import NotebookBinding
@@ -123,7 +123,7 @@ async def _copy(args: argparse.Namespace) -> CopyReport:
     async with AsyncExitStack() as opened:
         if scheme in FRAMEWORKS:
             path = await asyncio.to_thread(check_path, scheme, place)
-            files = FRAMEWORKS[scheme](path, args.namespace or LOCAL)
+            files = FRAMEWORKS[scheme](path, namespace_of(args))
             sessions = await asyncio.to_thread(files.sessions)  # before the target is created
             return await _copy_files(args, files, sessions, await _open(args, args.target, opened))
         source = await _open(args, args.source, opened, must_exist=True)

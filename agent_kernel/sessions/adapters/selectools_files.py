@@ -66,7 +66,7 @@ class SelectoolsDirectory:
         self._namespace = namespace
 
     def sessions(self) -> list[FrameworkSession]:
-        """Return the sessions. Raises InvalidRequest if the directory has documents and none is of selectools."""
+        """Return the sessions. Raises InvalidRequest if no document of the directory is one of selectools."""
         documents = sorted(self._path.glob("*.json"))
         sessions = [self._describe(path) for path in documents]
         if not any(sessions):

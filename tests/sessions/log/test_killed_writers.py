@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.core.messages import user
+from agent_kernel.core.messages import Message, user
 from agent_kernel.core.session import Item, Turn
 from agent_kernel.sessions.store.store_url import open_store
 from tests.sessions.log.conftest import SERVERS
@@ -156,3 +156,25 @@ def is_complete(turn: Turn, items: list[Item]) -> bool:
     assert len(written) in (0, 2, 3, 5)
     assert len(items) in (0, 4, 5)
     return False
+
+
+@pytest.mark.parametrize(
+    ("written", "acknowledged"),
+    [
+        ([record("w 0")], 2),  # lost
+        ([record("w 0"), record("w 0")], 1),  # doubled
+        ([record("w 1"), record("w 0")], 2),  # out of order
+        ([record("w 0")[:4]], 0),  # torn
+        ([[*record("w 0")[:4], *record("w 1")[4:]]], 0),  # mixed
+    ],
+)
+async def test_the_check_finds_what_is_lost_doubled_and_torn(
+    tmp_path: Path, written: list[list[Message]], acknowledged: int
+) -> None:
+    url = f"sqlite:{tmp_path / 'sessions.db'}"
+    store = open_store(url)
+    for messages in written:
+        await store.add_messages(KEY, messages)
+    await store.aclose()
+    with pytest.raises(AssertionError):
+        await check(url, {"w": acknowledged})
