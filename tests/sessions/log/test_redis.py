@@ -85,11 +85,11 @@ def test_a_full_server_writes_all_of_a_commit_or_nothing(own: Redis) -> None:
 
 
 async def test_servers_of_a_cluster_keep_a_log_together(tmp_path: Path) -> None:
-    nodes = []
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        nodes.append(Redis(tmp_path / name, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000"))
+    nodes: list[Redis] = []
     try:
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+            nodes.append(Redis(tmp_path / name, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000"))
         clients = [node.client() for node in nodes]
         for half, client in enumerate(clients):
             client.execute_command("CLUSTER", "ADDSLOTS", *range(half * 8192, (half + 1) * 8192))
