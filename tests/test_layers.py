@@ -45,8 +45,8 @@ LAYERS: dict[str, tuple[str, str]] = {
     "cli": (
         "cli.base cli.replaying cli.terminal core core.seams engines engines.local.catalog engines.openai_api "
         "evaluation jupyter_ext.api "
-        "jupyter_ext.headless jupyter_ext.services permissions sandbox.host sessions sessions.export "
-        "sessions.redaction sessions.retention sessions.store tools.base tools.code tools.skills turn",
+        "jupyter_ext.headless jupyter_ext.services permissions sandbox.host sessions sessions.adapters "
+        "sessions.export sessions.redaction sessions.retention sessions.store tools.base tools.code tools.skills turn",
         "",
     ),
     "cli.replaying": ("core core.wire permissions sessions.store tools.base tools.code turn turn.number_check", ""),
@@ -58,7 +58,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "core.seams": ("core", ""),
     "core.wire": ("core", ""),
     "core.wire.framing": ("", ""),
-    "engines": ("core engines.local.catalog engines.openai_api", ""),
+    "engines": ("core engines.local.catalog engines.openai_api", "filelock"),
     "engines.local.catalog": ("core engines.local", "filelock tqdm"),
     "engines.local.decoding": (
         "core engines.local engines.local.grammar engines.local.media",
@@ -95,7 +95,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "sandbox.worker": ("core.wire.framing sandbox.jail", ""),
     "sessions": ("core core.seams", ""),
     "sessions.__init__": ("sessions.adapters", ""),
-    "sessions.adapters": ("core core.seams sessions sessions.export sessions.store", ""),
+    "sessions.adapters": ("core core.seams sessions sessions.export sessions.export.formats sessions.store", ""),
     "sessions.contract_tests": ("core core.seams", "pytest pytest_asyncio"),
     "sessions.export": (
         "core core.seams sandbox.host sessions sessions.export.formats sessions.redaction sessions.store",

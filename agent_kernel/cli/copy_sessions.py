@@ -1,4 +1,5 @@
-"""``agent-kernel sessions copy``: copies all sessions from one store into another."""
+"""``agent-kernel sessions copy``: copies all sessions from one store, or from files of another framework, into a
+store."""
 
 from __future__ import annotations
 
@@ -7,21 +8,30 @@ import asyncio
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TypeVar
 
 from agent_kernel.cli.base.command import Command, argument
 from agent_kernel.cli.base.output import printable
-from agent_kernel.cli.base.store_access import ALL_NAMESPACES, open_configured_store, store_arguments
-from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.cli.base.store_access import ALL_NAMESPACES, namespace_of, open_configured_store, store_arguments
+from agent_kernel.core.errors import InvalidRequest, StoreCorrupt
 from agent_kernel.core.seams.session_store import KeptStore
+from agent_kernel.core.session import NotebookBinding
+from agent_kernel.core.session_tree import Transcript
+from agent_kernel.sessions.adapters.framework_files import FrameworkFiles, FrameworkSession, check_path
+from agent_kernel.sessions.adapters.openai_agents_database import AgentsDatabase
+from agent_kernel.sessions.adapters.selectools_files import open_selectools
 from agent_kernel.sessions.export.store_copy import (
     DONE,
     SessionCopy,
     copy_bindings,
     copy_stored_session,
     copyable_sessions,
+    write_copy,
 )
 from agent_kernel.sessions.store.store_url import open_store
 
@@ -31,6 +41,40 @@ URL = (
     "dynamodb://REGION/TABLE, supabase://KEY@PROJECT.supabase.co, or 'configured': the store of AGENT_KERNEL_STORE, "
     "which keeps a password off the command line"
 )
+FILES = (
+    "openai-agents:FILE (the SQLite file of SQLiteSession, AdvancedSQLiteSession or SQLAlchemySession), or "
+    "selectools:PATH (the SQLite file or the directory of its session store)"
+)
+T = TypeVar("T")
+
+
+FRAMEWORKS: Mapping[str, Callable[[Path, str], FrameworkFiles]] = MappingProxyType(
+    {"openai-agents": AgentsDatabase, "selectools": open_selectools}
+)
+"""What reads the files of other frameworks, by the scheme of their URL. Each is called with the path and the namespace
+of the sessions that have none there."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableSession:
+    """A session in a file of another framework that was not copied, and why."""
+
+    session: FrameworkSession
+    reason: str
+
+
+@dataclass(slots=True)
+class CopyReport:
+    """What was copied and what was not: ``left_out`` are notebooks, ``running`` is a number of sessions."""
+
+    copies: list[SessionCopy] = field(default_factory=list)
+    unreadable: list[UnreadableSession] = field(default_factory=list)
+    left_out: list[NotebookBinding] = field(default_factory=list)
+    running: int = 0
+
+    @property
+    def missing(self) -> list[SessionCopy]:
+        return [copy for copy in self.copies if copy.state not in DONE]
 
 
 def sessions_copy(args: argparse.Namespace) -> int:
@@ -38,39 +82,94 @@ def sessions_copy(args: argparse.Namespace) -> int:
     out."""
     if args.source == args.target:
         raise InvalidRequest("FROM and TO are the same store.", hint="Name two different stores.")
-    copies, left_out, running = asyncio.run(_copy(args))
-    missing = [copy for copy in copies if copy.state not in DONE]
-    counts = Counter(copy.state for copy in copies)
+    report = asyncio.run(_copy(args))
     if args.json:
-        rows = [{"namespace": it.key.namespace, "id": it.key.id, "state": it.state, "items": it.items} for it in copies]
-        notebooks = [{"namespace": it.namespace, "path": it.path, "session": it.session} for it in left_out]
-        print(json.dumps({"sessions": rows, "notebooks_left_out": notebooks, "running": running}, indent=2))
+        print(json.dumps(_to_json(report), indent=2))
     else:
-        print(", ".join(f"{counts[state]} {state}" for state in sorted(counts)) or "The source has no sessions.")
-        for copy in missing:
-            print(f"{copy.state}: {copy.key.namespace} {printable(copy.key.id)}", file=sys.stderr)
-        for binding in left_out:
-            print(f"the target binds this notebook to another session: {printable(binding.path)}", file=sys.stderr)
-        if running:
-            print(f"{running} session(s) have a running turn: run the command again later.", file=sys.stderr)
-        if counts["differs"]:
-            print("Sessions that differ were not changed; --replace overwrites them.", file=sys.stderr)
-    return 1 if missing or left_out or running else 0
+        _print(report)
+    return 1 if report.missing or report.unreadable or report.left_out or report.running else 0
 
 
-async def _copy(args: argparse.Namespace) -> tuple[list[SessionCopy], list[Any], int]:
+def _to_json(report: CopyReport) -> dict[str, object]:
+    rows: list[dict[str, object]] = [
+        {"namespace": it.key.namespace, "id": it.key.id, "state": it.state, "items": it.items} for it in report.copies
+    ]
+    rows += [
+        {"namespace": it.session.namespace, "id": it.session.id, "state": "unreadable", "reason": it.reason}
+        for it in report.unreadable
+    ]
+    notebooks = [{"namespace": it.namespace, "path": it.path, "session": it.session} for it in report.left_out]
+    return {"sessions": rows, "notebooks_left_out": notebooks, "running": report.running}
+
+
+def _print(report: CopyReport) -> None:
+    counts = Counter([*(copy.state for copy in report.copies), *("unreadable" for _ in report.unreadable)])
+    print(", ".join(f"{counts[state]} {state}" for state in sorted(counts)) or "The source has no sessions.")
+    for copy in report.missing:
+        print(f"{copy.state}: {copy.key.namespace} {printable(copy.key.id)}", file=sys.stderr)
+    for one in report.unreadable:
+        shown = f"{printable(one.session.namespace)} {printable(one.session.id)}: {printable(one.reason)}"
+        print(f"unreadable: {shown}", file=sys.stderr)
+    for binding in report.left_out:
+        print(f"the target binds this notebook to another session: {printable(binding.path)}", file=sys.stderr)
+    if report.running:
+        print(f"{report.running} session(s) have a running turn: run the command again later.", file=sys.stderr)
+    if counts["differs"]:
+        print("Sessions that differ were not changed; --replace overwrites them.", file=sys.stderr)
+
+
+async def _copy(args: argparse.Namespace) -> CopyReport:
+    scheme, _, place = args.source.partition(":")
     async with AsyncExitStack() as opened:
+        if scheme in FRAMEWORKS:
+            path = await asyncio.to_thread(check_path, scheme, place)
+            files = FRAMEWORKS[scheme](path, namespace_of(args))
+            sessions = await asyncio.to_thread(files.sessions)  # before the target is created
+            return await _copy_files(args, files, sessions, await _open(args, args.target, opened))
         source = await _open(args, args.source, opened, must_exist=True)
         target = await _open(args, args.target, opened)
         keys, running = await copyable_sessions(source, args.namespace)
-        copies = []
-        for number, key in enumerate(keys, start=1):
-            if sys.stderr.isatty():
-                end = "\n" if number == len(keys) else ""
-                print(f"\r{number} of {len(keys)}", end=end, file=sys.stderr, flush=True)
-            copies.append(await copy_stored_session(source, target, key, replace=args.replace))
+        copies = [
+            await copy_stored_session(source, target, key, replace=args.replace) for key in _count(keys, len(keys))
+        ]
         done = [copy.key for copy in copies if copy.state in DONE and copy.state != "gone"]
-        return copies, await copy_bindings(source, target, done), running
+        return CopyReport(copies, left_out=await copy_bindings(source, target, done), running=running)
+
+
+async def _copy_files(
+    args: argparse.Namespace, files: FrameworkFiles, sessions: list[FrameworkSession], target: KeptStore
+) -> CopyReport:
+    report = CopyReport()
+    chosen = [session for session in sessions if args.namespace in (None, session.namespace)]
+    seen: set[tuple[str, str]] = set()
+    for session in _count(chosen, len(chosen)):
+        if (place := (session.namespace, session.id)) in seen:
+            # With --replace, it would overwrite the copy of the other one.
+            reason = "Another session of the source has the same namespace and id."
+            report.unreadable.append(UnreadableSession(session, reason))
+            continue
+        seen.add(place)
+        try:
+            original: Transcript | None = await asyncio.to_thread(files.read, session)
+        except (InvalidRequest, StoreCorrupt) as error:
+            report.unreadable.append(UnreadableSession(session, error.message))
+            continue
+        if original is None:  # deleted meanwhile
+            continue
+        try:
+            report.copies.append(await write_copy(original, target, replace=args.replace))
+        except InvalidRequest as error:  # content that no store accepts
+            report.unreadable.append(UnreadableSession(session, error.message))
+    return report
+
+
+def _count(sessions: Iterable[T], total: int) -> Iterator[T]:
+    """Yield the sessions, and show on a terminal how many were begun."""
+    for number, session in enumerate(sessions, start=1):
+        if sys.stderr.isatty():
+            end = "\n" if number == total else ""
+            print(f"\r{number} of {total}", end=end, file=sys.stderr, flush=True)
+        yield session
 
 
 async def _open(args: argparse.Namespace, url: str, opened: AsyncExitStack, *, must_exist: bool = False) -> KeptStore:
@@ -79,6 +178,11 @@ async def _open(args: argparse.Namespace, url: str, opened: AsyncExitStack, *, m
     if url == CONFIGURED:
         return await opened.enter_async_context(open_configured_store(args))
     scheme, _, place = url.partition(":")
+    if scheme in FRAMEWORKS:
+        raise InvalidRequest(
+            f"Files of {scheme} can only be read, so they can be FROM, not TO.",
+            hint="Use sqlite:FILE or another store.",
+        )
     if scheme == "memory":
         raise InvalidRequest("A store in memory ends with this command.", hint="Use sqlite:FILE or another store.")
     if (
@@ -93,7 +197,7 @@ async def _open(args: argparse.Namespace, url: str, opened: AsyncExitStack, *, m
 
 
 COPY_ARGUMENTS = (
-    argument("source", metavar="FROM", help=URL),
+    argument("source", metavar="FROM", help=f"{URL}; or files of another framework: {FILES}"),
     argument("target", metavar="TO", help="a store in the same form; it may contain sessions already"),
     argument(
         "--replace",

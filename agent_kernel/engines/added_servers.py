@@ -9,12 +9,13 @@ import json
 import logging
 import os
 import secrets
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
+
+from filelock import FileLock, Timeout
 
 from agent_kernel.core.errors import AgentKernelError, Conflict, StoreCorrupt
 from agent_kernel.engines.openai_api.api_keys import delete_from_keyring, write_to_keyring
@@ -27,6 +28,9 @@ TRIED = "tried-"
 """Prefix of the files that hold a key while its server is tested."""
 TRIED_S = 900.0
 """Age at which such a file is left from a process that was killed: a test takes less."""
+LOCK_S = 10.0
+"""Maximum time in seconds that a change waits for a change by another process. A change takes milliseconds, unless the
+keyring asks the user to unlock it."""
 log = logging.getLogger(__name__)
 
 
@@ -44,12 +48,11 @@ class AddedServer:
 
 
 class AddedServers:
-    """Stores the servers in ``directory``. All methods are blocking."""
+    """Stores the servers in ``directory``, which several servers of one user may share. All methods are blocking."""
 
     def __init__(self, directory: Path) -> None:
         self._list = directory / "model_servers.json"
         self._keys = directory / "model_server_keys"
-        self._changing = threading.Lock()
 
     def load(self) -> list[AddedServer]:
         """Return the servers. One that cannot be read is left out, with a line in the log."""
@@ -67,8 +70,9 @@ class AddedServers:
     def save(self, name: str, namespace: str, endpoint: Endpoint, key: str | None) -> AddedServer:
         """Store a server in place of one with the same name. ``key`` None keeps the key that it has, if the address is
         the same; a key is never sent to another address than the one it was entered for. Raises Conflict if another
-        user has a server of this name, or if there are too many, and StoreCorrupt if the list cannot be read."""
-        with self._changing:
+        user has a server of this name, if there are too many, or if another process does not finish its change, and
+        StoreCorrupt if the list cannot be read."""
+        with self._changing():
             return self._save(name, namespace, endpoint, key)
 
     def _save(self, name: str, namespace: str, endpoint: Endpoint, key: str | None) -> AddedServer:
@@ -90,8 +94,8 @@ class AddedServers:
 
     def remove(self, name: str, namespace: str) -> bool:
         """Remove a server and its key. Return False if the user has none of this name. Raises StoreCorrupt if the list
-        cannot be read."""
-        with self._changing:
+        cannot be read, and Conflict if another process does not finish its change."""
+        with self._changing():
             rows = self._rows()
             known = _parse(rows).get(name)
             if known is None or known.namespace != namespace:
@@ -112,6 +116,24 @@ class AddedServers:
             yield replace(endpoint, api_key_file=str(file))
         finally:
             file.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Hold the lock of the list, so that no other thread and no other process changes it meanwhile. The system
+        releases the lock of a process that was killed."""
+        self._list.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = FileLock(f"{self._list}.lock", timeout=LOCK_S)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise Conflict(
+                "Another server is changing the list of model servers.",
+                hint="Nothing was changed. Try again; the other server may be waiting for the keyring to be unlocked.",
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _with_key(self, name: str, namespace: str, endpoint: Endpoint, key: str) -> Endpoint:
         if not key:
@@ -151,7 +173,6 @@ class AddedServers:
         )
 
     def _write(self, rows: Mapping[str, Any]) -> None:
-        self._list.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _write_private(self._list, json.dumps(rows, indent=1))
 
 

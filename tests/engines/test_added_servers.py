@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import keyring
 import pytest
+from filelock import FileLock
 from keyring.backends import fail
 
 from agent_kernel.core.errors import Conflict, StoreCorrupt
 from agent_kernel.core.settings import Settings
+from agent_kernel.engines import added_servers
 from agent_kernel.engines.added_servers import AddedServers
 from agent_kernel.engines.openai_api.api_keys import key_of
 from agent_kernel.engines.openai_api.endpoint import Endpoint
@@ -112,3 +116,50 @@ def test_a_list_that_cannot_be_read_is_not_overwritten(tmp_path: Path, text: str
     with pytest.raises(StoreCorrupt, match="cannot be read"):
         servers.remove("mine", "ada")
     assert (tmp_path / "model_servers.json").read_text() == text
+
+
+ADDER = """
+import sys
+from pathlib import Path
+from agent_kernel.engines.added_servers import AddedServers
+from agent_kernel.engines.openai_api.endpoint import Endpoint
+
+servers = AddedServers(Path(sys.argv[1]))
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(12):
+    servers.save(f"{sys.argv[2]}{number}", "ada", Endpoint("http://127.0.0.1:9/v1", "m"), None)
+    if number % 2:
+        assert servers.remove(f"{sys.argv[2]}{number}", "ada")
+"""
+
+
+def test_processes_that_change_the_list_at_once_lose_no_change(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ADDER, str(tmp_path)]
+    processes = [
+        subprocess.Popen([*command, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for name in "abc"
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    expected = {f"{name}{number}" for name in "abc" for number in range(0, 12, 2)}
+    assert {server.name for server in AddedServers(tmp_path).load()} == expected
+
+
+@pytest.mark.usefixtures("drawer")
+def test_a_change_is_refused_while_another_process_does_not_finish_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(added_servers, "LOCK_S", 0.05)
+    servers = AddedServers(tmp_path)
+    with FileLock(tmp_path / "model_servers.json.lock"), pytest.raises(Conflict, match="Another server is changing"):
+        servers.save("mine", "ada", HERE, "sk-1")
+    assert servers.load() == []
+    assert servers.save("mine", "ada", HERE, "sk-1").name == "mine"

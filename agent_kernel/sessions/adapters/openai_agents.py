@@ -103,7 +103,7 @@ class AgentsSession:
         """Add all items or none. A user message begins a turn."""
         store, key = self._holder.store, self._key(wrapper)
         if items:
-            await store.add_messages(key, [self._clean(_message(item)) for item in items], record=RECORD)
+            await store.add_messages(key, [self._clean(to_message(item)) for item in items], record=RECORD)
 
     async def pop_item(self, *, wrapper: Any = None) -> Body | None:
         """Remove and return the newest item, or return None if there is none. Calls and results of agent-kernel's own
@@ -141,7 +141,7 @@ class AgentsSession:
         async def replace_suffix(start: int, output: list[Any]) -> bool:
             if first + start >= len(items):
                 return False
-            messages = [self._clean(_message(item)) for item in output]
+            messages = [self._clean(to_message(item)) for item in output]
             return await Suffix(store, key, forms, first + start, prune_prefix).replace(messages, RECORD)
 
         return CompactionSnapshot(items[first:], not first, replace_suffix)
@@ -197,7 +197,7 @@ class AgentsSession:
         return items[start:]
 
 
-def _message(item: Mapping[str, Any]) -> Message:
+def to_message(item: Mapping[str, Any]) -> Message:
     """Convert an item to a message. Raises TypeError if the item is not a JSON object, and InvalidRequest if it is too
     deep."""
     if not isinstance(item, Mapping):

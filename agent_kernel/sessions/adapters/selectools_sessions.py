@@ -145,15 +145,20 @@ class SavedSessions:
         return next(index for index, item in enumerate(said) if item.turn == turn)
 
     async def _describe(self, key: SessionKey, session: Session, memory: Body, count: int, head: int) -> None:
-        summary = memory.get("summary")
-        short = shorten(summary, LONGEST_SUMMARY) if isinstance(summary, str) else None
-        window = Window(memory["max_messages"], memory.get("max_tokens"), short, count, head)
-        metadata = {**session.metadata, NAME: asdict(window)}
+        metadata = {**session.metadata, **describe_window(memory, count, head)}
         if metadata != session.metadata:
             await self._store.describe(key, SessionUpdate(metadata=metadata))
 
     def _is_expired(self, session: Session) -> bool:
         return self._ttl is not None and self._clock() - session.updated > self._ttl
+
+
+def describe_window(memory: Body, count: int, head: int) -> dict[str, Any]:
+    """Return the metadata of a session for a memory whose window are the last ``count`` messages up to the item
+    ``head``."""
+    summary = memory.get("summary")
+    short = shorten(summary, LONGEST_SUMMARY) if isinstance(summary, str) else None
+    return {NAME: asdict(Window(memory["max_messages"], memory.get("max_tokens"), short, count, head))}
 
 
 def count_of(session: Session) -> int:

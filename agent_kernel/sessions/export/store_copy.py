@@ -44,16 +44,23 @@ async def copyable_sessions(source: KeptStore, namespace: str | None = None) -> 
 async def copy_stored_session(
     source: SessionStore, target: SessionStore, key: SessionKey, *, replace: bool = False
 ) -> SessionCopy:
-    """Copy one session with all branches, media and files, and read the copy back.
+    """Copy one session with all branches, media and files, as ``write_copy`` does."""
+    try:
+        original = await _read_with_files(source, key)
+    except Conflict:
+        return SessionCopy(key, "busy")
+    return SessionCopy(key, "gone") if original is None else await write_copy(original, target, replace=replace)
+
+
+async def write_copy(original: Transcript, target: SessionStore, *, replace: bool = False) -> SessionCopy:
+    """Write a session with all branches, media and files, and read the copy back.
 
     The whole session is held in memory and written in one transaction. With ``replace``, a session of the target is
     overwritten even if it has content that the source lacks. Raises StoreError if the copy that was read back differs
-    from the source.
+    from the original.
     """
+    key = original.session.key
     try:
-        original = await _read_with_files(source, key)
-        if original is None:
-            return SessionCopy(key, "gone")
         there = await read_snapshot(target, key)
         if there is not None and _content(there) == _content(original):
             return SessionCopy(key, "equal", len(original.items))

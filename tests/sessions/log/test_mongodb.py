@@ -3,8 +3,6 @@ is never shown."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -91,41 +89,6 @@ def test_a_newer_version_is_refused_and_servers_that_start_at_once_create_one_he
         newer.read({})
     for one in [*logs, newer]:
         one.close()
-
-
-async def test_killed_writers_lose_nothing_that_was_acknowledged_and_write_nothing_twice(fake: Any) -> None:
-    url = fake.fresh()
-    acknowledged: dict[str, int] = {}
-    for attempt in range(2):
-        writers = {
-            f"{attempt}-{n}": subprocess.Popen(
-                [sys.executable, "-m", "tests.sessions.log.writer", url, f"{attempt}-{n}"],
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for n in range(3)
-        }
-        for name, writer in writers.items():
-            assert writer.stdout is not None
-            for _ in range(5):
-                acknowledged[name] = int(writer.stdout.readline())
-        for name, writer in writers.items():
-            writer.kill()
-            out, _ = writer.communicate(timeout=30)
-            # The last line may be torn.
-            acknowledged[name] = max([acknowledged[name], *map(int, out.splitlines()[:-1])])
-    store = open_store(url)
-    said: dict[str, list[int]] = {}
-    for item in await store.latest(KEY):
-        name, _, number = item.message.text.partition(" ")
-        said.setdefault(name, []).append(int(number))
-    assert said.keys() == acknowledged.keys()
-    for name, numbers in said.items():
-        assert numbers == [*range(len(numbers))]
-        assert acknowledged[name] < len(numbers)
-    assert await store.verify() == []
-    await store.aclose()
 
 
 @pytest.mark.parametrize(

@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import subprocess
-import sys
 import traceback
 from pathlib import Path
 
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
-from agent_kernel.core.messages import user
 from agent_kernel.sessions.store.store_url import open_store
 from tests.sessions.log.servers import Postgres
 from tests.sessions.talk import KEY
 
 pytestmark = pytest.mark.stores
 ROOT = Path(__file__).parents[3]
-WRITER = """
-import asyncio, sys
-from agent_kernel.core.messages import user
-from agent_kernel.core.session import SessionKey
-from agent_kernel.sessions.store.store_url import open_store
-
-async def main():
-    store = open_store(sys.argv[1])
-    for number in range(100_000):
-        await store.add_messages(SessionKey("local", "s"), [user(f"{sys.argv[2]} {number}")])
-        print(number, flush=True)
-
-asyncio.run(main())
-"""
 
 
 async def test_a_connection_that_the_server_closed_is_made_again(postgres: Postgres) -> None:
@@ -95,36 +77,3 @@ async def test_servers_that_start_at_once_create_the_tables_once(postgres: Postg
     assert {(await store.info(KEY)).revision for store in stores} == {1}  # type: ignore[union-attr]  # it was created
     for store in stores:
         await store.aclose()
-
-
-async def test_killed_writers_lose_nothing_that_was_acknowledged_and_write_nothing_twice(postgres: Postgres) -> None:
-    url = postgres.fresh()
-    acknowledged: dict[str, int] = {}
-    for attempt in range(3):
-        writers = {
-            f"{attempt}-{n}": subprocess.Popen(
-                [sys.executable, "-c", WRITER, url, f"{attempt}-{n}"], cwd=ROOT, stdout=subprocess.PIPE, text=True
-            )
-            for n in range(3)
-        }
-        for name, writer in writers.items():
-            assert writer.stdout is not None
-            for _ in range(10):
-                acknowledged[name] = int(writer.stdout.readline())
-        for name, writer in writers.items():
-            writer.send_signal(signal.SIGKILL)
-            out, _ = writer.communicate(timeout=30)
-            # The last line may be torn.
-            acknowledged[name] = max([acknowledged[name], *map(int, out.splitlines()[:-1])])
-    store = open_store(url)
-    said: dict[str, list[int]] = {}
-    for item in await store.latest(KEY):
-        name, _, number = item.message.text.partition(" ")
-        said.setdefault(name, []).append(int(number))
-    assert said.keys() == acknowledged.keys()
-    for name, numbers in said.items():
-        assert numbers == [*range(len(numbers))]
-        assert acknowledged[name] < len(numbers)
-    assert await store.verify() == []
-    await store.add_messages(KEY, [user("and on")])
-    await store.aclose()

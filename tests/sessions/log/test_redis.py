@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 import traceback
 from collections.abc import Iterator
@@ -22,8 +19,6 @@ from tests.sessions.talk import KEY
 
 pytestmark = pytest.mark.stores
 ROOT = Path(__file__).parents[3]
-KILLS = int(os.environ.get("AGENT_KERNEL_TEST_KILLS", "20"))
-"""How many writers are killed."""
 
 
 @pytest.fixture
@@ -90,11 +85,11 @@ def test_a_full_server_writes_all_of_a_commit_or_nothing(own: Redis) -> None:
 
 
 async def test_servers_of_a_cluster_keep_a_log_together(tmp_path: Path) -> None:
-    nodes = []
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        nodes.append(Redis(tmp_path / name, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000"))
+    nodes: list[Redis] = []
     try:
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+            nodes.append(Redis(tmp_path / name, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000"))
         clients = [node.client() for node in nodes]
         for half, client in enumerate(clients):
             client.execute_command("CLUSTER", "ADDSLOTS", *range(half * 8192, (half + 1) * 8192))
@@ -168,39 +163,3 @@ async def test_a_password_opens_the_store_and_a_wrong_one_is_refused(own: Redis)
         await wrong.info(KEY)
     assert "guessed-word" not in f"{raised.value}"
     await wrong.aclose()
-
-
-async def test_killed_writers_lose_nothing_that_was_acknowledged_and_write_nothing_twice(redis_server: Redis) -> None:
-    url = redis_server.fresh()
-    acknowledged: dict[str, int] = {}
-    for attempt in range(-(-KILLS // 4)):
-        writers = {
-            f"{attempt}-{n}": subprocess.Popen(
-                [sys.executable, "-m", "tests.sessions.log.writer", url, f"{attempt}-{n}"],
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for n in range(4)
-        }
-        for name, writer in writers.items():
-            assert writer.stdout is not None
-            for _ in range(3):
-                acknowledged[name] = int(writer.stdout.readline())
-        for name, writer in writers.items():
-            writer.kill()
-            out, _ = writer.communicate(timeout=30)
-            # The last line may be torn.
-            acknowledged[name] = max([acknowledged[name], *map(int, out.splitlines()[:-1])])
-    store = open_store(url)
-    said: dict[str, list[int]] = {}
-    for item in await store.latest(KEY):
-        name, _, number = item.message.text.partition(" ")
-        said.setdefault(name, []).append(int(number))
-    assert said.keys() == acknowledged.keys()
-    for name, numbers in said.items():
-        assert numbers == [*range(len(numbers))]
-        assert acknowledged[name] < len(numbers)
-    assert await store.verify() == []
-    await store.add_messages(KEY, [user("and on")])
-    await store.aclose()
