@@ -34,17 +34,21 @@ END_S = 120.0
 @dataclass
 class Run:
     """What the clients of one run did and saw. ``lengths``: for each number of an event of a turn, its type and the
-    length of the turn's text up to it, which must be the same for every client."""
+    length of the turn's text up to it, which must be the same for every client.
+
+    A client that comes for the first time after the turn's server has died gets events that are rebuilt from the store,
+    under numbers of their own. Therefore the clients of a turn are compared that have the same first event.
+    """
 
     chance: random.Random
     counts: Counter[str] = field(default_factory=Counter)
-    lengths: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
+    lengths: dict[tuple[str, float, int], tuple[str, int]] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
 
-    def see(self, turn: str, event: Json, text: int) -> None:
+    def see(self, turn: str, first: float, event: Json, text: int) -> None:
         if event["type"] == "turn.finished":
             text = 0  # what a dead server had not published is lost for the client that had not received it
-        known = self.lengths.setdefault((turn, event["seq"]), (event["type"], text))
+        known = self.lengths.setdefault((turn, first, event["seq"]), (event["type"], text))
         assert known == (event["type"], text), f"event {event['seq']} of {turn} is two events"
 
 
@@ -67,13 +71,11 @@ async def test_no_event_is_lost_repeated_or_renumbered_when_servers_behind_a_pro
             finally:
                 for task in (killing, *reading):
                     task.cancel()
+        seconds, proxy = time.monotonic() - began, "HAProxy" if HAPROXY else "the small proxy"
+        print(f"{streams} streams through {proxy} in {seconds:.0f} s: {dict(sorted(run.counts.items()))}", flush=True)
         for port in proxied.ports:
             async with proxied.client(port) as client:
-                for turn, state in run.states.items():
-                    await check_stored(client, turn, state)
-    seconds = time.monotonic() - began
-    proxy = "HAProxy" if HAPROXY else "the small proxy"
-    print(f"{streams} streams through {proxy} in {seconds:.0f} s: {dict(sorted(run.counts.items()))}")
+                await asyncio.gather(*(check_stored(client, *ended) for ended in run.states.items()))
     assert run.counts["kills"] == kills
     assert run.counts["committed"]
 
@@ -119,7 +121,7 @@ async def begin_turn(client: httpx.AsyncClient, run: Run, session: str, key: str
 
 async def follow_to_end(client: httpx.AsyncClient, run: Run, turn: str) -> str:
     """Follow a turn to its end over connections that break, also because the client leaves. Return its state."""
-    last = length = 0
+    last, first = 0, 0.0
     text, is_cut = "", False
     until = time.monotonic() + END_S
     while True:
@@ -127,14 +129,13 @@ async def follow_to_end(client: httpx.AsyncClient, run: Run, turn: str) -> str:
         async with contextlib.aclosing(some_events(client, run, turn, last)) as events:
             async for event in events:
                 assert event["seq"] > last, f"event {event['seq']} of {turn} came after {last}"
-                last = event["seq"]
+                first, last = first or round(event["time"], 2), event["seq"]
                 text += text_of([event])
-                length = len(text)
                 assert WORDS.startswith(text), f"text of {turn} is missing or repeated: {text[-60:]!r}"
                 is_cut = is_cut or (event["type"] == "notice" and event["data"]["text"] == GONE)
                 run.counts["events"] += 1
                 if not is_cut:
-                    run.see(turn, event, length)
+                    run.see(turn, first, event, len(text))
                 if event["type"] == "turn.finished":
                     state = str(event["data"]["state"])
                     assert state == "interrupted" or (state, is_cut or text == WORDS) == ("committed", True), event
