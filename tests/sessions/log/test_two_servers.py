@@ -49,7 +49,11 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             directory / name,
             SCRIPT,
             extensions=["tests.jupyter_ext.probe_tools"],
-            env={"AGENT_KERNEL_STORE": store, "XDG_RUNTIME_DIR": runtime},
+            env={
+                "AGENT_KERNEL_STORE": store,
+                "AGENT_KERNEL_USER_TOKENS_PER_DAY": "1000000",
+                "XDG_RUNTIME_DIR": runtime,
+            },
         )
         for name in ("one", "two")
     ]
@@ -283,6 +287,16 @@ async def test_a_lasting_token_is_valid_and_revoked_at_both_servers(servers: Pai
         for server in servers:
             async with server.client(text) as client:
                 assert (await client.post("agent/v1/turns", json=body)).status_code == 401
+
+
+async def test_tokens_spent_on_one_server_count_on_the_other(clients: Clients) -> None:
+    async def spent(client: httpx.AsyncClient) -> int:
+        return int((await client.get("agent/v1/usage")).json()["tokens_per_day"]["used"])
+
+    before = await spent(clients[1])
+    turn = await start_turn(clients[0], "hello", session="spends")
+    await followed(clients[0], turn["turn"])
+    assert await spent(clients[0]) == await spent(clients[1]) > before
 
 
 async def test_a_server_that_is_stopped_leaves_the_turns_of_others_running_and_follows_them_again(
