@@ -16,7 +16,9 @@ from jupyter_server.services.contents.filemanager import FileContentsManager
 from agent_kernel.core.api_tokens import ApiTokenStore
 from agent_kernel.core.settings import Settings
 from agent_kernel.sandbox.host.pool import LinuxSandbox
+from agent_kernel.sessions.log.message_bus import MessageBus
 from agent_kernel.sessions.store.database import Database
+from agent_kernel.sessions.store.shared_tokens import SharedTokens
 from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.auth.callers import current_namespace
 from jupyter_ext.auth.confirmation_requests import BindRequests
@@ -42,6 +44,7 @@ from jupyter_ext.push.notifications import Notifications, announce_binding
 from jupyter_ext.push.page_connection import PageConnections
 from jupyter_ext.quotas.limits import Limits
 from jupyter_ext.quotas.server_db import open_server_db
+from jupyter_ext.quotas.spending_rows import DatabaseSpending, SharedSpending
 from jupyter_ext.quotas.token_spending import TokenSpending
 from jupyter_ext.turns.access import Access
 from jupyter_ext.turns.chosen_engines import EngineChoices
@@ -160,6 +163,7 @@ class Services:
             await self.event_publisher.aclose()
         await self.remote_turns.aclose()
         if self.server_link is not None:
+            await self.user_limits.aclose()
             await self.server_link.aclose()
         await self.idempotency.aclose()
         self.pages.close()
@@ -172,6 +176,7 @@ class Services:
         await self.sidecars.aclose()
         await self.runtime.aclose()
         await self.user_limits.aclose()
+        await asyncio.to_thread(self.tokens.close)
         await self.server_db.aclose()
 
 
@@ -188,7 +193,11 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
     runtime.sources = [*metrics.observe_sources(runtime.sources)]
     runtime.afterwards.told = notifications.on_session_changed
     server_db = open_server_db(None if in_memory else settings.data_dir / "requests.db")
-    user_limits = Limits(settings, TokenSpending(server_db))
+    # Only a store that several servers share may have a bus, and only then is anything started or sent for them.
+    open_bus: Callable[[], MessageBus | None] = getattr(store, "bus", lambda: None)
+    bus, tokens_bus = open_bus(), open_bus()
+    link = None if bus is None else ServerLink(bus)
+    user_limits = Limits(settings, TokenSpending(DatabaseSpending(server_db) if link is None else SharedSpending(link)))
     private_sessions = PrivateSessions(store, runtime.sandbox)
     ephemeral_sessions = EphemeralSessions(private_sessions)
     engine_choices = EngineChoices(settings.data_dir / "engines" if settings.store in ("sqlite", "files") else None)
@@ -236,9 +245,6 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         model_downloads=model_downloads,
     )
     metrics.add_gauges(gauges)
-    # Only a store that several servers share may have a bus, and only then is anything started or sent for them.
-    bus = getattr(store, "bus", lambda: None)()
-    link = None if bus is None else ServerLink(bus)
     publisher = None if link is None else EventPublisher(link)
     remote_turns = RemoteTurns(store, link)
     rows: IdempotencyRows = DatabaseRows(server_db) if link is None else SharedRows(link)
@@ -266,7 +272,7 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
     return Services(
         runtime=runtime,
         server_db=server_db,
-        tokens=ApiTokenStore(settings.tokens_path),
+        tokens=ApiTokenStore(settings.tokens_path, None if tokens_bus is None else SharedTokens(tokens_bus)),
         metrics=metrics,
         requests=requests,
         access=access,

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -257,12 +257,18 @@ async def start_turn(client: httpx.AsyncClient, prompt: str, **body: Any) -> Jso
 
 
 async def follow(
-    client: httpx.AsyncClient, turn: str, after: int = 0, last_event_id: int | None = None
+    client: httpx.AsyncClient,
+    turn: str,
+    after: int = 0,
+    last_event_id: int | None = None,
+    away: Collection[int] = (),
 ) -> AsyncIterator[Json]:
-    """The events of a turn as they come; break out of it to leave."""
+    """The events of a turn as they come; break out of it to leave. None if the status is one of ``away``."""
     headers = {} if last_event_id is None else {"Last-Event-ID": str(last_event_id)}
     query = {"after": after} if after else {}
     async with client.stream("GET", f"agent/v1/turns/{turn}/events", params=query, headers=headers) as reply:
+        if reply.status_code in away:
+            return
         assert reply.status_code == 200, await reply.aread()
         async for line in reply.aiter_lines():
             if line.startswith("data: "):

@@ -188,10 +188,10 @@ LAYERS: dict[str, tuple[str, str]] = {
         "filelock jupyter_client jupyter_core jupyter_events jupyter_server tornado",
     ),
     "jupyter_ext.push": ("core core.seams jupyter_ext.notebooks jupyter_ext.turns tools.code turn", ""),
-    "jupyter_ext.quotas": ("core engines sessions.store", ""),
+    "jupyter_ext.quotas": ("core engines sessions.log sessions.store", ""),
     "jupyter_ext.services": (
         "core jupyter_ext.auth jupyter_ext.monitoring jupyter_ext.notebooks jupyter_ext.push jupyter_ext.quotas "
-        "jupyter_ext.turns sandbox.host sessions.store turn",
+        "jupyter_ext.turns sandbox.host sessions.log sessions.store turn",
         "jupyter_server",
     ),
     "jupyter_ext.turns": (

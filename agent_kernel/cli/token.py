@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import closing
 from typing import Any
 
 from agent_kernel.cli.base.command import DATA_DIR, JSON, Command, argument, group, settings_of
 from agent_kernel.cli.base.output import Column, facts, join, moment, show
 from agent_kernel.core.api_tokens import DAYS, MAX_DAYS, SCOPES, ApiToken, ApiTokenStore
+from agent_kernel.sessions.store.shared_tokens import open_token_store
 
 
 def add_scope(parser: argparse.ArgumentParser) -> None:
@@ -19,8 +21,8 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
 
 
 def token_new(args: argparse.Namespace) -> int:
-    tokens = _tokens(args)
-    token, text = tokens.new(args.scope or ["turns"], days=args.days, name=args.name, user=args.user)
+    with _tokens(args) as tokens:
+        token, text = tokens.new(args.scope or ["turns"], days=args.days, name=args.name, user=args.user)
     if args.json:
         facts({**_row(token), "token": text}, as_json=True)
         return 0
@@ -44,12 +46,15 @@ def token_list(args: argparse.Namespace) -> int:
         "used": Column("USED", lambda used: moment(used)[:10] if used else "never"),
         "state": Column("STATE"),
     }
-    show([_row(token) for token in _tokens(args).list_tokens()], columns, as_json=args.json, empty="There is no token.")
+    with _tokens(args) as tokens:
+        rows = [_row(token) for token in tokens.list_tokens()]
+    show(rows, columns, as_json=args.json, empty="There is no token.")
     return 0
 
 
 def token_revoke(args: argparse.Namespace) -> int:
-    token = _tokens(args).revoke(args.id)
+    with _tokens(args) as tokens:
+        token = tokens.revoke(args.id)
     if args.json:
         facts({"id": args.id, "revoked": True}, as_json=True)
     else:
@@ -57,8 +62,9 @@ def token_revoke(args: argparse.Namespace) -> int:
     return 0
 
 
-def _tokens(args: argparse.Namespace) -> ApiTokenStore:
-    return ApiTokenStore(settings_of(args).tokens_path)
+def _tokens(args: argparse.Namespace) -> closing[ApiTokenStore]:
+    settings = settings_of(args)
+    return closing(open_token_store(settings.tokens_path, settings.store))
 
 
 def _row(token: ApiToken) -> dict[str, Any]:
@@ -67,6 +73,11 @@ def _row(token: ApiToken) -> dict[str, Any]:
     return {**row, **times, "state": "expired" if token.is_expired else "valid"}
 
 
+STORE = argument(
+    "--store",
+    help="the servers' session store: tokens of a shared database are valid on all its servers (default: "
+    "AGENT_KERNEL_STORE, which keeps a password off the command line)",
+)
 NEW_ARGUMENTS = (
     add_scope,
     argument("--days", type=int, default=DAYS, help=f"days until the token expires: 1 to {MAX_DAYS} (default: {DAYS})"),
@@ -76,6 +87,7 @@ NEW_ARGUMENTS = (
         help="name of the token; tokens with the same name and without the scope sessions share their conversations",
     ),
     argument("--user", default="", metavar="NAMESPACE", help="user of the token (default: the server's own user)"),
+    STORE,
     JSON,
     DATA_DIR,
 )
@@ -83,11 +95,11 @@ TOKEN = group(
     "token",
     "manage long-lived tokens with which programs use a server",
     Command("new", "create a token; it is shown once", token_new, NEW_ARGUMENTS),
-    Command("list", "list tokens, and when each was last used", token_list, (JSON, DATA_DIR)),
+    Command("list", "list tokens, and when each was last used", token_list, (STORE, JSON, DATA_DIR)),
     Command(
         "revoke",
         "revoke a token, effective at once",
         token_revoke,
-        (argument("id", help="a token id from 'agent-kernel token list'"), JSON, DATA_DIR),
+        (argument("id", help="a token id from 'agent-kernel token list'"), STORE, JSON, DATA_DIR),
     ),
 )

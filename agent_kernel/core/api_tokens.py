@@ -1,9 +1,10 @@
 """Long-lived API tokens, which programs use in place of a login. They are created and revoked at the command line; each
 has scopes, an expiry date, and a namespace.
 
-Each token is one small file, named by the public part of the token, with a hash of the secret part. Revoking a token
-deletes its file: this works on a full disk and takes effect on every server at once. The day of last use is stored as
-the file's modification time, so that the content of the file never changes.
+Each token is one small document, named by the public part of the token, with a hash of the secret part. Revoking a
+token deletes its document, which takes effect on every server at once. On one machine the documents are files, so
+revoking works on a full disk; the day of last use is the file's modification time, so that the content of the file
+never changes.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Protocol
 
 from agent_kernel.core.atomic_file import store_errors, write_synced
 from agent_kernel.core.errors import InvalidRequest, NotFound, StoreError, TokenInvalid
@@ -46,6 +47,8 @@ MAX_BYTES = 1 << 16
 _NEW = "Create one with: agent-kernel token new"
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 _ID = re.compile(r"[0-9a-f]{12}")
+NO_ID = "none"
+"""Stands for the id of a token that cannot exist."""
 _BEGINS = re.compile(r"ak_[0-9a-f]{12}_")
 _TEXT = re.compile(r"ak_([0-9a-f]{12})_([0-9a-f]{64})")
 
@@ -94,11 +97,37 @@ def looks_like_token(text: str) -> bool:
     return bool(_BEGINS.match(text))
 
 
-class ApiTokenStore:
-    """The tokens whose files are in ``directory``, which is created with the first token."""
+class TokenRecords(Protocol):
+    """Where tokens are stored: one document for each, under the id of the token. All methods block. They raise
+    StoreError, but ``read`` returns None for a document that exists and cannot be read."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def read(self, id: str) -> tuple[bytes, float] | None:
+        """Return the document and the time of last use (0: never used)."""
+
+    def list_ids(self) -> Iterable[str]: ...
+
+    def write(self, id: str, body: bytes) -> None:
+        """Store a new document."""
+
+    def note_use(self, id: str, now: float) -> None:
+        """Record the time of last use, if the document still exists."""
+
+    def delete(self, id: str) -> bool:
+        """Delete the document. Return False if there is none."""
+
+    def close(self) -> None: ...
+
+
+class ApiTokenStore:
+    """The tokens whose files are in ``directory``, which is created with the first token.
+
+    Servers that share a database also have ``shared`` records. New tokens then go there and are valid on all servers;
+    those in the files remain valid on this one.
+    """
+
+    def __init__(self, directory: Path, shared: TokenRecords | None = None) -> None:
+        files = TokenFiles(directory)
+        self._records: Sequence[TokenRecords] = (files,) if shared is None else (files, shared)
 
     def new(self, scopes: Collection[str], *, days: int = DAYS, name: str = "", user: str = "") -> tuple[ApiToken, str]:
         """Create a token that is valid for ``days``, and return it with its text. The text is stored nowhere, so it
@@ -108,35 +137,31 @@ class ApiTokenStore:
         token = ApiToken(id, name or id, frozenset(scopes), user, now, now + days * DAY_S)
         _check(token, days)
         facts = {"name": token.name, "scopes": sorted(scopes), "user": user, "created": now, "expires": token.expires}
-        with store_errors("The token"):
-            self._write(id, {"version": 1, **facts, "sha256": _hash(secret)})
+        body = json.dumps({"version": 1, **facts, "sha256": _hash(secret)}, indent=1)
+        self._records[-1].write(id, body.encode())
         return token, f"ak_{id}_{secret}"
 
     def list_tokens(self) -> list[ApiToken]:
-        """Return the tokens, oldest first; unreadable files are skipped."""
-        tokens = [self._read(path)[0] for path in self._files()]
+        """Return the tokens, oldest first; unreadable ones are skipped. Raises StoreError."""
+        tokens = [self._read(id)[0] for records in self._records for id in records.list_ids()]
         return sorted((token for token in tokens if token), key=lambda token: (token.created, token.id))
 
     def revoke(self, id: str) -> ApiToken | None:
-        """Delete a token. Returns the token, or None if its file was unreadable. Raises NotFound, StoreError."""
-        path = self._path(id)
-        token = self._read(path)[0]
-        try:
-            path.unlink()
-        except FileNotFoundError:
-            raise NotFound(f"There is no token {id[:80]!r}.", hint="List them with: agent-kernel token list") from None
-        except OSError as error:
-            raise StoreError(f"The token could not be revoked: {error.strerror or error}.") from error
+        """Delete a token. Returns the token, or None if it was unreadable. Raises NotFound, StoreError."""
+        known = id if _ID.fullmatch(id) else NO_ID
+        token = self._read(known)[0]
+        if not any(records.delete(known) for records in self._records):
+            raise NotFound(f"There is no token {id[:80]!r}.", hint="List them with: agent-kernel token list")
         return token
 
     def holder(self, text: str) -> ApiToken:
-        """Return the token whose text this is, and record that it was used today. Blocking: reads one small file.
-        Raises TokenInvalid if the token is incomplete, unknown, revoked or expired."""
+        """Return the token whose text this is, and record that it was used today. Blocking: reads one small file, or
+        one row of the shared database. Raises TokenInvalid if the token is incomplete, unknown, revoked or expired, and
+        StoreError while the shared database cannot be used."""
         parts = _TEXT.fullmatch(text)
         if parts is None:
             raise TokenInvalid("This is not a complete token.", hint=_NEW)
-        path = self._path(parts[1])
-        token, digest = self._read(path)
+        token, digest = self._read(parts[1])
         if not hmac.compare_digest(_hash(parts[2]), digest) or token is None:
             raise TokenInvalid("This token is unknown or was revoked.", hint=_NEW)
         if token.is_expired:
@@ -144,43 +169,85 @@ class ApiTokenStore:
             raise TokenInvalid(f"This token expired on {ended}.", hint=_NEW)
         now = time.time()
         if now // DAY_S != token.used // DAY_S:
-            with contextlib.suppress(OSError):  # the token is valid even if this cannot be written
-                os.utime(path, (now, now))
+            for records in self._records:
+                with contextlib.suppress(StoreError):  # the token is valid even if this cannot be written
+                    records.note_use(token.id, now)
         return token
 
     def is_valid(self, token: ApiToken) -> bool:
-        """Return whether a token that ``holder`` returned is still valid. Blocking: looks for the token's file."""
-        return not token.is_expired and self._path(token.id).exists()
+        """Return whether a token that ``holder`` returned is still valid. Blocking. Raises StoreError."""
+        return not token.is_expired and any(records.read(token.id) is not None for records in self._records)
 
-    def _path(self, id: str) -> Path:
-        return self._directory / f"{id if _ID.fullmatch(id) else 'none'}.json"
+    def close(self) -> None:
+        for records in self._records:
+            records.close()
 
-    def _files(self) -> Iterator[Path]:
+    def _read(self, id: str) -> tuple[ApiToken | None, str]:
+        """Read a token and the hash of its secret part. Returns (None, "") if it is missing or unreadable."""
+        for records in self._records:
+            if (found := records.read(id)) is not None:
+                return _decode(id, *found)
+        return None, ""
+
+
+class TokenFiles:
+    """The documents of tokens in the files of a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def read(self, id: str) -> tuple[bytes, float] | None:
+        try:
+            with self._path(id).open("rb") as file:
+                return file.read(MAX_BYTES), os.fstat(file.fileno()).st_mtime
+        except OSError:
+            return None
+
+    def list_ids(self) -> Iterator[str]:
         try:
             names = sorted(os.listdir(self._directory))
         except FileNotFoundError:
             return
         except OSError as error:
             raise StoreError(f"{self._directory} cannot be read: {error.strerror or error}.") from error
-        yield from (self._directory / name for name in names if name.endswith(".json") and _ID.fullmatch(name[:-5]))
+        yield from (name[:-5] for name in names if name.endswith(".json") and _ID.fullmatch(name[:-5]))
 
-    def _read(self, path: Path) -> tuple[ApiToken | None, str]:
-        """Read a token and the hash of its secret part from its file. Returns (None, "") if the file is missing or
-        unreadable."""
+    def write(self, id: str, body: bytes) -> None:
+        with store_errors("The token"):
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fresh = write_synced(self._directory / f"{id}.new", body)
+            os.utime(fresh, (0, 0))  # never used
+            fresh.replace(self._path(id))
+
+    def note_use(self, id: str, now: float) -> None:
+        with contextlib.suppress(OSError):
+            os.utime(self._path(id), (now, now))
+
+    def delete(self, id: str) -> bool:
         try:
-            with path.open("rb") as file:
-                body, used = json.loads(file.read(MAX_BYTES)), os.fstat(file.fileno()).st_mtime
-            scopes = frozenset(map(str, body["scopes"])) & SCOPES.keys()
-            who = str(body["name"]), scopes, str(body["user"])
-            return ApiToken(path.stem, *who, float(body["created"]), float(body["expires"]), used), str(body["sha256"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return None, ""
+            self._path(id).unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise StoreError(f"The token could not be revoked: {error.strerror or error}.") from error
+        return True
 
-    def _write(self, id: str, body: Mapping[str, Any]) -> None:
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = write_synced(self._directory / f"{id}.new", json.dumps(body, indent=1).encode())
-        os.utime(fresh, (0, 0))  # never used
-        fresh.replace(self._directory / f"{id}.json")
+    def close(self) -> None:
+        """No file stays open."""
+
+    def _path(self, id: str) -> Path:
+        return self._directory / f"{id}.json"
+
+
+def _decode(id: str, body: bytes, used: float) -> tuple[ApiToken | None, str]:
+    """Return the token in a document and the hash of its secret part; (None, "") for a document that is no token."""
+    try:
+        facts = json.loads(body)
+        scopes = frozenset(map(str, facts["scopes"])) & SCOPES.keys()
+        who = str(facts["name"]), scopes, str(facts["user"])
+        return ApiToken(id, *who, float(facts["created"]), float(facts["expires"]), used), str(facts["sha256"])
+    except (ValueError, KeyError, TypeError):
+        return None, ""
 
 
 def _check(token: ApiToken, days: int) -> None:

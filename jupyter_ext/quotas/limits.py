@@ -20,7 +20,8 @@ from agent_kernel.core.settings import Settings
 from agent_kernel.engines.fair_queue import FairQueue
 from agent_kernel.engines.model_slot import SlottedEngine, unwrap
 from jupyter_ext.quotas.metered_engine import MeteredEngine
-from jupyter_ext.quotas.token_spending import DAY, HOUR, QuotaAccount, TokenSpending
+from jupyter_ext.quotas.spending_rows import DAY, HOUR, QuotaAccount
+from jupyter_ext.quotas.token_spending import TokenSpending
 
 MINUTE_S = 60.0
 SOON_S = 2.0

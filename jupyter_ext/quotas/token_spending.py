@@ -4,53 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 
 from agent_kernel.core.errors import StoreError
-from agent_kernel.sessions.store.database import Database
+from jupyter_ext.quotas.spending_rows import DAY, HOUR, QuotaAccount, SpendingRows
 
 log = logging.getLogger(__name__)
-HOUR, DAY = 60, 24 * 60
-"""The lengths of an hour and a day in minutes. Tokens are summed for each minute, so the last hour covers 59 to 60
-minutes."""
-TIDY_S = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaAccount:
-    """A user, or one scoped token of a user."""
-
-    user: str
-    token: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TokensSpent:
-    """Numbers of tokens spent in the last hour and the last day."""
+    """Numbers of tokens spent in the last hour and the last day. Tokens are summed for each minute, so the last hour
+    covers 59 to 60 minutes."""
 
     hour: int = 0
     day: int = 0
 
 
 class TokenSpending:
-    """Counts the tokens that each account spends, in memory and on disk.
+    """Counts the tokens that each account spends, in memory and in ``rows``.
 
-    ``charge`` counts in memory at once and writes to disk a moment later. If a write fails, the tokens count all the
-    same, and are written together with the next ones.
+    ``charge`` counts in memory at once and writes a moment later. If a write fails, the tokens count all the same, and
+    are written together with the next ones.
     """
 
-    def __init__(self, records: Database, clock: Callable[[], float] = time.time) -> None:
-        self._records = records
+    def __init__(self, rows: SpendingRows, clock: Callable[[], float] = time.time) -> None:
+        self._stored = rows
         self._clock = clock
         self._unsaved: Counter[tuple[QuotaAccount, int]] = Counter()
         self._saving = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
-        self._tidied = float("-inf")
 
     def charge(self, accounts: Iterable[QuotaAccount], tokens: int) -> None:
         if tokens <= 0:
@@ -91,13 +77,8 @@ class TokenSpending:
     async def _rows(self, account: QuotaAccount) -> list[tuple[int, int]]:
         """Return (minute, tokens spent in that minute) for the last day, oldest first."""
         since = self._minute - DAY
-
-        def read(connection: sqlite3.Connection) -> list[tuple[int, int]]:
-            question = "SELECT minute, tokens FROM spent WHERE user = ? AND token = ? AND minute > ? ORDER BY minute"
-            return connection.execute(question, (account.user, account.token, since)).fetchall()
-
         async with self._saving:
-            saved = Counter(dict(await self._records.read(read)))
+            saved = Counter(await self._stored.read(account, since))
             for (whose, minute), tokens in self._unsaved.items():
                 if whose == account and minute > since:
                     saved[minute] += tokens
@@ -106,22 +87,10 @@ class TokenSpending:
     async def _save_all(self) -> None:
         while self._unsaved:
             async with self._saving:
-                batch = dict(self._unsaved)
                 try:
-                    await self._records.write(partial(self._write, batch))
+                    written = await self._stored.add(dict(self._unsaved), self._minute)
                 except StoreError as error:
                     log.warning("spent tokens could not be stored yet: %s", error)
                     return
-                self._unsaved.subtract(batch)
+                self._unsaved.subtract(written)
                 self._unsaved = +self._unsaved
-
-    def _write(self, batch: dict[tuple[QuotaAccount, int], int], connection: sqlite3.Connection) -> None:
-        """Write a batch of charges. Runs on the thread of the database."""
-        connection.executemany(
-            "INSERT INTO spent VALUES (?, ?, ?, ?) "
-            "ON CONFLICT (user, token, minute) DO UPDATE SET tokens = tokens + excluded.tokens",
-            [(account.user, account.token, minute, tokens) for (account, minute), tokens in batch.items()],
-        )
-        if (now := self._clock()) - self._tidied > TIDY_S:
-            self._tidied = now
-            connection.execute("DELETE FROM spent WHERE minute <= ?", (int(now // 60) - DAY,))

@@ -13,7 +13,7 @@ from agent_kernel.core.events import Event, TurnFinished
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import LEASE_S, SessionKey, Turn
 from agent_kernel.core.turn_request import TurnRequest
-from jupyter_ext.turns.event_log import EventLog
+from jupyter_ext.turns.event_log import MAX_EVENTS, EventLog
 from jupyter_ext.turns.event_publisher import EventBatch, events_topic
 from jupyter_ext.turns.server_link import ServerLink
 from jupyter_ext.turns.stored_events import finished_event
@@ -58,6 +58,16 @@ class CopiedLog(EventLog):
 
     def touch(self) -> None:
         self._used = time.monotonic()
+
+    def end(self, body: TurnFinished) -> None:
+        """End the copy of a turn whose server has died.
+
+        Clients may have received events from that server which it had not published yet. The numbers of these events
+        are left out: a client that goes on here after such a number would otherwise never get the end of the turn.
+        """
+        if self.finished is None:
+            self._stamp.seq += MAX_EVENTS
+            self.append(body)
 
     @property
     def idle_s(self) -> float:
@@ -167,8 +177,8 @@ class RemoteTurns:
         is_open = stored is not None and stored.state == "open"
         remote = RemoteTurn(link, namespace, turn)
         try:
-            facts = await remote.renew(OPEN_FIND_S if is_open else FIND_S, new=True)
-            facts = facts or remote.facts  # those that a server published before it died
+            answer = await remote.renew(OPEN_FIND_S if is_open else FIND_S, new=True)
+            facts = answer or remote.facts  # those that a server published before it died
             if not facts:
                 if is_open:
                     await self._store.recover()
@@ -180,6 +190,9 @@ class RemoteTurns:
                     await live.log.wait_after(facts["head"] - 1)
             except TimeoutError:
                 log.warning("the events of %s arrive slowly from its server", turn)
+            if answer is None and (end := await self._find_end(live, remote)):
+                assert isinstance(live.log, CopiedLog)
+                live.log.end(end)
         except BaseException:
             remote.close()
             raise
@@ -219,7 +232,7 @@ class RemoteTurns:
                 expected = facts["head"] if facts else 0
                 unanswered = 0 if facts else unanswered + 1
                 if unanswered >= UNANSWERED and (end := await self._find_end(live, remote)):
-                    live.log.append(end)
+                    live.log.end(end)
             except AgentKernelError as error:
                 log.warning("the server of %s cannot be asked at the moment: %s", live.id, error)
                 await asyncio.sleep(RENEW_S)

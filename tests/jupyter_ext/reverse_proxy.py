@@ -1,15 +1,18 @@
-"""A reverse proxy, as one stands before a server in the open: ``python -m ...reverse_proxy PORT BEHIND``.
+"""A reverse proxy, as one stands before servers in the open: ``python -m ...reverse_proxy PORT BEHIND [BEHIND ...]``.
 
-One request a connection; upgrades are passed on, answers not gathered. It adds X-Forwarded-For, -Proto, -Host and
-X-Real-IP, and does not trust what a client says of these.
+The servers behind it take turns, without those that refuse the connection. One request a connection; upgrades are
+passed on, answers not gathered. It adds X-Forwarded-For, -Proto, -Host and X-Real-IP, and does not trust what a client
+says of these.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import re
 import sys
+from collections.abc import Sequence
 
 FORWARDED = re.compile(rb"(?i)^(?:x-forwarded-\w+|x-real-ip|forwarded):")
 CONNECTION = re.compile(rb"(?i)^connection:")
@@ -38,11 +41,22 @@ async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
         writer.close()
 
 
-async def serve(port: int, behind: int) -> None:
+async def connect(behind: Sequence[int]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the first of these ports that accepts. Raises OSError."""
+    for port in behind[:-1]:
+        with contextlib.suppress(OSError):
+            return await asyncio.open_connection("127.0.0.1", port)
+    return await asyncio.open_connection("127.0.0.1", behind[-1])
+
+
+async def serve(port: int, behind: Sequence[int]) -> None:
+    numbers = itertools.count()
+
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        with contextlib.closing(writer), contextlib.suppress(OSError, asyncio.IncompleteReadError):
             head = await reader.readuntil(b"\r\n\r\n")
-            inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", behind)
+            first = next(numbers) % len(behind)
+            inner_reader, inner_writer = await connect([*behind[first:], *behind[:first]])
             inner_writer.write(told(head, writer.get_extra_info("peername")[0]))
             await asyncio.gather(pass_on(reader, inner_writer), pass_on(inner_reader, writer))
 
@@ -51,4 +65,4 @@ async def serve(port: int, behind: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(int(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(serve(int(sys.argv[1]), [int(port) for port in sys.argv[2:]]))

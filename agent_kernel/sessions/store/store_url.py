@@ -11,6 +11,7 @@ from types import MappingProxyType
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.seams.session_store import KeptStore
 from agent_kernel.sessions.log.log_store import LogStore
+from agent_kernel.sessions.log.message_bus import MessageBus
 from agent_kernel.sessions.store.encryption_key import KEY_MARK, read_key
 from agent_kernel.sessions.store.json_files import FilesStore
 from agent_kernel.sessions.store.memory import MemoryStore
@@ -68,13 +69,24 @@ def open_log(url: str) -> LogStore:
     return opened
 
 
+def open_bus(url: str) -> MessageBus | None:
+    """Return a bus between the servers of the store ``url``, which connects at its first use; None for the store of one
+    server, also if ``url`` is a name, and for a database without a bus. Raises InvalidRequest."""
+    return _open_shared_log(url).bus() if url.partition(":")[0] in LOGS else None
+
+
 def _open_shared(url: str, quota: Quota) -> KeptStore:
-    from agent_kernel.sessions.log.encrypted_log import EncryptedLog
     from agent_kernel.sessions.store.shared_store import SharedStore
+
+    return SharedStore(_open_shared_log(url), quota=quota)
+
+
+def _open_shared_log(url: str) -> LogStore:
+    from agent_kernel.sessions.log.encrypted_log import EncryptedLog
 
     address, mark, key = url.rpartition(KEY_MARK)
     log = open_log(address if mark else url)
-    return SharedStore(EncryptedLog(log, read_key(key)) if mark else log, quota=quota)
+    return EncryptedLog(log, read_key(key)) if mark else log
 
 
 def _path(scheme: str, place: str) -> Path:

@@ -28,6 +28,7 @@ from agent_kernel.core.errors import (
     HubUnavailable,
     InvalidRequest,
     KeyReused,
+    StoreError,
     TokenInvalid,
     TurnStopped,
     Unauthenticated,
@@ -148,7 +149,7 @@ class AgentHandler(APIHandler):
             return False
         try:
             await asyncio.to_thread(self.services.tokens.holder, self.lasting)
-        except TokenInvalid:
+        except (TokenInvalid, StoreError):  # ``admit`` raises it again
             return False
         return True
 
@@ -402,10 +403,13 @@ class AgentHandler(APIHandler):
         return self.caller.token is not None or isinstance(self.caller.user, ScopedUser)
 
     async def is_token_valid(self) -> bool:
-        """Return whether the caller's token would be accepted now, for the same user. A hub that does not answer, as
-        while it restarts, ends no stream: the next check after that decides."""
+        """Return whether the caller's token would be accepted now, for the same user. A hub or a shared database that
+        does not answer, as while it restarts, ends no stream: the next check after that decides."""
         if self.caller.token is not None:
-            return self.services.tokens.is_valid(self.caller.token)
+            try:
+                return await asyncio.to_thread(self.services.tokens.is_valid, self.caller.token)
+            except StoreError:
+                return True
         try:
             user = await ensure_async(self.identity_provider.get_user(repeat_handler(self)))
         except HubUnavailable:

@@ -24,7 +24,8 @@ from agent_kernel.sessions.store.database import Database
 from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.quotas.limits import Limits
 from jupyter_ext.quotas.server_db import open_server_db
-from jupyter_ext.quotas.token_spending import QuotaAccount, TokenSpending
+from jupyter_ext.quotas.spending_rows import DatabaseSpending, QuotaAccount
+from jupyter_ext.quotas.token_spending import TokenSpending
 from jupyter_ext.turns.turns import LiveTurn, Turns, TurnSpec
 from tests.turns import CancelledAt
 
@@ -54,7 +55,7 @@ class Server:
         self.clock = Clock()
         self.records = open_server_db(None)
         self.runtime = Runtime.build(self.settings)
-        self.limits = Limits(self.settings, TokenSpending(self.records, self.clock), self.clock)
+        self.limits = Limits(self.settings, TokenSpending(DatabaseSpending(self.records), self.clock), self.clock)
         self.turns = Turns(self.runtime, self.limits)
         self._sessions = 0
 
@@ -234,7 +235,7 @@ async def test_a_call_that_was_cut_off_costs_what_it_had_said(tmp_path: Path) ->
 async def test_budgets_last_over_a_restart_and_are_shared_by_servers_of_one_directory(tmp_path: Path) -> None:
     clock, ada = Clock(), QuotaAccount("ada")
     first, second = (open_server_db(tmp_path / "requests.db") for _ in range(2))
-    one, other = TokenSpending(first, clock), TokenSpending(second, clock)
+    one, other = TokenSpending(DatabaseSpending(first), clock), TokenSpending(DatabaseSpending(second), clock)
     one.charge([ada, QuotaAccount("ada", "t")], 7)
     other.charge([ada], 5)
     await one.aclose()
@@ -243,15 +244,15 @@ async def test_budgets_last_over_a_restart_and_are_shared_by_servers_of_one_dire
     await first.aclose()
     await second.aclose()
     third = open_server_db(tmp_path / "requests.db")
-    assert (await TokenSpending(third, clock).spent_by(ada)).day == 12
-    assert (await TokenSpending(third, clock).spent_by(QuotaAccount("ada", "t"))).day == 7
+    assert (await TokenSpending(DatabaseSpending(third), clock).spent_by(ada)).day == 12
+    assert (await TokenSpending(DatabaseSpending(third), clock).spent_by(QuotaAccount("ada", "t"))).day == 7
     await third.aclose()
     assert (tmp_path / "requests.db").stat().st_mode & 0o077 == 0
 
 
 async def test_tokens_are_counted_also_while_they_can_not_be_written(tmp_path: Path) -> None:
     database = open_server_db(tmp_path / "requests.db")
-    spending = TokenSpending(database, Clock())
+    spending = TokenSpending(DatabaseSpending(database), Clock())
     (tmp_path / "requests.db").mkdir()
     spending.charge([QuotaAccount("ada")], 3)
     await spending.aclose()
@@ -259,14 +260,14 @@ async def test_tokens_are_counted_also_while_they_can_not_be_written(tmp_path: P
     assert (await spending.spent_by(QuotaAccount("ada"))).hour == 3
     spending.charge([QuotaAccount("ada")], 4)
     await spending.aclose()
-    assert (await TokenSpending(database, Clock()).spent_by(QuotaAccount("ada"))).hour == 7
+    assert (await TokenSpending(DatabaseSpending(database), Clock()).spent_by(QuotaAccount("ada"))).hour == 7
     await database.aclose()
 
 
 async def test_what_is_older_than_a_day_is_taken_away(tmp_path: Path) -> None:
     clock, database = Clock(), open_server_db(tmp_path / "requests.db")
     for _ in range(3):
-        spending = TokenSpending(database, clock)
+        spending = TokenSpending(DatabaseSpending(database), clock)
         spending.charge([QuotaAccount("ada")], 1)
         await spending.aclose()
         clock.now += 24 * 3600
@@ -393,7 +394,7 @@ async def test_a_position_counts_the_calls_of_other_models_and_never_rises(tmp_p
     slow = {"text": "abcd", "deltas": 4, "delay": 0.02, "loop": True}
     engines = NamedEngines(settings, ScriptedEngine([slow]), lambda own: ScriptedEngine([slow]))
     records = open_server_db(None)
-    limits = Limits(settings, TokenSpending(records))
+    limits = Limits(settings, TokenSpending(DatabaseSpending(records)))
 
     async def positions(user: str, model: str) -> list[int]:
         async with aclosing(limits.meter(engines.get(model), user, "").stream(EngineRequest((said("x"),)))) as chunks:

@@ -237,7 +237,32 @@ async def test_a_turn_whose_server_died_ends_as_the_store_says_and_keeps_its_num
         await made.one.turns.cancel(turn, "as if its lease had run out")
         events = await read(copy.log)
         assert events[:-1] == before
-        assert (events[-1].seq, events[-1].body.type) == (len(before) + 1, "turn.finished")
+        assert events[-1].body.type == "turn.finished"
+        unpublished = before[-1].seq + 5
+        assert await read(copy.log, unpublished) == events[-1:], "a client had received more than the copy has"
+
+
+async def test_a_server_that_first_looks_at_a_turn_after_its_server_died_knows_its_end_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_turns, "FIND_S", 0.2)
+    async with pair(tmp_path) as made:
+        turn = await made.one.start("hang", session="s")
+        assert await made.there.find("ada", turn.id) is not None, "so the events are published"
+        await asyncio.sleep(0.1)
+        made.die()
+        await made.one.turns.cancel(turn, "as if its lease had run out")
+        link = ServerLink(made.bus)
+        link.start()
+        third = RemoteTurns(made.one.runtime.store, link)
+        try:
+            copy = await third.find("ada", turn.id)
+            assert copy is not None
+            assert not copy.running
+            assert text_of(await read(copy.log)) == HANG["text"]
+        finally:
+            await third.aclose()
+            await link.aclose()
 
 
 async def test_a_server_that_stops_publishes_the_end_of_its_turns(tmp_path: Path) -> None:

@@ -1,0 +1,98 @@
+"""API tokens of servers that share a database: valid, and revoked, on all of them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent_kernel.core.api_tokens import DAY_S, MAX_DAYS, ApiTokenStore
+from agent_kernel.core.errors import StoreError
+from agent_kernel.sessions.log.message_bus import MessageBus, SharedValue
+from agent_kernel.sessions.store.store_url import open_bus
+
+INDEX = "tokens"
+"""The name of the value that lists the ids of all tokens. Each token is a value of its own."""
+KEEP_S = 2 * MAX_DAYS * DAY_S
+"""Tokens are kept for some time after they expired, so that a list shows them."""
+ATTEMPTS = 20
+NAMESPACE = ""
+
+
+def open_token_store(directory: Path, store: str) -> ApiTokenStore:
+    """Return the tokens of a server with the session store ``store``. ``directory`` is that of the files. It connects
+    to the database of a shared store at its first use. Raises InvalidRequest for a URL that cannot be read."""
+    bus = open_bus(store)
+    return ApiTokenStore(directory, None if bus is None else SharedTokens(bus))
+
+
+class SharedTokens:
+    """The documents of tokens among the values of ``bus``, which nothing else may use. Any thread may call."""
+
+    def __init__(self, bus: MessageBus) -> None:
+        self._bus = bus
+        self._lock = threading.Lock()
+
+    def read(self, id: str) -> tuple[bytes, float] | None:
+        with self._lock:
+            value = self._bus.get_value(NAMESPACE, _name(id))
+        return None if value is None else _decode(value)
+
+    def list_ids(self) -> Iterator[str]:
+        with self._lock:
+            index = self._bus.get_value(NAMESPACE, INDEX)
+        yield from json.loads(index.body) if index else ()
+
+    def write(self, id: str, body: bytes) -> None:
+        """Store a new document. It is in the list first, so that no token is valid that nobody can find."""
+        with self._lock:
+            self._change_index(add=id)
+            if not self._bus.swap_value(NAMESPACE, _name(id), "", _encode(body, 0.0), KEEP_S):
+                raise StoreError("The token could not be stored: its id exists.", hint="Try again.")
+
+    def note_use(self, id: str, now: float) -> None:
+        with self._lock:
+            value = self._bus.get_value(NAMESPACE, _name(id))
+            if value is not None:
+                # If another server wrote meanwhile, it noted a use as well, or revoked the token.
+                self._bus.swap_value(NAMESPACE, _name(id), value.version, _encode(_decode(value)[0], now), KEEP_S)
+
+    def delete(self, id: str) -> bool:
+        with self._lock:
+            for _ in range(ATTEMPTS):
+                value = self._bus.get_value(NAMESPACE, _name(id))
+                if value is None:
+                    return False
+                if self._bus.swap_value(NAMESPACE, _name(id), value.version, None, KEEP_S):
+                    self._change_index(remove=id)
+                    return True
+        raise StoreError("The token could not be revoked, because other servers changed it.", hint="Try again.")
+
+    def close(self) -> None:
+        with self._lock:
+            self._bus.close()
+
+    def _change_index(self, *, add: str = "", remove: str = "") -> None:
+        for _ in range(ATTEMPTS):
+            known = self._bus.get_value(NAMESPACE, INDEX)
+            ids = [id for id in (json.loads(known.body) if known else []) if id != remove] + ([add] if add else [])
+            value = SharedValue(secrets.token_hex(8), json.dumps(ids).encode())
+            if self._bus.swap_value(NAMESPACE, INDEX, known.version if known else "", value, KEEP_S):
+                return
+        raise StoreError("The list of tokens could not be written, because others changed it.", hint="Try again.")
+
+
+def _name(id: str) -> str:
+    return f"token/{id}"
+
+
+def _encode(body: bytes, used: float) -> SharedValue:
+    return SharedValue(secrets.token_hex(8), json.dumps([base64.b64encode(body).decode(), used]).encode())
+
+
+def _decode(value: SharedValue) -> tuple[bytes, float]:
+    body, used = json.loads(value.body)
+    return base64.b64decode(body), float(used)
