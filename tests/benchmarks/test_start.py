@@ -1,0 +1,115 @@
+"""What a person waits for before the first word: the start of a server, of the magics, and of a model that ran before.
+
+Run alone on the machine: make bench ARGS="-k test_start -s". Starts are compared with what is started anyway, in the
+same process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from agent_kernel.core.messages import user
+from agent_kernel.core.protocols import EngineRequest, Sampling, TextChunk
+from agent_kernel.core.settings import Settings
+from agent_kernel.engines.local.worker.local_engine import LocalEngine
+from tests.benchmarks.conftest import Record
+from tests.served import Served
+from tests.server import ROOT
+
+RUNS = 5
+SERVE_S = 2.0
+"""Bounds are generous, because a busy machine slows a start. The figures are on the page."""
+MODEL_S = {"coder-0.5b": 4.0, "coder-1.5b": 8.0}
+MAGICS = """
+import time
+at = time.perf_counter()
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+there = time.perf_counter()
+shell.run_line_magic("load_ext", "agent_kernel")
+print([time.perf_counter() - there, there - at])
+"""
+EXTENSION = """
+import time
+at = time.perf_counter()
+import jupyter_server.serverapp, jupyter_server.extension.application, jupyter_server.base.handlers
+there = time.perf_counter()
+import jupyter_ext
+print([time.perf_counter() - there, there - at])
+"""
+
+
+def median_ms(code: str) -> tuple[float, float]:
+    """Run ``code`` in new processes, after one that compiles. Return the medians of the two seconds that it prints, in
+    milliseconds."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, "-c", code]
+    runs = [subprocess.run(command, capture_output=True, check=True, cwd=ROOT, env=env) for _ in range(RUNS + 1)]
+    pairs = [json.loads(run.stdout.splitlines()[-1]) for run in runs[1:]]
+    ours, base = (1e3 * statistics.median(values) for values in zip(*pairs, strict=True))
+    return ours, base
+
+
+def test_loading_the_magics_takes_little_beside_ipython(record: Record) -> None:
+    ours, base = median_ms(MAGICS)
+    print(f"\n%load_ext agent_kernel: {ours:.0f} ms; IPython's shell {base:.0f} ms")
+    record("`%load_ext agent_kernel`", ours, base, "ms")
+    assert ours < base
+
+
+def test_importing_the_server_extension_takes_little_beside_jupyter_server(record: Record) -> None:
+    ours, base = median_ms(EXTENSION)
+    print(f"\nimport jupyter_ext: {ours:.0f} ms; jupyter_server {base:.0f} ms")
+    record("importing the server extension", ours, base, "ms")
+    assert ours < base
+
+
+def test_serve_answers_health_soon(tmp_path: Path, record: Record) -> None:
+    seconds = []
+    for number in range(RUNS + 1):
+        served = Served(tmp_path / str(number), ({"text": "Hello."},))
+        started = time.perf_counter()
+        try:
+            served.start()
+            with served.client() as client:
+                client.get("agent/v1/health").raise_for_status()
+            seconds.append(time.perf_counter() - started)
+        finally:
+            served.sweep()
+    took = statistics.median(seconds[1:])
+    print(f"\nagent-kernel serve answers health after {took:.2f} s")
+    record("`agent-kernel serve` answers `health`", took, None, "s")
+    assert took < SERVE_S
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [pytest.param(name, marks=pytest.mark.model(name)) for name in MODEL_S])
+async def test_a_model_starts_soon(model: str, record: Record) -> None:
+    """From a request at an engine without a worker to its first text. The run before has stored what is derived from
+    the model file, and the file is in the system's cache."""
+    seconds = []
+    for _ in range(RUNS + 1):
+        engine = LocalEngine(model, Settings.from_env().cache_dir)
+        request = EngineRequest((user("Say hello."),), sampling=Sampling(max_tokens=4))
+        started = time.perf_counter()
+        try:
+            async with aclosing(engine.stream(request)) as chunks:
+                async for chunk in chunks:
+                    if isinstance(chunk, TextChunk):
+                        seconds.append(time.perf_counter() - started)
+                        break
+        finally:
+            await engine.aclose()
+    took = statistics.median(seconds[1:])
+    print(f"\nwarm start of {model}, to the first text: {took:.2f} s")
+    record(f"warm start of `{model}`, to the first token", took, None, "s")
+    assert took < MODEL_S[model]
