@@ -109,7 +109,13 @@ def record(row: str, ours: float, peer: float | None, unit: str, file: Path = FI
     kept = read_figures(file)
     here = {"machine": machine(), "versions": versions()}
     rows = kept["rows"] if {name: kept.get(name) for name in here} == here else {}
-    figure = {"ours": ours, "peer": peer, "unit": unit, "date": f"{datetime.now(UTC):%Y-%m-%d}"}
+    figure = {
+        "ours": ours,
+        "peer": peer,
+        "unit": unit,
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "load": os.getloadavg()[0],
+    }
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_suffix(".new")
     temporary.write_text(json.dumps(here | {"rows": rows | {ROWS[row].name: figure}}, indent=1), encoding="utf-8")
@@ -166,10 +172,13 @@ def _conditions(figures: Mapping[str, Any]) -> list[str]:
     at = figures["machine"]
     parts = [at["processor"], f"{at['cores']} cores", f"{at['memory_gib']} GiB of memory", *(at["gpus"] or ["no GPU"])]
     dates = sorted({row["date"] for row in figures["rows"].values()})
+    loads = sorted(row["load"] for row in figures["rows"].values())
     return [
         f"- **Machine**: {', '.join([*parts, at['system']])}",
         f"- **Versions**: {', '.join(f'{name} {number}' for name, number in figures['versions'].items())}",
         f"- **Date**: {' to '.join(dict.fromkeys((dates[0], dates[-1])))}",
+        f"- **Load**: {loads[0]:.1f} to {loads[-1]:.1f} programs waited for a core or used one while the figures were taken. "
+        f"Above {at['cores']}, other programs slowed what was measured.",
         "",
     ]
 
