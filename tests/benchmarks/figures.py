@@ -53,8 +53,12 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = MappingProxyType(
     {
         START: (
             Row("`agent-kernel serve` answers `health`", "serve_answers_health_soon"),
-            Row("`%load_ext agent_kernel`", "loading_the_magics_takes_little", "starting IPython's shell"),
-            Row("importing the server extension", "importing_the_server_extension", "importing jupyter_server"),
+            Row("`%load_ext agent_kernel`, processor time", "loading_the_magics_takes_little", "importing ipykernel"),
+            Row(
+                "importing the server extension, processor time",
+                "importing_the_server_extension",
+                "importing jupyter_server",
+            ),
             Row("warm start of `coder-0.5b`, to the first token", "a_model_starts_soon"),
             Row("warm start of `coder-1.5b`, to the first token", "a_model_starts_soon"),
         ),
@@ -177,7 +181,7 @@ def _conditions(figures: Mapping[str, Any]) -> list[str]:
         f"- **Machine**: {', '.join([*parts, at['system']])}",
         f"- **Versions**: {', '.join(f'{name} {number}' for name, number in figures['versions'].items())}",
         f"- **Date**: {' to '.join(dict.fromkeys((dates[0], dates[-1])))}",
-        f"- **Load**: {loads[0]:.1f} to {loads[-1]:.1f} programs waited for a core or used one while the figures were taken. "
+        f"- **Load**: {loads[0]:.1f} to {loads[-1]:.1f} programs ran or waited for a core when the figures were taken. "
         f"Above {at['cores']}, other programs slowed what was measured.",
         "",
     ]
