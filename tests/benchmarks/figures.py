@@ -52,15 +52,27 @@ _SERVE = "more_requests_are_answered_than_by_transformers_serve"
 SECTIONS: Mapping[str, tuple[Row, ...]] = MappingProxyType(
     {
         START: (
-            Row("`agent-kernel serve` answers `health`", "serve_answers_health_soon"),
+            Row(
+                "`agent-kernel serve` answers `health`",
+                "serve_answers_health_soon",
+                "a process that imports jupyter_server",
+            ),
             Row("`%load_ext agent_kernel`, processor time", "loading_the_magics_takes_little", "importing ipykernel"),
             Row(
                 "importing the server extension, processor time",
                 "importing_the_server_extension",
                 "importing jupyter_server",
             ),
-            Row("warm start of `coder-0.5b`, to the first token", "a_model_starts_soon"),
-            Row("warm start of `coder-1.5b`, to the first token", "a_model_starts_soon"),
+            Row(
+                "warm start of `coder-0.5b`, to the first token",
+                "a_model_starts_soon",
+                "a process that imports openvino-genai",
+            ),
+            Row(
+                "warm start of `coder-1.5b`, to the first token",
+                "a_model_starts_soon",
+                "a process that imports openvino-genai",
+            ),
         ),
         STORE: (
             Row("append of one message", _APPEND, "a bare sqlite3 transaction"),

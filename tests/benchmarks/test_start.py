@@ -6,6 +6,7 @@ same process.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import statistics
@@ -28,9 +29,9 @@ from tests.server import ROOT
 
 RUNS = 5
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-SERVE_S = 2.0
-"""Bounds are generous, because a busy machine slows a start. The figures are on the page."""
-MODEL_S = {"coder-0.5b": 4.0, "coder-1.5b": 8.0}
+SERVE = 5.0
+"""Bounds are multiples of the time in which a process imports the library that is needed in any case."""
+MODELS = {"coder-0.5b": 12.0, "coder-1.5b": 24.0}
 MAGICS = """
 import time
 at = time.thread_time()
@@ -76,6 +77,16 @@ def test_importing_the_server_extension_takes_little_beside_jupyter_server(recor
     assert ours < base
 
 
+def importing_s(library: str) -> float:
+    """Return the median seconds of a process that imports ``library`` and ends."""
+    seconds = []
+    for _ in range(RUNS):
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-c", f"import {library}"], check=True)
+        seconds.append(time.perf_counter() - started)
+    return statistics.median(seconds)
+
+
 def test_serve_answers_health_soon(tmp_path: Path, record: Record) -> None:
     seconds = []
     for number in range(RUNS + 1):
@@ -93,13 +104,14 @@ def test_serve_answers_health_soon(tmp_path: Path, record: Record) -> None:
         finally:
             served.sweep()
     took = statistics.median(seconds[1:])
-    print(f"\nagent-kernel serve answers health after {took:.2f} s")
-    record("`agent-kernel serve` answers `health`", took, None, "s")
-    assert took < SERVE_S
+    base = importing_s("jupyter_server.serverapp")
+    print(f"\nagent-kernel serve answers health after {took:.2f} s; importing jupyter_server takes {base:.2f} s")
+    record("`agent-kernel serve` answers `health`", took, base, "s")
+    assert took < SERVE * base
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", [pytest.param(name, marks=pytest.mark.model(name)) for name in MODEL_S])
+@pytest.mark.parametrize("model", [pytest.param(name, marks=pytest.mark.model(name)) for name in MODELS])
 async def test_a_model_starts_soon(model: str, record: Record) -> None:
     """From a request at an engine without a worker to its first text. The run before has stored what is derived from
     the model file, and the file is in the system's cache."""
@@ -117,6 +129,7 @@ async def test_a_model_starts_soon(model: str, record: Record) -> None:
         finally:
             await engine.aclose()
     took = statistics.median(seconds[1:])
-    print(f"\nwarm start of {model}, to the first text: {took:.2f} s")
-    record(f"warm start of `{model}`, to the first token", took, None, "s")
-    assert took < MODEL_S[model]
+    base = await asyncio.to_thread(importing_s, "openvino_genai")
+    print(f"\nwarm start of {model}, to the first text: {took:.2f} s; importing the library takes {base:.2f} s")
+    record(f"warm start of `{model}`, to the first token", took, base, "s")
+    assert took < MODELS[model] * base
