@@ -77,8 +77,9 @@ test-stores: $(VENV)/.stores build/moto/.test ## The tests of sessions on databa
 test-guides: $(VENV)/.test ## Run the guides in notebooks/ with the real default model
 	$(BIN)/pytest -m guides $(ARGS)
 
-bench: $(VENV)/.test $(TORCH) $(PEERS) ## Measure turn overhead, streaming lag and time to first token (minutes)
-	$(BIN)/pytest -m "" tests/benchmarks $(ARGS)
+bench: $(VENV)/.test $(TORCH) $(PEERS) ## Measure speed against peers and write docs/performance.md (minutes)
+	failed=0; $(BIN)/pytest -m "" tests/benchmarks $(ARGS) || failed=$$?; \
+		$(BIN)/python -m tests.benchmarks.figures; exit $$failed
 
 gpu: $(VENV)/.test $(TORCH_ENV) ## Measure the GPU in 10 minutes: MODEL=DIRECTORY with safetensors, or DRY=cpu for a trial
 	$(BIN)/python -m tests.benchmarks.gpu_rows $(if $(DRY),--dry-device $(DRY)) $(if $(MODEL),--model $(MODEL)) $(ARGS)

@@ -22,6 +22,7 @@ import pytest
 
 from agent_kernel.core.messages import user
 from agent_kernel.core.settings import Settings
+from tests.benchmarks.conftest import Record
 from tests.benchmarks.test_transformers_speed import generate, served
 from tests.server import PLAIN, TOKEN, AgentServer
 
@@ -217,7 +218,7 @@ async def rate(url: str, model: str, headers: dict[str, str]) -> Rate:
 
 @pytest.mark.model("tiny")
 async def test_more_requests_are_answered_than_by_transformers_serve_and_none_begins_twice_as_late(
-    tmp_path: Path, torch_python: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, torch_python: str, capsys: pytest.CaptureFixture[str], record: Record
 ) -> None:
     cache = str(Settings.from_env().cache_dir)
     server = AgentServer(tmp_path / "server", traits={"engine": "local", "model": "tiny", "cache_dir": cache})
@@ -236,5 +237,7 @@ async def test_more_requests_are_answered_than_by_transformers_serve_and_none_be
             f"transformers serve {theirs.per_s:.1f} and {theirs.first_byte:.3f}: {ours.per_s / theirs.per_s:.1f}x, "
             f"{theirs.first_byte / ours.first_byte:.1f}x"
         )
+    record("requests, several clients at once", ours.per_s, theirs.per_s, "per second")
+    record("first text of one client", 1e3 * ours.first_byte, 1e3 * theirs.first_byte, "ms")
     assert ours.per_s > theirs.per_s
     assert ours.first_byte < 2 * theirs.first_byte

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.benchmarks.conftest import Record
+
 SCRIPT = Path(__file__).with_name("draft_tasks.py")
 ROOT = Path(__file__).parents[2]
 
@@ -37,9 +39,12 @@ def test_the_reference_solutions_of_the_notebook_tasks_say_the_same_in_a_draft()
 
 
 @pytest.mark.parametrize("megabytes", [100, 1000, 4000])
-def test_what_a_draft_costs_by_the_size_of_the_kernel(megabytes: int) -> None:
+def test_what_a_draft_costs_by_the_size_of_the_kernel(megabytes: int, record: Record) -> None:
     found = measured("size", str(megabytes))
     print(", ".join(f"{name} {value:.1f}" for name, value in found.items()))
+    size = {100: "100 MB", 1000: "1 GB", 4000: "4 GB"}[megabytes]
+    record(f"start of a draft of a kernel of {size}", found["start_ms"], found["fork_ms"], "ms")
+    record(f"call in a draft of a kernel of {size}", found["call_ms"], None, "ms")
     assert found["private_mb"] < max(40, found["rss_mb"] / 10), "it shares what it does not write"
     assert found["call_ms"] < found["start_ms"], "a call costs less than a copy"
 

@@ -23,6 +23,7 @@ from agent_kernel.core.protocols import EndChunk, EngineRequest, Sampling, TextC
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.catalog import catalog
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
+from tests.benchmarks.conftest import Record
 
 MODEL = os.environ.get("AGENT_KERNEL_BENCH_MODEL", "coder-0.5b")
 PEER = Path(__file__).with_name("llama_peer.py")
@@ -121,7 +122,9 @@ def theirs(python: str, file: Path, tmp_path: Path) -> dict[str, Any]:
 @pytest.mark.model("coder-0.5b")
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-async def test_the_engine_keeps_up_with_llama_cpp(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_engine_keeps_up_with_llama_cpp(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], record: Record
+) -> None:
     python = os.environ.get("AGENT_KERNEL_LLAMA_PYTHON")
     if not python:
         pytest.skip("no llama.cpp here; name an interpreter with it in AGENT_KERNEL_LLAMA_PYTHON")
@@ -154,6 +157,9 @@ async def test_the_engine_keeps_up_with_llama_cpp(tmp_path: Path, capsys: pytest
     with capsys.disabled():
         print("\n" + "\n".join(lines))
 
+    record("decoding at 512 tokens of context", mine["decode_512"], best["decode_512"], "tokens/s")
+    record("decoding at 2,048 tokens of context", mine["decode_2048"], best["decode_2048"], "tokens/s")
+    record("first token of the next turn", mine["next_turn_s"], best["next_turn_s"], "s")
     assert mine["decode_512"] >= DECODE * best["decode_512"]
     assert mine["decode_2048"] >= DECODE * best["decode_2048"]
     assert best["next_turn_s"] >= NEXT_TURN * mine["next_turn_s"]

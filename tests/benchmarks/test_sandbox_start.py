@@ -16,9 +16,18 @@ import pytest
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
+from tests.benchmarks.conftest import Record
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 TIMES = 7
+ROWS = {
+    "jailed worker, from nothing": "jailed worker, from nothing",
+    "jailed worker, taken warm, with its first run": "taken warm, jailed and first run",
+    "run in a started worker": "round trip",
+    "`import numpy` in a new worker": "import numpy",
+    "`import pandas` in a new worker": "import pandas",
+}
+"""Maps a row of the page of figures to the figure that is printed."""
 
 
 async def nothing() -> None: ...
@@ -39,7 +48,7 @@ async def median(
 
 
 async def test_a_jailed_worker_starts_nearly_as_fast_as_python_itself(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], record: Record
 ) -> None:
     async def plain(number: int) -> None:
         subprocess.run([sys.executable, "-c", "pass"], check=True)
@@ -72,6 +81,8 @@ async def test_a_jailed_worker_starts_nearly_as_fast_as_python_itself(
         print("\nsandbox, against a plain python start in the same run:")
         for name, seconds in figures.items():
             print(f"  {name:<34}{seconds * 1e3:>9.2f} ms {seconds / base:>8.3f}x")
+    for row, name in ROWS.items():
+        record(row, figures[name] * 1e3, base * 1e3, "ms")
     assert figures["jailed worker, from nothing"] < 12 * base
     assert figures["taken warm, jailed and first run"] < figures["jailed worker, from nothing"]
     assert figures["round trip"] < 0.5 * base

@@ -15,6 +15,7 @@ from agent_kernel.core.messages import Message, assistant, user
 from agent_kernel.core.session import Owner, SessionKey, Turn
 from agent_kernel.sessions.serialization import encode
 from agent_kernel.sessions.store.sqlite import SqliteStore
+from tests.benchmarks.conftest import Record
 
 QUESTION, ANSWER = user("q" * 500), assistant("a" * 500)
 KEY = SessionKey("local", "bench")
@@ -68,7 +69,7 @@ class Session:
         await self.close()
 
 
-async def test_an_append_costs_a_small_multiple_of_bare_sqlite(tmp_path: Path) -> None:
+async def test_an_append_costs_a_small_multiple_of_bare_sqlite(tmp_path: Path, record: Record) -> None:
     store, floor = SqliteStore(tmp_path / "s.db"), Floor(tmp_path / "floor.db")
     session = Session(store)
     await session.open("t")
@@ -78,10 +79,11 @@ async def test_an_append_costs_a_small_multiple_of_bare_sqlite(tmp_path: Path) -
     floor.connection.close()
     await store.aclose()
     print(f"\nappend: {ours:.3f} ms, floor {least:.3f} ms, ratio {ours / least:.1f}; trip to the thread {trip:.3f} ms")
+    record("append of one message", ours, least, "ms")
     assert ours / least < 30
 
 
-async def test_a_turn_and_a_thousand_sessions(tmp_path: Path) -> None:
+async def test_a_turn_and_a_thousand_sessions(tmp_path: Path, record: Record) -> None:
     store = SqliteStore(tmp_path / "s.db")
     session = Session(store)
     each = await milliseconds(300, lambda n: session.a_turn(f"t{n}"))
@@ -104,10 +106,12 @@ async def test_a_turn_and_a_thousand_sessions(tmp_path: Path) -> None:
         f"\none turn (create, open, 2 appends, close): {each:.2f} ms, {1000 / each:.0f} turns/s;"
         f" 1,000 sessions of 20 messages, 8 tasks: {1000 / took:.0f} sessions/s, {13_000 / took:.0f} transactions/s"
     )
+    record("one turn: create, open, two appends, close", each, None, "ms")
+    record("sessions of 20 messages, written by 8 tasks", 1000 / took, None, "per second")
     assert heads == [20] * 1000
 
 
-async def test_an_append_and_a_tail_cost_the_same_in_a_long_session(tmp_path: Path) -> None:
+async def test_an_append_and_a_tail_cost_the_same_in_a_long_session(tmp_path: Path, record: Record) -> None:
     store = SqliteStore(tmp_path / "s.db")
     session = Session(store)
     await session.open("t")
@@ -123,11 +127,13 @@ async def test_an_append_and_a_tail_cost_the_same_in_a_long_session(tmp_path: Pa
         f"\nappend at {session.head} items against 10: {long:.3f} / {short:.3f} ms = {long / short:.2f};"
         f" last 20: {long_tail:.3f} / {short_tail:.3f} ms = {long_tail / short_tail:.2f}"
     )
+    record("append to a session of 10,000 items", long, short, "ms")
+    record("last 20 messages of 10,000 items", long_tail, short_tail, "ms")
     assert long / short < 3
     assert long_tail / short_tail < 3
 
 
-async def test_the_event_loop_goes_on_while_the_store_works(tmp_path: Path) -> None:
+async def test_the_event_loop_goes_on_while_the_store_works(tmp_path: Path, record: Record) -> None:
     store = SqliteStore(tmp_path / "s.db")
     session = Session(store)
     await session.open("t")
@@ -141,10 +147,11 @@ async def test_the_event_loop_goes_on_while_the_store_works(tmp_path: Path) -> N
         worst, last = max(worst, now - last), now
     await store.aclose()
     print(f"\nreading 10,000 items: longest stall of the loop {1000 * worst:.1f} ms")
+    record("longest stall of the event loop while 10,000 items are read", 1000 * worst, None, "ms")
     assert len(reading.result()) == 10_000
 
 
-async def test_the_file_grows_by_what_is_said(tmp_path: Path) -> None:
+async def test_the_file_grows_by_what_is_said(tmp_path: Path, record: Record) -> None:
     store = SqliteStore(tmp_path / "s.db")
     session = Session(store)
     await session.open("t")
@@ -153,6 +160,8 @@ async def test_the_file_grows_by_what_is_said(tmp_path: Path) -> None:
     await store.aclose()
     with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
         said = connection.execute("SELECT sum(length(body)) FROM items").fetchone()[0]
-    ratio = (tmp_path / "s.db").stat().st_size / said
+    size = (tmp_path / "s.db").stat().st_size
+    ratio = size / said
     print(f"\nfile size against the JSON in it: {ratio:.2f}")
+    record("size of the file", size / 1e6, said / 1e6, "MB")
     assert ratio < 2

@@ -233,16 +233,15 @@ class OpenVino:
         self._tokenizer, self._pipeline = built.open(self._genai, scheduler, properties, progress)
 
     def _measure_blocks(self) -> int:
-        """Return the number of blocks in the cache, computed from the share that a prompt of known length occupies. The
+        """Return the number of blocks in the cache, computed from the share that a prompt of one block occupies. The
         call also serves as the warm-up, because the first step of a process is by far the slowest."""
-        used = 4
-        key = self.submit([self._eos] * (used * BLOCK - 1), DecodingOptions(max_tokens=1))
+        key = self.submit([self._eos] * (BLOCK - 1), DecodingOptions(max_tokens=1))
         share = 0.0
         while self.running():
             self.step()
             share = max(share, self._pipeline.get_metrics().max_cache_usage)
         self.cancel(key)
-        return round(used * 100 / share) if share else 0
+        return round(100 / share) if share else 0
 
     def _config(self, decoding: DecodingOptions) -> Any:
         config = self._genai.GenerationConfig()

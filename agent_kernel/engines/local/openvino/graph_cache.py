@@ -15,6 +15,7 @@ from typing import Any
 
 from agent_kernel.engines.local.backend import Progress
 from agent_kernel.engines.local.catalog.derived_cache import identity, publish
+from agent_kernel.engines.local.openvino.tokenizer_cache import PROPERTIES, StoredTokenizer
 
 GRAPH = "openvino_model.xml"
 SPARE = 1.2
@@ -39,8 +40,7 @@ class BuiltModel:
         """Return the tokenizer and the pipeline of the model; build and store the graph first if it is not stored.
         Raises the library's RuntimeError for a file that it cannot run."""
         progress("reading the vocabulary", None)
-        # One thread, because waking several takes ten times as long as the work for one token.
-        tokenizer = genai.Tokenizer(str(self._path), INFERENCE_NUM_THREADS=1, NUM_STREAMS=1)
+        tokenizer = self._open_tokenizer(genai)
         if (
             self._path.is_file() and not (self.directory / GRAPH).is_file()
         ):  # a directory is an export: nothing to build
@@ -50,6 +50,11 @@ class BuiltModel:
         # A graph that cannot be stored (full disk, no links) is built for this process only.
         source = self.directory if (self.directory / GRAPH).is_file() else self._path
         return tokenizer, genai.ContinuousBatchingPipeline(str(source), tokenizer, scheduler, "CPU", **properties)
+
+    def _open_tokenizer(self, genai: Any) -> Any:
+        if self._path.is_dir():
+            return genai.Tokenizer(str(self._path), **PROPERTIES)
+        return StoredTokenizer(self._path, self._root, self._version).open(genai)
 
     def _build(self, genai: Any, scheduler: Any, properties: dict[str, Any]) -> None:
         self._root.mkdir(parents=True, exist_ok=True)
@@ -72,7 +77,7 @@ class BuiltModel:
     def _publish(self, temporary: Path) -> None:
         publish(temporary, self.directory)
         for old in self._root.glob(f"{self._identity}-*"):
-            if old != self.directory:
+            if not old.name.startswith(self.directory.name):
                 shutil.rmtree(old, ignore_errors=True)
 
 
