@@ -26,7 +26,7 @@ def describe_row(code: str, output: str, namespace: Mapping[str, Any]) -> str:
     words = output.split()
     for node in ast.walk(tree):
         table: Any = namespace.get(name := _searched_table(node))
-        number = _shown(tree, node, words)
+        number = _printed_word(tree, node, words)
         if not number.isdecimal() or not is_frame(table):
             continue
         index: Any = getattr(table, "index", None)  # a table of polars has none
@@ -47,7 +47,7 @@ def _searched_table(node: ast.AST) -> str:
     return ""
 
 
-def _shown(tree: ast.AST, search: ast.AST, words: list[str]) -> str:
+def _printed_word(tree: ast.AST, search: ast.AST, words: list[str]) -> str:
     """Return the word of the output that shows the value of ``search``: the only word, or the one at its place among
     the arguments of ``print``."""
     if len(words) == 1:

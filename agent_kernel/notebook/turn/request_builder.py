@@ -72,7 +72,7 @@ class RequestBuilder:
         if result:
             result.check_place(place)
         facts = [*self._facts(request, prompt, named, copies), *_files(without_braces(prompt, named), place)]
-        context = [*notes, *(self._unnamed(prompt, session, facts, place) or facts), *form.notes]
+        context = [*notes, *(self._describe_unnamed(prompt, session, facts, place) or facts), *form.notes]
         # The stored answer does not contain the value of a program, so a typed result is always asked for again.
         may_show_stored = not (request.fresh or (result and result.type)) and self.run_all.is_sent_with_others()
         body: dict[str, Any] = {
@@ -168,7 +168,7 @@ class RequestBuilder:
         facts = "\n".join(lines)
         return [{"title": NAMED, "text": facts}] if facts else []
 
-    def _unnamed(self, prompt: str, session: str, facts: Sequence[Note], place: str) -> list[Note]:
+    def _describe_unnamed(self, prompt: str, session: str, facts: Sequence[Note], place: str) -> list[Note]:
         """If the prompt names no data ("And the largest one?"), describe the present state of the data that the prompts
         before it named, or of the newest tables, which a sandbox does not have."""
         before, earlier = self._earlier
