@@ -80,14 +80,14 @@ async def _make_plan(args: argparse.Namespace, store: KeptStore) -> PurgePlan:
         plan = PurgePlan([session for key in keys if (session := await store.info(key)) is not None])
         plan.left += [f"{path}: a copy from before an upgrade" for path in _locations(settings, {"backup"})]
     if args.notebook is not None:
-        plan.paths += storage_locations.sidecar_paths(args.notebook.absolute())
+        plan.paths += _beside(settings, args.notebook.absolute())
     for session in plan.sessions:
         plan.paths += _of_session(settings, session.key)
         plan.left += await _describe_remote_copies(store, session.key)
     for binding in bound:
         plan.paths += storage_locations.data_dir_sidecar_paths(settings, binding)
         if (notebook := storage_locations.notebook_path(binding)) is not None:
-            plan.paths += storage_locations.sidecar_paths(notebook)
+            plan.paths += _beside(settings, notebook)
             plan.left += _outputs(notebook)
     plan.paths = [path for path in dict.fromkeys(plan.paths) if path.is_symlink() or path.exists()]
     plan.left = list(dict.fromkeys(plan.left))
@@ -135,6 +135,11 @@ def _of_session(settings: Settings, key: SessionKey) -> list[Path]:
     if settings.transcripts.lower() not in ("", *OFF):
         paths.append(LiveTranscripts(Path(settings.transcripts).expanduser()).path(key))
     return paths
+
+
+def _beside(settings: Settings, notebook: Path) -> list[Path]:
+    """Return the files that belong to a notebook: those beside it, and the backup in the data directory."""
+    return storage_locations.sidecar_paths(notebook) + storage_locations.sidecar_backup_paths(settings, notebook)
 
 
 def _locations(settings: Settings, kinds: Set[str], bound: Iterable[NotebookBinding] = ()) -> list[Path]:

@@ -17,6 +17,8 @@ NOTEBOOK = ".ipynb"
 DELETED = "deleted:"
 """Prefix of the path in the binding of a deleted notebook: ``deleted:ID/path``."""
 KERNEL = "kernel:"
+SIDECAR_BACKUPS = "sidecar_backups"
+"""Name of the directory below the data directory that holds the previous version of each sidecar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ def existing_locations(settings: Settings, bound: Iterable[NotebookBinding] = ()
         *(StorageLocation("backup", path, "conversations as they were before an upgrade") for path in backups),
         StorageLocation("work", data / "work", "files created by code that the agent ran"),
         StorageLocation("sidecars", data / "transcripts", "conversations of notebooks (export = data_dir)"),
+        StorageLocation("sidecars", data / SIDECAR_BACKUPS, "previous versions of the conversations beside notebooks"),
         StorageLocation("choices", data / "engines", "the model that each conversation uses"),
         StorageLocation("skills", settings.skills_path, "installed skills", private=False),
         StorageLocation("settings", settings.trust_path, "list of trusted folders", private=False),
@@ -96,8 +99,8 @@ def notebook_path(binding: NotebookBinding) -> Path | None:
 
 
 def sidecar_paths(notebook: Path) -> list[Path]:
-    """Return the paths of the files that the server keeps beside a notebook: the sidecar, its backup, a conflicting
-    version, and a directory of large media."""
+    """Return the paths of the files that the server keeps beside a notebook: the sidecar, a backup that earlier
+    releases wrote, a conflicting version, and a directory of large media."""
     stem = notebook.name.removesuffix(NOTEBOOK)
     names = (".agent.json", ".agent.json.bak", ".agent.conflict.json", ".agent")
     return [notebook.with_name(stem + name) for name in names]
@@ -109,8 +112,22 @@ def data_dir_sidecar_paths(settings: Settings, binding: NotebookBinding) -> list
     notebook = notebook_path(binding)
     if notebook is None:
         return []
-    root = hashlib.sha256(binding.root.encode()).hexdigest()[:16]
-    return sidecar_paths(settings.data_dir / "transcripts" / root / notebook.relative_to(binding.root))
+    root = settings.data_dir / "transcripts" / contents_root_name(binding.root)
+    return sidecar_paths(root / notebook.relative_to(binding.root))
+
+
+def sidecar_backup_paths(settings: Settings, notebook: Path) -> list[Path]:
+    """Return the paths at which the previous version of a notebook's sidecar can be, one for each directory that may
+    be the contents root."""
+    return [
+        sidecar_paths(settings.data_dir / SIDECAR_BACKUPS / contents_root_name(str(root)) / notebook.relative_to(root))[0]
+        for root in notebook.parents
+    ]
+
+
+def contents_root_name(root: str) -> str:
+    """Return the name of the directory that stands for a contents root below the data directory."""
+    return hashlib.sha256(root.encode()).hexdigest()[:16]
 
 
 def session_paths(settings: Settings, key: SessionKey) -> list[Path]:

@@ -26,13 +26,24 @@ Outcome: TypeAlias = Literal["unchanged", "written", "conflict"]
 
 @dataclass(frozen=True, slots=True)
 class SidecarFile:
-    """The files of one sidecar. ``main`` is NAME.agent.json; the names of the other files derive from it."""
+    """The files of one sidecar.
+
+    ``main`` is NAME.agent.json; the names of the other files beside the notebook derive from it. ``backup`` is where
+    the previous version of ``main`` is kept. If it is None, that is ``beside_bak``.
+    """
 
     main: Path
     make_parents: bool = False
+    backup: Path | None = None
 
     @property
     def bak(self) -> Path:
+        """The previous version of ``main``."""
+        return self.backup or self.beside_bak
+
+    @property
+    def beside_bak(self) -> Path:
+        """Where earlier releases kept the previous version: beside the notebook."""
         return self.main.with_name(self.main.name + ".bak")
 
     @property
@@ -53,6 +64,9 @@ class SidecarFile:
         """
         present = _read(self.main)
         if present == body:
+            # The file beside the notebook remains the backup if it cannot be moved; the next write tries again.
+            with contextlib.suppress(OSError):
+                self._move_beside_bak()
             return "unchanged"
         conflict = present is not None and not known(present)
         target = self.conflict if conflict else self.main
@@ -72,6 +86,8 @@ class SidecarFile:
             temporary.unlink(missing_ok=True)
             raise
         atomic_file.sync_directory(target.parent)
+        if not conflict:
+            self._move_beside_bak()
         self.collect()
         return "conflict" if conflict else "written"
 
@@ -81,9 +97,11 @@ class SidecarFile:
             return
         if new.make_parents:
             new.main.parent.mkdir(parents=True, exist_ok=True)
-        pairs = ((self.main, new.main), (self.bak, new.bak), (self.conflict, new.conflict), (self.blobs, new.blobs))
-        for old_path, new_path in pairs:
+        for name in ("main", "bak", "beside_bak", "conflict", "blobs"):
+            old_path, new_path = getattr(self, name), getattr(new, name)
             if old_path.exists() and not new_path.exists():
+                if name == "bak" and new.backup:
+                    _make_private_directory(new.backup.parent)
                 old_path.rename(new_path)
 
     def remove(self, known: Callable[[bytes], bool]) -> None:
@@ -93,7 +111,7 @@ class SidecarFile:
         if present is None or not known(present):
             return
         self.main.unlink(missing_ok=True)
-        self.bak.unlink(missing_ok=True)
+        self._unlink_baks()
         if not self.conflict.exists():
             shutil.rmtree(self.blobs, ignore_errors=True)
 
@@ -106,8 +124,12 @@ class SidecarFile:
 
     def forget_bak(self) -> None:
         """Delete the backup, because it still holds content that a person wanted to delete. Raises OSError."""
-        self.bak.unlink(missing_ok=True)
+        self._unlink_baks()
         self.collect()
+
+    def _unlink_baks(self) -> None:
+        self.bak.unlink(missing_ok=True)
+        self.beside_bak.unlink(missing_ok=True)
 
     def files(self, wanted: Collection[str], max_bytes: int) -> dict[str, bytes]:
         """Return the media files of ``wanted`` (hashes) by hash, up to ``max_bytes`` in total. Symbolic links are not
@@ -129,7 +151,7 @@ class SidecarFile:
         """Delete the media files to which neither the document nor its backup or conflict version refers."""
         if not self.blobs.is_dir() or self.blobs.is_symlink():
             return
-        documents = [_read(path) or b"" for path in (self.main, self.bak, self.conflict)]
+        documents = [_read(path) or b"" for path in (self.main, self.bak, self.beside_bak, self.conflict)]
         for path in self.blobs.iterdir():
             if BLOB.fullmatch(path.name) and not any(path.name.encode() in document for document in documents):
                 path.unlink(missing_ok=True)
@@ -139,7 +161,8 @@ class SidecarFile:
     def _sweep(self) -> None:
         """Delete partial files of writers that were killed."""
         stem = glob.escape(self.main.name.removesuffix(".json"))
-        for path in (*self.main.parent.glob(f".{stem}.*"), *self.blobs.glob(".*.tmp")):
+        directories = {self.main.parent, self.bak.parent}
+        for path in (*(path for each in directories for path in each.glob(f".{stem}.*")), *self.blobs.glob(".*.tmp")):
             writer = LEFT_OVER.search(path.name)
             if writer is not None and not process_identity.is_alive(int(writer[1]), ""):
                 path.unlink(missing_ok=True)
@@ -155,6 +178,8 @@ class SidecarFile:
     def _keep(self, present: bytes) -> None:
         """Keep ``present``, the present version, as the backup. Uses a hard link where possible, so that there is a
         file with the sidecar's name at any time."""
+        if self.backup:
+            _make_private_directory(self.backup.parent)
         spare = self.bak.with_name(f".{self.bak.name}.{os.getpid()}")
         spare.unlink(missing_ok=True)
         try:
@@ -166,6 +191,24 @@ class SidecarFile:
         # After a kill, both names can be links to the same file, and then renaming does nothing.
         spare.unlink(missing_ok=True)
 
+    def _move_beside_bak(self) -> None:
+        """Move the backup that an earlier release left beside the notebook to ``backup``, unless a backup of a later
+        version is there already. The file beside the notebook is deleted after its copy was read back. Raises OSError;
+        the file beside the notebook is then still there."""
+        old = self.beside_bak
+        if self.backup is None or old.is_symlink() or not old.is_file():
+            return
+        if not self.backup.exists() or self.backup.stat().st_mtime_ns < old.stat().st_mtime_ns:
+            _make_private_directory(self.backup.parent)
+            content = old.read_bytes()
+            copy = _write_temporary(self.backup, content)
+            if _read(copy) != content:
+                copy.unlink(missing_ok=True)
+                raise OSError(errno.EIO, "differs from what was written", str(copy))
+            copy.replace(self.backup)
+            atomic_file.sync_directory(self.backup.parent)
+        old.unlink(missing_ok=True)
+
 
 def _read(path: Path) -> bytes | None:
     """Return the content of a regular file; reading a pipe or a device could block forever. Raises OSError."""
@@ -175,6 +218,13 @@ def _read(path: Path) -> bytes | None:
         return path.read_bytes()
     except FileNotFoundError:
         return None
+
+
+def _make_private_directory(path: Path) -> None:
+    """Create a directory and its missing parents so that other users cannot read them."""
+    if not path.is_dir():
+        _make_private_directory(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
 
 
 def _write_temporary(target: Path, body: bytes) -> Path:

@@ -35,12 +35,14 @@ class FoundSidecar:
     ``own``: it belongs to the notebook's session, or the session was imported from it. ``moved``: it belongs to a
     session of the store whose former notebook is gone. ``copied``: it belongs to a session of the store whose notebook
     still exists. ``ahead``: it belongs to a session of the store, but has turns that the store does not have.
-    ``foreign``: its session is not in the store.
+    ``foreign``: its session is not in the store. ``unreadable``: this version cannot read it; ``backup`` is then the
+    path of its previous version, or empty if there is none.
     """
 
     kind: SidecarKind
     transcript: Transcript | None = None
     sha256: str = ""
+    backup: str = ""
 
 
 class SidecarImport:
@@ -99,7 +101,8 @@ class SidecarImport:
         if not digest:
             return FoundSidecar("nothing")
         if transcript is None:
-            return FoundSidecar("unreadable", sha256=digest)
+            backups = [str(path) for path in (file.bak, file.beside_bak) if path.is_file()]
+            return FoundSidecar("unreadable", sha256=digest, backup=(backups or [""])[0])
         bound = await self._notebooks.bound_session(namespace, place)
         key = SessionKey(namespace, transcript.session.key.id)
         stored = await self._store.info(key)
@@ -168,7 +171,8 @@ def sidecar_note(found: FoundSidecar, name: str) -> str:
         case "ahead":
             return f"{name} contains turns that this store does not have ({about}). Import the file to continue it."
         case "unreadable":
-            return f"This version cannot read a conversation from {name}. The file is not changed."
+            restore = f" To restore its previous version, copy {found.backup} over it." if found.backup else ""
+            return f"This version cannot read a conversation from {name}. The file is not changed.{restore}"
         case "moved":
             return f"The next cell continues the conversation that came with the notebook ({about})."
         case "copied":

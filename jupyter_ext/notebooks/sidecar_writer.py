@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
+import shutil
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from filelock import FileLock, Timeout
 from jupyter_core.utils import ensure_async
 
+from agent_kernel.core import storage_locations
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Session, SessionKey
@@ -89,6 +91,9 @@ class Sidecars:
         self._max_bytes = settings.export_max_mb * MB
         self._is_hidden = is_hidden
         self._root = Path(notebooks.root)
+        root_name = storage_locations.contents_root_name(str(self._root))
+        self._backups = settings.data_dir / storage_locations.SIDECAR_BACKUPS / root_name
+        self._transcripts = settings.data_dir / "transcripts" / root_name
         self._marked: set[SidecarMark] = set()
         self._without_bak: set[SidecarMark] = set()
         self._problems: dict[SidecarMark, str] = {}
@@ -141,10 +146,13 @@ class Sidecars:
         return self._problems.get(mark, away if path and self._away else "")
 
     async def on_renamed(self, old: str, new: str) -> None:
-        """Move the sidecar of a renamed notebook. The sidecars in a renamed directory have already moved with it."""
-        if old.endswith(SUFFIX) and new.endswith(SUFFIX) and self._export != "off":
+        """Move the sidecar of a renamed notebook. The sidecars in a renamed directory have already moved with it; what
+        the data directory holds for them has not."""
+        if self._export != "off":
+            is_notebook = old.endswith(SUFFIX) and new.endswith(SUFFIX)
+            change = partial(self._file(old).move, self._file(new)) if is_notebook else None
             async with self._files:
-                await self._change(partial(self._file(old).move, self._file(new)))
+                await self._change(change or partial(self._move_directory, old, new))
         for mark in [mark for mark in (*self._marked, *self._problems) if mark.path == old]:
             self._marked.discard(mark)
             self._problems.pop(mark, None)
@@ -155,11 +163,15 @@ class Sidecars:
 
     async def on_deleted(self, namespace: str, path: str) -> None:
         """Delete the sidecar of a deleted notebook, unless it holds content that the store does not. The session
-        stays."""
-        if path.endswith(SUFFIX) and self._export != "off":
-            async with self._files:
+        stays. For a deleted directory, delete the backups of its sidecars."""
+        if self._export == "off":
+            return
+        async with self._files:
+            if path.endswith(SUFFIX):
                 is_known = await self._is_known_check(namespace, path, None)
                 await self._change(partial(self._file(path).remove, is_known))
+            elif (self._backups / path).is_dir() and path:
+                await self._change(partial(shutil.rmtree, self._backups / path))
 
     async def aclose(self) -> None:
         """Write all sidecars that are out of date, then stop."""
@@ -222,7 +234,7 @@ class Sidecars:
             for _ in range(_TRIES):
                 with contextlib.suppress(NewerRevision):
                     if await self._write_once(mark) and forget:
-                        self._file(mark.path).forget_bak()
+                        await asyncio.to_thread(self._file(mark.path).forget_bak)
                         forget = False
                     return
             self._mark(mark)
@@ -295,13 +307,21 @@ class Sidecars:
     def _file(self, path: str) -> SidecarFile:
         """Return the sidecar file of a notebook.
 
-        In ``data_dir`` mode, each contents root has a directory named by its hash.
+        Below the data directory, each contents root has a directory named by its hash. It holds the sidecars in
+        ``data_dir`` mode, and otherwise their backups, so that no backup is listed beside the notebook.
         """
         name = f"{path.removesuffix(SUFFIX)}.agent.json"
         if self._export == "on":
-            return SidecarFile(self._root / name)
-        root = hashlib.sha256(str(self._root).encode()).hexdigest()[:16]
-        return SidecarFile(self._data_dir / "transcripts" / root / name, make_parents=True)
+            return SidecarFile(self._root / name, backup=self._backups / name)
+        return SidecarFile(self._transcripts / name, make_parents=True)
+
+    def _move_directory(self, old: str, new: str) -> None:
+        """Move what the data directory holds for the notebooks in a renamed directory."""
+        for tree in (self._backups, self._transcripts):
+            source, target = tree / old, tree / new
+            if source.is_dir() and not target.exists():
+                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                source.rename(target)
 
     async def _is_known_check(self, namespace: str, path: str, ours: Session | None) -> Callable[[bytes], bool]:
         """Return a function that checks whether a sidecar holds only content that the store has: this server wrote it,

@@ -42,6 +42,9 @@ def kept(command: Command, root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
         await store.fold()
 
     command.on_store(fill)
+    backup = storage_locations.sidecar_backup_paths(places_settings(command), root / "a.ipynb")[0]
+    backup.parent.mkdir(parents=True)
+    backup.write_text(SECRET)
     for key in (KEY, OTHER):
         for path in storage_locations.session_paths(places_settings(command), key):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,6 +81,7 @@ def test_a_notebook_is_purged_with_all_that_can_be_reached(kept: Command, root: 
     assert told.status == 0, told.err
     assert [row["id"] for row in told.json["sessions"]] == ["s1"]
     assert holding(root) == {"a.ipynb", "b.agent.json"}, "the notebook itself is the person's"
+    assert not list((kept.data / storage_locations.SIDECAR_BACKUPS).rglob("*.json"))
     left = " ".join(told.json["left"])
     for what in (f"{root / 'a.ipynb'}: answers in its outputs", "models.example", "exports", "backups"):
         assert what in left

@@ -114,7 +114,8 @@ async def test_a_conversation_from_elsewhere_beside_a_notebook_is_offered_and_ta
             while (here.root / "a.agent.json").read_bytes() == brought:
                 await asyncio.sleep(0.05)
         assert json.loads((here.root / "a.agent.json").read_bytes())["agent_kernel"]["session"]["id"] == come["id"]
-        assert (here.root / "a.agent.json.bak").read_bytes() == brought
+        (backup,) = (here.directory / "data" / "sidecar_backups").rglob("a.agent.json")
+        assert backup.read_bytes() == brought
         assert not (here.root / "a.agent.conflict.json").exists()
 
 
@@ -160,7 +161,7 @@ async def test_outputs_that_were_cleared_in_the_notebook_are_cleared_in_the_conv
         assert (await client.get("agent/v1/binding", params={"path": "a.ipynb"})).json()["notes"] == []
         async with asyncio.timeout(20):
             # The document is read first: the backup takes its content when the document is replaced.
-            while any(b"secret\\n" in path.read_bytes() for path in sorted(server.root.glob("a.agent.json*"))):
+            while any(b"secret\\n" in path.read_bytes() for path in sorted(server.directory.rglob("a.agent.json*"))):
                 await asyncio.sleep(0.05)
 
 

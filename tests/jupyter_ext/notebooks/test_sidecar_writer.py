@@ -59,6 +59,11 @@ class Desk:
         self.sidecars.on_saved("local", str(self.root / path))
         await self.sidecars.write_marked()
 
+    def backup(self, path: str = "a.ipynb") -> Path:
+        file = self.sidecars.file(path)
+        assert file is not None
+        return file.bak
+
     def names(self) -> list[str]:
         return sorted(path.name for path in self.root.iterdir())
 
@@ -121,7 +126,8 @@ async def test_a_notebook_that_goes_on_with_another_session_keeps_the_last_one_a
     await desk.talk(SessionKey("local", "s2"), "other")
     await desk.save()
     assert parse((desk.root / "a.agent.json").read_bytes()).session.key.id == "s2"
-    assert parse((desk.root / "a.agent.json.bak").read_bytes()).session.key.id == "s1"
+    assert parse(desk.backup().read_bytes()).session.key.id == "s1"
+    assert desk.names() == ["a.agent.json", "a.ipynb"], "no backup is listed beside the notebook"
 
 
 async def test_a_write_that_runs_while_outputs_are_cleared_leaves_no_backup_with_them(
@@ -149,7 +155,8 @@ async def test_a_write_that_runs_while_outputs_are_cleared_leaves_no_backup_with
     go_on.set()
     await write
     await desk.sidecars.write_marked()
-    assert {path.name for path in desk.root.iterdir() if b"secret" in path.read_bytes()} == set()
+    kept = [path for place in (desk.root, desk.settings.data_dir) for path in place.rglob("*") if path.is_file()]
+    assert {path.name for path in kept if b"secret" in path.read_bytes()} == set()
 
 
 @pytest.mark.parametrize("foreign", ["another store's session", "a later revision", "no transcript"])
@@ -181,6 +188,45 @@ async def test_a_sidecar_follows_its_notebook(desk: Desk) -> None:
     await desk.sidecars.on_deleted("local", "b.ipynb")
     assert desk.names() == ["b.ipynb"]
     assert await desk.store.info(KEY) is not None
+
+
+async def test_a_backup_follows_its_notebook_and_its_directory(desk: Desk) -> None:
+    (desk.root / "one").mkdir()
+    for said in ("first", "second"):
+        await desk.talk(said=said, path="one/a.ipynb")
+        await desk.save("one/a.ipynb")
+    kept = desk.backup("one/a.ipynb").read_bytes()
+    (desk.root / "one").rename(desk.root / "two")
+    await desk.sidecars.on_renamed("one", "two")
+    assert desk.backup("two/a.ipynb").read_bytes() == kept
+    (desk.root / "two" / "a.ipynb").rename(desk.root / "b.ipynb")
+    await desk.sidecars.on_renamed("two/a.ipynb", "b.ipynb")
+    assert desk.backup("b.ipynb").read_bytes() == kept
+    await desk.sidecars.on_deleted("local", "b.ipynb")
+    assert [path for path in desk.settings.data_dir.rglob("*") if path.is_file() and path.name != "sidecars.lock"] == []
+
+
+async def test_the_backups_of_a_deleted_directory_are_deleted(desk: Desk) -> None:
+    (desk.root / "one").mkdir()
+    for said in ("first", "second"):
+        await desk.talk(said=said, path="one/a.ipynb")
+        await desk.save("one/a.ipynb")
+    await desk.sidecars.on_deleted("local", "one/a.agent.json")
+    assert desk.backup("one/a.ipynb").exists(), "a person can restore a sidecar that was deleted alone"
+    await desk.sidecars.on_deleted("local", "one")
+    assert not desk.backup("one/a.ipynb").exists()
+
+
+async def test_a_sidecar_that_cannot_be_read_is_reported_with_the_place_of_its_backup(desk: Desk) -> None:
+    for said in ("first", "second"):
+        await desk.talk(said=said)
+        await desk.save()
+    main = desk.root / "a.agent.json"
+    main.write_bytes(main.read_bytes()[:100])
+    note = sidecar_note(await desk.reunion.inspect("local", "a.ipynb"), main.name)
+    assert str(desk.backup()) in note
+    main.write_bytes(desk.backup().read_bytes())
+    assert (await desk.reunion.inspect("local", "a.ipynb")).kind == "own"
 
 
 async def test_a_deleted_notebook_leaves_a_sidecar_that_is_not_in_the_store(desk: Desk) -> None:
@@ -279,7 +325,7 @@ async def test_an_imported_conversation_takes_the_place_of_what_it_came_from(des
     assert (await other.reunion.inspect("local", "a.ipynb")).kind == "own"
     await other.save()
     assert parse((desk.root / "a.agent.json").read_bytes()).session.key == come.session.key
-    assert (desk.root / "a.agent.json.bak").read_bytes() == found[0]
+    assert desk.backup().read_bytes() == found[0]
     await other.store.aclose()
 
 
@@ -322,7 +368,7 @@ async def test_two_servers_of_one_store_end_with_the_newest_and_without_a_confli
     kept = await desk.store.info(KEY)
     assert kept is not None
     assert written.session.revision == kept.revision
-    assert desk.names() == ["a.agent.json", "a.agent.json.bak", "a.ipynb"]
+    assert desk.names() == ["a.agent.json", "a.ipynb"]
 
 
 async def test_a_server_that_is_behind_does_not_write_an_older_version_over_a_newer(
