@@ -120,7 +120,9 @@ def sidecar_backup_paths(settings: Settings, notebook: Path) -> list[Path]:
     """Return the paths at which the previous version of a notebook's sidecar can be, one for each directory that may
     be the contents root."""
     return [
-        sidecar_paths(settings.data_dir / SIDECAR_BACKUPS / contents_root_name(str(root)) / notebook.relative_to(root))[0]
+        sidecar_paths(settings.data_dir / SIDECAR_BACKUPS / contents_root_name(str(root)) / notebook.relative_to(root))[
+            0
+        ]
         for root in notebook.parents
     ]
 

@@ -55,6 +55,15 @@ class SidecarFile:
         """The directory of large media, one file each, named by its hash."""
         return self.main.with_name(self.main.name.removesuffix(".json"))
 
+    @property
+    def stamp(self) -> tuple[int, int, int] | None:
+        """Time, size and inode of the document, which change with its content; None if there is no file."""
+        try:
+            facts = self.main.stat()
+        except OSError:
+            return None
+        return facts.st_mtime_ns, facts.st_size, facts.st_ino
+
     def write(self, body: bytes, blobs: Mapping[str, bytes], known: Callable[[bytes], bool]) -> Outcome:
         """Write the document and its media. ``known`` receives the present content of the sidecar and returns whether
         it may be replaced.

@@ -19,6 +19,7 @@ from agent_kernel.sessions.export.import_export import MAX_BYTES, copy_session
 from agent_kernel.sessions.export.transcript import Transcript, parse
 from agent_kernel.sessions.store.private_store import is_private
 from jupyter_ext.notebooks.bindings import Notebooks, is_notebook
+from jupyter_ext.notebooks.sidecar_file import SidecarFile
 from jupyter_ext.notebooks.sidecar_writer import Sidecars, origin_of
 
 log = logging.getLogger(__name__)
@@ -97,7 +98,7 @@ class SidecarImport:
         file = self._sidecars.file(place) if is_notebook(place) else None
         if file is None:
             return FoundSidecar("nothing")
-        transcript, digest = await asyncio.to_thread(self._read_cached, place, file.main)
+        transcript, digest = await asyncio.to_thread(self._read_cached, place, file)
         if not digest:
             return FoundSidecar("nothing")
         if transcript is None:
@@ -142,17 +143,15 @@ class SidecarImport:
         await copy_session(self._store, key, target, title=Path(path).stem)
         return target
 
-    def _read_cached(self, place: str, path: Path) -> tuple[Transcript | None, str]:
-        """Return the transcript and the hash of the sidecar at ``path``; the hash is empty if there is no file. The
-        file is read again only after it has changed."""
-        try:
-            facts = path.stat()
-        except OSError:
+    def _read_cached(self, place: str, file: SidecarFile) -> tuple[Transcript | None, str]:
+        """Return the transcript and the hash of the sidecar; the hash is empty if there is no file. The file is read
+        again only after it has changed."""
+        stamp = file.stamp
+        if stamp is None:
             return None, ""
-        stamp = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
         cached = self._seen.get(place)
         if cached is None or cached[0] != stamp:
-            cached = (stamp, *self._sidecars.parse_file(path))
+            cached = (stamp, *self._sidecars.parse_file(file.main))
             self._seen[place] = cached
             while len(self._seen) > REMEMBERED:
                 self._seen.pop(next(iter(self._seen)))

@@ -100,6 +100,8 @@ class Sidecars:
         self._conflicts: set[SidecarMark] = set()
         self._written: dict[str, str] = {}
         """path -> SHA-256 of what this server wrote there last"""
+        self._saved: dict[SidecarMark, tuple[Session, object]] = {}
+        """The session that each sidecar contains, and the stamp of the file, when this server checked or wrote it."""
         self._touches: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._files = asyncio.Lock()
@@ -253,6 +255,11 @@ class Sidecars:
         key = await self._notebooks.bound_session(mark.namespace, mark.path)
         if key is None or is_private(key.id) or await ensure_async(self._is_hidden(mark.path)):
             return False
+        file = self._file(mark.path)
+        stamp = await asyncio.to_thread(lambda: file.stamp)
+        if stamp and self._saved.get(mark) == (await self._store.info(key), stamp):
+            self._problems.pop(mark, None)
+            return True
         whole = await self._read_transcript(key)
         if whole is None:
             return False
@@ -262,14 +269,18 @@ class Sidecars:
             self._record_failure(mark, f"it has {size / MB:,.0f} MB, more than export_max_mb = {self._max_bytes // MB}")
             return False
         is_known = await self._is_known_check(mark.namespace, mark.path, whole.session)
-        return self._record_outcome(
-            mark, exported, await asyncio.to_thread(self._write_locked, self._file(mark.path), exported, is_known)
-        )
+        outcome, stamp = await asyncio.to_thread(self._write_locked, file, exported, is_known)
+        self._saved[mark] = (whole.session, stamp)
+        return self._record_outcome(mark, exported, outcome)
 
-    def _write_locked(self, file: SidecarFile, exported: Exported, is_known: Callable[[bytes], bool]) -> Outcome:
-        """Compare and write under the lock shared by all servers of this user."""
+    def _write_locked(
+        self, file: SidecarFile, exported: Exported, is_known: Callable[[bytes], bool]
+    ) -> tuple[Outcome, object]:
+        """Compare and write under the lock shared by all servers of this user. Return the outcome, and the stamp of the
+        file; after a conflict, the file is another one, so there is none."""
         with _lock(self._data_dir):
-            return file.write(exported.document, exported.files, is_known)
+            outcome = file.write(exported.document, exported.files, is_known)
+            return outcome, None if outcome == "conflict" else file.stamp
 
     def _record_outcome(self, mark: SidecarMark, exported: Exported, outcome: Outcome) -> bool:
         self._problems.pop(mark, None)

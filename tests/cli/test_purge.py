@@ -156,7 +156,7 @@ def test_what_can_not_be_removed_is_told(kept: Command, root: Path, monkeypatch:
     real = Path.unlink
 
     def unlink(path: Path, missing_ok: bool = False) -> None:
-        if path.name == "a.agent.json":
+        if path == root / "a.agent.json":
             raise PermissionError(13, "Permission denied")
         real(path, missing_ok=missing_ok)
 

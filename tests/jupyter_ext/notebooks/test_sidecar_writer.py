@@ -120,6 +120,31 @@ async def test_saving_again_without_a_change_writes_nothing(desk: Desk) -> None:
     assert desk.names() == ["a.agent.json", "a.ipynb"]
 
 
+async def test_a_save_of_an_unchanged_session_does_not_read_it_unless_the_file_has_changed(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.talk()
+    await desk.save()
+    whole, reads = desk.store.whole, list[SessionKey]()
+
+    async def counted(key: SessionKey) -> Any:
+        reads.append(key)
+        return await whole(key)
+
+    monkeypatch.setattr(desk.store, "whole", counted)
+    await desk.save()
+    assert reads == []
+    main = desk.root / "a.agent.json"
+    written = main.read_bytes()
+    main.unlink()
+    await desk.save()
+    assert (len(reads), main.read_bytes()) == (1, written)
+    await desk.store.rename(KEY, "another title")
+    await desk.save()
+    assert len(reads) == 2
+    assert parse(main.read_bytes()).session.title == "another title"
+
+
 async def test_a_notebook_that_goes_on_with_another_session_keeps_the_last_one_as_bak(desk: Desk) -> None:
     await desk.talk()
     await desk.save()
