@@ -21,6 +21,7 @@ LEFT_OVER = re.compile(r"\.(\d{1,7})(?:\.tmp)?$")
 """The names of temporary files end with the process id of their writer."""
 BLOB = re.compile(r"[0-9a-f]{64}")
 
+FileStamp: TypeAlias = tuple[int, int, int]
 Outcome: TypeAlias = Literal["unchanged", "written", "conflict"]
 
 
@@ -56,7 +57,7 @@ class SidecarFile:
         return self.main.with_name(self.main.name.removesuffix(".json"))
 
     @property
-    def stamp(self) -> tuple[int, int, int] | None:
+    def stamp(self) -> FileStamp | None:
         """Time, size and inode of the document, which change with its content; None if there is no file."""
         try:
             facts = self.main.stat()

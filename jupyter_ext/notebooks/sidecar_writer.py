@@ -28,7 +28,7 @@ from agent_kernel.sessions.export.consistent_read import read_snapshot
 from agent_kernel.sessions.export.transcript import Exported, Transcript, export, parse
 from agent_kernel.sessions.store.private_store import is_private
 from jupyter_ext.notebooks.bindings import SUFFIX, Notebooks
-from jupyter_ext.notebooks.sidecar_file import Outcome, SidecarFile
+from jupyter_ext.notebooks.sidecar_file import FileStamp, Outcome, SidecarFile
 
 log = logging.getLogger(__name__)
 SETTLE_S = 0.2
@@ -100,7 +100,7 @@ class Sidecars:
         self._conflicts: set[SidecarMark] = set()
         self._written: dict[str, str] = {}
         """path -> SHA-256 of what this server wrote there last"""
-        self._saved: dict[SidecarMark, tuple[Session, object]] = {}
+        self._saved: dict[SidecarMark, tuple[Session, FileStamp | None]] = {}
         """The session that each sidecar contains, and the stamp of the file, when this server checked or wrote it."""
         self._touches: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
@@ -275,7 +275,7 @@ class Sidecars:
 
     def _write_locked(
         self, file: SidecarFile, exported: Exported, is_known: Callable[[bytes], bool]
-    ) -> tuple[Outcome, object]:
+    ) -> tuple[Outcome, FileStamp | None]:
         """Compare and write under the lock shared by all servers of this user. Return the outcome, and the stamp of the
         file; after a conflict, the file is another one, so there is none."""
         with _lock(self._data_dir):
