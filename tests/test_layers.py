@@ -98,7 +98,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "sessions.adapters": ("core core.seams sessions sessions.export sessions.export.formats sessions.store", ""),
     "sessions.contract_tests": ("core core.seams", "pytest pytest_asyncio"),
     "sessions.export": (
-        "core core.seams sandbox.host sessions sessions.export.formats sessions.redaction sessions.store",
+        "core core.seams core.wire sandbox.host sessions sessions.export.formats sessions.redaction sessions.store",
         "",
     ),
     "sessions.export.formats": ("core sessions", ""),
@@ -507,7 +507,7 @@ def test_the_magic_brings_nothing_of_the_core_into_a_kernel() -> None:
     loaded = {name for name in done.stdout.split() if (ROOT / f"{name.replace('.', '/')}.py").exists()}
     names = (
         "errors events files invisible_characters messages program_outcome version wire.framing "
-        "wire.agent_cells wire.server_sent_events wire.turn_follower"
+        "wire.agent_cells wire.server_sent_events wire.sidecar_rows wire.turn_follower"
     )
     core = {f"agent_kernel.core.{name}" for name in names.split()}
     others = {name for name in loaded if not name.startswith(("agent_kernel.notebook.", "agent_kernel.sandbox."))}

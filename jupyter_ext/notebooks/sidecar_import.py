@@ -7,7 +7,12 @@ contains what the store contains of the session.
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import json
 import logging
+import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -27,6 +32,7 @@ SidecarKind: TypeAlias = Literal["nothing", "own", "moved", "copied", "ahead", "
 ARRIVING: tuple[SidecarKind, ...] = ("foreign", "ahead")
 """The kinds of sidecars that a person can import."""
 REMEMBERED = 64
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]{16,}={0,2}\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,8 @@ class SidecarImport:
 
     async def read_document(self, place: str) -> tuple[bytes, dict[str, bytes]] | None:
         """Return the sidecar document beside a notebook and its media by hash, for an import; None if there is no
-        sidecar. Raises InvalidRequest if the file is not a document of agent-kernel or is too large."""
+        sidecar. Media whose files are missing are taken from the outputs of the notebook if they are there. Raises
+        InvalidRequest if the file is not a document of agent-kernel or is too large."""
         file = self._sidecars.file(place) if is_notebook(place) else None
         if file is None:
             return None
@@ -90,7 +97,11 @@ class SidecarImport:
             if body is None:
                 return None
             read = await asyncio.to_thread(parse, body)
-            return body, await asyncio.to_thread(file.files, read.absent, MAX_BYTES)
+            files = await asyncio.to_thread(file.files, read.absent, MAX_BYTES)
+            missing = set(read.absent) - files.keys()
+            if missing:
+                files |= await asyncio.to_thread(_output_media, Path(self._notebooks.root) / place, missing)
+            return body, files
         except OSError as error:
             raise InvalidRequest(f"{file.main.name} cannot be read: {error.strerror or error}.") from error
 
@@ -156,6 +167,23 @@ class SidecarImport:
             while len(self._seen) > REMEMBERED:
                 self._seen.pop(next(iter(self._seen)))
         return cached[1], cached[2]
+
+
+def _output_media(notebook: Path, wanted: Collection[str]) -> dict[str, bytes]:
+    """Return the media of ``wanted`` (hashes) that are outputs of the notebook, by hash. Empty for a notebook that is
+    too large or malformed."""
+    try:
+        if notebook.stat().st_size > MAX_BYTES:
+            return {}
+        cells = json.loads(notebook.read_bytes())["cells"]
+        outputs = [output for cell in cells for output in cell.get("outputs", ()) if "data" in output]
+        texts = [text for output in outputs for text in output["data"].values() if isinstance(text, str)]
+        bodies = (base64.b64decode(text) for text in texts if _BASE64.fullmatch(text))
+        media = {hashlib.sha256(body).hexdigest(): body for body in bodies}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        log.info("the outputs of %s were not searched for media: %s", notebook, error)
+        return {}
+    return {digest: body for digest, body in media.items() if digest in wanted}
 
 
 def sidecar_note(found: FoundSidecar, name: str) -> str:

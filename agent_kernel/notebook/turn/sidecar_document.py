@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.messages import Message
+from agent_kernel.core.wire.sidecar_rows import expand_rows
 from agent_kernel.notebook.display.render import format_arguments
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 
@@ -100,6 +101,8 @@ def read_document(path: Path) -> SidecarDocument:
 
 def _document(path: Path, body: Mapping[str, Any]) -> SidecarDocument:
     own = body["agent_kernel"]
+    if own["format"] >= 3:
+        own = expand_rows(own)
     messages = [Message.from_json(_plain(one)) for one in body["messages"]]
     of_turn: dict[str, list[Message]] = {}
     for item, message in zip(own["items"], messages, strict=True):

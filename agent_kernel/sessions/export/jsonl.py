@@ -31,6 +31,8 @@ from agent_kernel.sessions.export.formats.message_reader import MessageReader, m
 from agent_kernel.sessions.serialization import dumps
 
 START = b'{"type":"session","format":'
+FORMAT = 2
+"""Each line stands for itself, so its rows are complete, as in documents of format 2."""
 MAX_LINE = 64 * 2**20
 MAX_LINES = 1_000_000
 _HASHED = re.compile(rb',"sha256":"([0-9a-f]{64})"\}\s*\Z')
@@ -65,7 +67,7 @@ def _hash_line(body: dict[str, Any], before: str) -> tuple[bytes, str]:
 
 def _bodies(whole: Transcript) -> Iterator[dict[str, Any]]:
     facts = transcript.facts(whole)
-    yield {"type": "session", "format": transcript.FORMAT, "session": facts["session"]}
+    yield {"type": "session", "format": FORMAT, "session": facts["session"]}
     for kind in ("segment", "branch", "turn"):
         yield from ({"type": kind, **body} for body in facts[_LISTS[kind]])
     yield from (_medium(named, whole.blobs.get(digest)) for digest, named in whole.media.items())

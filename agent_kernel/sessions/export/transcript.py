@@ -1,7 +1,7 @@
 """The format of NAME.agent.json: one session as a document that is stored beside a notebook. The functions convert
 values to bytes and back, without side effects.
 
-    {"agent_kernel": {"format": 2, "session": {...}, "branches": [...], "segments": [...], "turns": [...],
+    {"agent_kernel": {"format": 3, "session": {...}, "branches": [...], "segments": [...], "turns": [...],
                       "items": [...], "summaries": [...], "blobs": {HASH: {...}}},
      "messages": [...], "images": [...], "videos": [], "files": []}
 
@@ -9,7 +9,8 @@ The last four keys are mistral.rs's serialized session: ``messages`` of all bran
 ``{"type": "image"}`` part for every PNG, whose base64 stands at the same position in ``images``. Everything that this
 format cannot represent is in ``agent_kernel``: the n-th entry of ``items`` belongs to the n-th entry of ``messages``,
 and ``segments`` are the parts of the branch tree (``core/session_tree.py``). The namespace is not exported, because it
-may be the name of a user. Documents of format 1 have one branch.
+may be the name of a user. Documents of format 1 have one branch; documents of format 2 have complete rows, format 3
+leaves out what follows from the row before (``core/wire/sidecar_rows.py``).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 from agent_kernel.core.messages import Media, Message
 from agent_kernel.core.session import Item, Turn
 from agent_kernel.core.session_tree import Transcript
+from agent_kernel.core.wire.sidecar_rows import compact_rows
 from agent_kernel.sessions.export import transcript_reader
 from agent_kernel.sessions.export.formats import mistralrs, mistralrs_files
 from agent_kernel.sessions.export.formats.json_reader import MAX_VALUES, loads
@@ -32,9 +34,9 @@ from agent_kernel.sessions.serialization import dumps, fields_to_json
 __all__ = ["FORMAT", "INLINE_BYTES", "MAX_BYTES", "Exported", "Transcript", "export", "facts", "parse"]
 
 FORMAT = transcript_reader.FORMAT
-INLINE_BYTES = 256 * 1024
+INLINE_BYTES = 4 * 1024
 """Largest number of bytes of a media object that is stored in the document. Larger ones become files beside the
-notebook, so that the document stays readable and its diffs small."""
+notebook, so that the lines of the document stay short, and a picture is not stored again with each change."""
 MAX_BYTES = 256 * 2**20
 MAX_DEPTH = 220
 """Maximum nesting of lists and objects in a document: the 200 levels that a store accepts in one value, and the levels
@@ -67,6 +69,7 @@ def export(transcript: Transcript, *, inline_bytes: int | None = INLINE_BYTES) -
         **facts(transcript),
         "blobs": {digest: _blob(medium, small.get(digest)) for digest, medium in media.items()},
     }
+    own = compact_rows(own)
     document = {
         "agent_kernel": own,
         "messages": [_message_to_json(item.message) for item in transcript.items],

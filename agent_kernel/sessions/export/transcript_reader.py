@@ -12,13 +12,14 @@ from agent_kernel.core.events import TurnState
 from agent_kernel.core.messages import Media, Message
 from agent_kernel.core.session import MAIN, Branch, Item, Session, SessionKey, Summary, Turn, check_id
 from agent_kernel.core.session_tree import BranchTree, Transcript, TreeSegment, resolve_branches
+from agent_kernel.core.wire.sidecar_rows import expand_rows
 from agent_kernel.sessions.export.formats import mistralrs_files
 from agent_kernel.sessions.export.formats.json_reader import Fields
 from agent_kernel.sessions.export.formats.message_reader import MessageReader, decode_base64
 from agent_kernel.sessions.export.validation import TranscriptValidator
 
-FORMAT = 2
-READABLE = (1, 2)
+FORMAT = 3
+READABLE = (1, 2, 3)
 MARK_IN_METADATA = "agent_kernel.origin"
 """Metadata key by which older documents mark an imported session; newer ones have the field ``imported``."""
 
@@ -31,6 +32,8 @@ def read_fields(document: Fields, namespace: str) -> Transcript:
     """Parse a document of agent-kernel. Raises InvalidRequest, also for an unknown format version."""
     own, reader = document.child("agent_kernel"), MessageReader(document)
     format = read_format(own)
+    if format >= 3:
+        own = Fields(expand_rows(own.value), own.place)
     messages = [reader.message(body) for body in document.each("messages")]
     reader.end()
     blobs = reader.blobs | dict(_blobs(own, messages))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,14 +14,14 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.messages import assistant, user
+from agent_kernel.core.messages import Media, assistant, user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.contract_tests.fixtures import calls, result
 from agent_kernel.sessions.export.import_export import import_session
-from agent_kernel.sessions.export.transcript import Exported, Transcript, export, parse
+from agent_kernel.sessions.export.transcript import INLINE_BYTES, Exported, Transcript, export, parse
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.private_store import private_id, with_private
 from agent_kernel.turn.agent import Agent
@@ -352,6 +354,23 @@ async def test_an_imported_conversation_takes_the_place_of_what_it_came_from(des
     assert parse((desk.root / "a.agent.json").read_bytes()).session.key == come.session.key
     assert desk.backup().read_bytes() == found[0]
     await other.store.aclose()
+
+
+@pytest.mark.parametrize("notebook", ["with the picture", "without", "malformed"])
+async def test_a_picture_whose_file_did_not_come_along_is_taken_from_the_notebook(desk: Desk, notebook: str) -> None:
+    picture = Media.of("image/png", b"\x89PNG" + bytes(INLINE_BYTES))
+    await desk.talk()
+    await desk.store.add_turn(Turn("t1", KEY), [user("look", [picture]), assistant("seen")])
+    await desk.save()
+    (file,) = (desk.root / "a.agent").iterdir()
+    assert file.name == picture.hash
+    file.unlink()
+    data = {"image/png": base64.encodebytes(picture.data or b"").decode(), "text/plain": "no base64"}
+    cells = {"with the picture": [{"outputs": [{"data": data}]}, {}], "without": [{}], "malformed": 1}[notebook]
+    (desk.root / "a.ipynb").write_text(json.dumps({"cells": cells}))
+    found = await desk.reunion.read_document("a.ipynb")
+    assert found is not None
+    assert found[1] == ({picture.hash: picture.data} if notebook == "with the picture" else {})
 
 
 async def test_a_sidecar_that_is_ahead_of_the_store_is_told_and_kept(desk: Desk) -> None:

@@ -35,6 +35,12 @@ def test_every_format_writes_the_stored_bytes(stored: Transcript, format: str) -
     assert written.document == (DOCUMENTS / f"{format}.txt").read_bytes()
 
 
+def test_a_document_of_the_format_before_holds_the_same_session(stored: Transcript) -> None:
+    before = (DOCUMENTS / "agent-kernel-2.txt").read_bytes()
+    assert parse(before) == stored
+    assert len(write_document(stored, "agent-kernel").document) < len(before)
+
+
 def test_the_lines_hold_the_same_session_as_the_document(stored: Transcript) -> None:
     lines = (DOCUMENTS / "jsonl.txt").read_bytes().splitlines(keepends=True)
     assert jsonl.read(lines, stored.session.key.namespace) == stored
