@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import logging
 import shutil
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -269,20 +269,21 @@ class Sidecars:
             self._record_failure(mark, f"it has {size / MB:,.0f} MB, more than export_max_mb = {self._max_bytes // MB}")
             return False
         is_known = await self._is_known_check(mark.namespace, mark.path, whole.session)
-        outcome, stamp = await asyncio.to_thread(self._write_locked, file, exported, is_known)
+        outcome, stamp, digest = await asyncio.to_thread(self._write_locked, file, exported, is_known)
         self._saved[mark] = (whole.session, stamp)
-        return self._record_outcome(mark, exported, outcome)
+        return self._record_outcome(mark, digest, outcome)
 
     def _write_locked(
         self, file: SidecarFile, exported: Exported, is_known: Callable[[bytes], bool]
-    ) -> tuple[Outcome, FileStamp | None]:
-        """Compare and write under the lock shared by all servers of this user. Return the outcome, and the stamp of the
-        file; after a conflict, the file is another one, so there is none."""
+    ) -> tuple[Outcome, FileStamp | None, str]:
+        """Compare and write under the lock shared by all servers of this user. Return the outcome, the stamp of the
+        file (None after a conflict, since the file is another one), and the SHA-256 of the document."""
+        digest = hashlib.sha256(exported.document).hexdigest()
         with _lock(self._data_dir):
             outcome = file.write(exported.document, exported.files, is_known)
-            return outcome, None if outcome == "conflict" else file.stamp
+            return outcome, None if outcome == "conflict" else file.stamp, digest
 
-    def _record_outcome(self, mark: SidecarMark, exported: Exported, outcome: Outcome) -> bool:
+    def _record_outcome(self, mark: SidecarMark, digest: str, outcome: Outcome) -> bool:
         self._problems.pop(mark, None)
         file = self._file(mark.path)
         if outcome == "conflict":
@@ -295,7 +296,7 @@ class Sidecars:
             self._conflicts.add(mark)
             return False
         self._conflicts.discard(mark)
-        self._written[mark.path] = hashlib.sha256(exported.document).hexdigest()
+        self._written[mark.path] = digest
         return True
 
     def _record_failure(self, mark: SidecarMark, reason: str) -> None:
@@ -338,15 +339,15 @@ class Sidecars:
         """Return a function that checks whether a sidecar holds only content that the store has: this server wrote it,
         it was imported, or it names a session of the store in the same or an earlier revision. The function raises
         NewerRevision if the sidecar has a later revision of ``ours`` which the store has too."""
-        present = await asyncio.to_thread(_read, self._file(path).main)
+        accepted = {self._written.get(path), origin_of(ours) if ours else None}
+        seen, present = await asyncio.to_thread(_read_unless, self._file(path).main, accepted)
         session = await self._store.info(SessionKey(namespace, present.session.key.id)) if present else None
-        written, origin = self._written.get(path), origin_of(ours) if ours else None
 
         def is_known(body: bytes) -> bool:
             digest = hashlib.sha256(body).hexdigest()
-            if digest in (written, origin):
+            if digest in accepted:
                 return True
-            transcript = _parse(body)
+            transcript = present if digest == seen else _parse(body)
             if transcript is None or session is None or transcript.session.key.id != session.key.id:
                 return False
             if ours and ours.key == session.key and ours.revision < transcript.session.revision <= session.revision:
@@ -385,8 +386,12 @@ def _parse(body: bytes) -> Transcript | None:
         return None
 
 
-def _read(path: Path) -> Transcript | None:
+def _read_unless(path: Path, accepted: Collection[str | None]) -> tuple[str, Transcript | None]:
+    """Return (SHA-256 of the file, transcript). The transcript is None if the hash is in ``accepted``, so that a file
+    which this server wrote is not parsed at each write, and if the file is not a document of agent-kernel."""
     try:
-        return _parse(path.read_bytes()) if path.is_file() else None
+        body = path.read_bytes() if path.is_file() else b""
     except OSError:
-        return None
+        body = b""
+    digest = hashlib.sha256(body).hexdigest()
+    return digest, None if digest in accepted or not body else _parse(body)

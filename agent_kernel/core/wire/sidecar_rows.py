@@ -118,7 +118,7 @@ class _Inherited:
         self.settings: dict[str, Any] = {}
 
     def has(self, name: str, value: Any) -> bool:
-        return name in self.settings and _text(self.settings[name]) == _text(value)
+        return name in self.settings and _is_same(self.settings[name], value)
 
     def learn(self, row: Mapping[str, Any], record: Mapping[str, Any]) -> None:
         ordinal = row["ordinal"]
@@ -133,13 +133,15 @@ class _Inherited:
 
 
 def _is_usual(usual: Mapping[str, Any], name: str, value: Any) -> bool:
-    return name in usual and _text(usual[name]) == _text(value)
+    return name in usual and _is_same(usual[name], value)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Return whether two values have the same JSON: unlike ``==``, this tells 1 from 1.0 and from true."""
+    if type(one) is not type(other):
+        return False
+    return bool(one == other) if isinstance(one, str | int | None) else json.dumps(one) == json.dumps(other)
 
 
 def _is_short(value: Any) -> bool:
-    return len(_text(value)) <= MAX_INHERITED
-
-
-def _text(value: Any) -> str:
-    """Return the value as JSON: unlike ``==``, this tells 1 from 1.0 and from true."""
-    return json.dumps(value)
+    return len(json.dumps(value)) <= MAX_INHERITED

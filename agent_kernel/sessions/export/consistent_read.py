@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Collection
 from pathlib import Path
 from typing import cast
 
@@ -30,7 +31,9 @@ async def read_snapshot(store: SessionStore, key: SessionKey) -> Transcript | No
         whole = await store.whole(key)
         if whole is None:
             return None
-        blobs = {digest: await store.blob(key, digest) for digest in whole.media} | await _files(store, whole)
+        # In a thread, because a long session has ten thousands of messages to look through.
+        media = await asyncio.to_thread(getattr, whole, "media")
+        blobs = {digest: await store.blob(key, digest) for digest in media} | await _files(store, whole, media)
         if None not in blobs.values() or await store.info(key) == whole.session:
             known = {digest: data for digest, data in blobs.items() if data is not None}
             return to_transcript(whole, known)
@@ -41,13 +44,13 @@ async def read_snapshot(store: SessionStore, key: SessionKey) -> Transcript | No
     )
 
 
-async def _files(store: SessionStore, whole: SessionSnapshot) -> dict[str, bytes | None]:
+async def _files(store: SessionStore, whole: SessionSnapshot, media: Collection[str]) -> dict[str, bytes | None]:
     """Return the bytes of files by hash, newest first, as long as they fit into a document. Of the other files only the
     metadata is exported."""
     room = DOCUMENT_BYTES
     bodies: dict[str, bytes | None] = {}
     for file in reversed(whole.files):
-        if file.error or file.hash in whole.media or file.hash in bodies or file.size > min(room, INLINE_BYTES):
+        if file.error or file.hash in media or file.hash in bodies or file.size > min(room, INLINE_BYTES):
             continue
         body = await cast(FileStore, store).file_body(whole.session.key, file.id)
         bodies[file.hash] = await asyncio.to_thread(body.read_bytes) if isinstance(body, Path) else body
