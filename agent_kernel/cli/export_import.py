@@ -1,4 +1,5 @@
-"""``agent-kernel sessions export`` and ``import``: write a session as a document, and read a document as a session."""
+"""``agent-kernel sessions export``, ``import`` and ``merge-files``: write a session as a document, read a document as a
+session, and merge two versions of a document."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from pathlib import Path
 from agent_kernel.cli.base.command import Command, argument, settings_of
 from agent_kernel.cli.base.output import facts
 from agent_kernel.cli.base.store_access import namespace_of, run_with_store, store_arguments
+from agent_kernel.core import atomic_file
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.export.import_export import (
@@ -24,7 +26,8 @@ from agent_kernel.sessions.export.import_export import (
     import_session,
     preview,
 )
-from agent_kernel.sessions.export.transcript import Exported
+from agent_kernel.sessions.export.transcript import Exported, Transcript, export, parse
+from agent_kernel.sessions.export.transcript_merge import merge_transcripts
 from agent_kernel.sessions.redaction.redaction import Redactor
 
 MAX_FILES = 1_000
@@ -33,40 +36,40 @@ MAX_FILES = 1_000
 
 def sessions_export(args: argparse.Namespace) -> int:
     key = SessionKey(namespace_of(args), args.id)
-    export = run_with_store(args, lambda store: export_session(store, key, args.format, branch=args.branch))
+    exported = run_with_store(args, lambda store: export_session(store, key, args.format, branch=args.branch))
     if args.output is None:
-        if export.files:
+        if exported.files:
             raise InvalidRequest(
-                f"{len(export.files)} media must be stored as files beside the document.", hint="Use -o FILE."
+                f"{len(exported.files)} media must be stored as files beside the document.", hint="Use -o FILE."
             )
-        sys.stdout.buffer.write(export.document)
+        sys.stdout.buffer.write(exported.document)
         return 0
     try:
-        _write(args.output, export, force=args.force)
+        _write(args.output, exported, force=args.force)
     except OSError as error:
         raise InvalidRequest(f"{args.output} cannot be written: {error.strerror}.") from error
     if args.json:
-        where = {"path": str(args.output), "files": sorted(export.files), "left_out": dict(export.left_out)}
+        where = {"path": str(args.output), "files": sorted(exported.files), "left_out": dict(exported.left_out)}
         print(json.dumps(where, indent=2))
         return 0
     print(args.output)
-    for what, count in export.left_out.items():
+    for what, count in exported.left_out.items():
         print(f"left out, because {args.format} cannot represent it: {count} {what}", file=sys.stderr)
     return 0
 
 
-def _write(output: Path, export: Exported, *, force: bool) -> None:
+def _write(output: Path, exported: Exported, *, force: bool) -> None:
     """Write an exported document and its media. The media are written first, so that a document never names a missing
     file. Raises InvalidRequest if the document exists and ``force`` is false, and OSError."""
     if output.exists() and not force:
         raise InvalidRequest(f"{output} exists already.", hint="Add --force to overwrite it.")
-    for name, data in export.files.items():
+    for name, data in exported.files.items():
         path = output.parent / name if "/" in name else beside(output) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     partial = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     try:
-        partial.write_bytes(export.document)
+        partial.write_bytes(exported.document)
         partial.replace(output)
     finally:
         partial.unlink(missing_ok=True)
@@ -108,6 +111,32 @@ def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
     return path.read_bytes(), files
 
 
+def sessions_merge_files(args: argparse.Namespace) -> int:
+    """Merge two versions of a document into the second file, as git calls a merge driver. Return 0; raises
+    InvalidRequest if they cannot be merged, and the files are then unchanged."""
+    try:
+        base, ours, theirs = (_read_version(path) for path in (args.base, args.ours, args.theirs))
+        if ours is None or theirs is None:
+            raise InvalidRequest("One of the two versions is empty, so there is nothing to merge.")
+        # Media that are in the documents stay there: git gives this command a path that is not the document's own.
+        document = export(merge_transcripts(base, ours, theirs), inline_bytes=None).document
+        parse(document)
+        atomic_file.write_synced(args.ours.with_name(f".{args.ours.name}.{os.getpid()}.tmp"), document, 0o666).replace(
+            args.ours
+        )
+    except OSError as error:
+        raise InvalidRequest(f"{error.filename} cannot be read or written: {error.strerror}.") from error
+    return 0
+
+
+def _read_version(path: Path) -> Transcript | None:
+    """Return the session in a document; None for an empty file, which git passes where a version does not exist."""
+    if path.stat().st_size > MAX_BYTES:
+        raise InvalidRequest(f"{path} is too large: a document can have at most {MAX_BYTES} bytes.")
+    body = path.read_bytes()
+    return parse(body) if body else None
+
+
 def _show_import(args: argparse.Namespace, preview: ImportPreview, id: str) -> int:
     values = dataclasses.asdict(preview) | {"left_out": dict(preview.left_out)}
     if args.json:
@@ -133,7 +162,18 @@ IMPORT_ARGUMENTS = (
     argument("--dry-run", action="store_true", help="only show what would be imported"),
     *store_arguments(),
 )
+MERGE_ARGUMENTS = (
+    argument("base", type=Path, help="the version from which both began (%%O of git); may be empty"),
+    argument("ours", type=Path, help="the version that the result replaces (%%A of git)"),
+    argument("theirs", type=Path, help="the other version (%%B of git)"),
+)
 EXCHANGE_COMMANDS = (
     Command("export", "write a session as a document", sessions_export, EXPORT_ARGUMENTS),
     Command("import", "read a document as a new session", sessions_import, IMPORT_ARGUMENTS),
+    Command(
+        "merge-files",
+        "merge two versions of NAME.agent.json, as git's merge driver",
+        sessions_merge_files,
+        MERGE_ARGUMENTS,
+    ),
 )
