@@ -114,6 +114,13 @@ class SidecarFile:
                     _make_private_directory(new.backup.parent)
                 old_path.rename(new_path)
 
+    def move_backup(self, new: SidecarFile) -> None:
+        """Rename the backup to that of ``new``, to which a person has moved the files beside the notebook; do nothing
+        if ``new`` has a backup or this sidecar is still there. Raises OSError."""
+        if self.backup and new.backup and self.backup.is_file() and not (self.main.exists() or new.backup.exists()):
+            _make_private_directory(new.backup.parent)
+            self.backup.rename(new.backup)
+
     def remove(self, known: Callable[[bytes], bool]) -> None:
         """Delete the sidecar unless it holds content that the store does not know. ``known`` receives the content and
         returns whether the store knows it. Raises OSError."""

@@ -69,11 +69,24 @@ class SidecarImport:
             key = SessionKey(namespace, sidecar.transcript.session.key.id)
             if sidecar.kind == "copied":
                 key = await self._copy(key, place)
+            else:
+                await self._move_backup(key, place)
             await self._notebooks.bind(key, place)
         except AgentKernelError as error:
             log.warning("the conversation beside %s was not imported: %s", place, error)
             return None
         return key
+
+    async def _move_backup(self, key: SessionKey, place: str) -> None:
+        """Let the backup of a sidecar follow a notebook that a person has moved without Jupyter."""
+        new = self._sidecars.file(place)
+        for path in await self._notebooks.paths(key):
+            old = self._sidecars.file(path)
+            if old and new and path != place:
+                try:
+                    await asyncio.to_thread(old.move_backup, new)
+                except OSError as error:
+                    log.warning("the backup of the conversation beside %s was not moved: %s", place, error)
 
     async def on_copied(self, namespace: str, source: str, path: str) -> None:
         """Bind a copied notebook to a copy of its conversation."""

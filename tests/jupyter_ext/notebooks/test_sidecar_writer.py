@@ -233,6 +233,18 @@ async def test_a_backup_follows_its_notebook_and_its_directory(desk: Desk) -> No
     assert [path for path in desk.settings.data_dir.rglob("*") if path.is_file() and path.name != "sidecars.lock"] == []
 
 
+async def test_a_backup_follows_files_that_a_person_has_moved_without_jupyter(desk: Desk) -> None:
+    for said in ("first", "second"):
+        await desk.talk(said=said)
+        await desk.save()
+    kept = desk.backup().read_bytes()
+    for name in ("ipynb", "agent.json"):
+        (desk.root / f"a.{name}").rename(desk.root / f"b.{name}")
+    assert await desk.reunion.find_arriving_session("local", "b.ipynb") == KEY
+    assert desk.backup("b.ipynb").read_bytes() == kept
+    assert not desk.backup().exists()
+
+
 async def test_the_backups_of_a_deleted_directory_are_deleted(desk: Desk) -> None:
     (desk.root / "one").mkdir()
     for said in ("first", "second"):
