@@ -34,7 +34,9 @@ async def tcp_server(handler: Handler, host: str = "127.0.0.1", port: int = 0, *
         connections[asyncio.create_task(handle(reader, writer))] = writer
 
     address: dict[str, Any] = {} if "sock" in options else {"host": host, "port": port}
-    server = await asyncio.start_server(connected, **address, **options)
+    # A client that waits for the port connects as soon as it is served, and ``connected`` needs ``server`` then.
+    server = await asyncio.start_server(connected, start_serving=False, **address, **options)
+    await server.start_serving()
     try:
         yield server.sockets[0].getsockname()[1]
     finally:

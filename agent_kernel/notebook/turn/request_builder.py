@@ -72,7 +72,8 @@ class RequestBuilder:
         if result:
             result.check_place(place)
         facts = [*self._facts(request, prompt, named, copies), *_files(without_braces(prompt, named), place)]
-        context = [*notes, *(self._describe_unnamed(prompt, session, facts, place) or facts), *form.notes]
+        newest = not notes and place != "sandbox"
+        context = [*notes, *(self._describe_unnamed(prompt, session, facts, newest=newest) or facts), *form.notes]
         # The stored answer does not contain the value of a program, so a typed result is always asked for again.
         may_show_stored = not (request.fresh or (result and result.type)) and self.run_all.is_sent_with_others()
         body: dict[str, Any] = {
@@ -168,9 +169,10 @@ class RequestBuilder:
         facts = "\n".join(lines)
         return [{"title": NAMED, "text": facts}] if facts else []
 
-    def _describe_unnamed(self, prompt: str, session: str, facts: Sequence[Note], place: str) -> list[Note]:
+    def _describe_unnamed(self, prompt: str, session: str, facts: Sequence[Note], *, newest: bool) -> list[Note]:
         """If the prompt names no data ("And the largest one?"), describe the present state of the data that the prompts
-        before it named, or of the newest tables, which a sandbox does not have."""
+        before it named; if they named none and ``newest`` is true, describe the newest tables. The newest tables are of
+        no use to a sandbox, which does not have them, and to a turn whose notes say what it is about."""
         before, earlier = self._earlier
         follows = before == session and not facts
         self._earlier = (session, f"{earlier}\n{prompt}"[-MAX_EARLIER:] if follows else prompt)
@@ -178,7 +180,7 @@ class RequestBuilder:
             return []
         namespace = self._shell.user_ns
         title, names = EARLIER, data_mentioned(earlier, namespace) if follows else []
-        if not names and place != "sandbox":
+        if not names and newest:
             title, names = NEWEST, newest_tables(namespace)
         text = "\n".join(summary(name, namespace[name]) for name in names)
         return [{"title": title, "text": text}] if text else []
