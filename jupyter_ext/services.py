@@ -163,6 +163,7 @@ class Services:
             await self.event_publisher.aclose()
         await self.remote_turns.aclose()
         if self.server_link is not None:
+            # What turns have spent is written while there is a link; what the steps below spend is written at the end.
             await self.user_limits.aclose()
             await self.server_link.aclose()
         await self.idempotency.aclose()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agent_kernel.core.errors import InvalidRequest
@@ -131,6 +131,14 @@ class Transcript(SessionSnapshot):
             if hashlib.sha256(data).hexdigest() != digest or len(data) != sizes[digest]:
                 raise InvalidRequest(f"The bytes of the file {digest} do not match the hash in its name.")
         return replace(self, blobs={**self.blobs, **wanted})
+
+
+def next_free_name(names: Collection[str]) -> str:
+    """Return the name of a new branch, ``branch-NUMBER``, which is not among ``names``."""
+    number = len(names) + 1
+    while f"branch-{number}" in names:
+        number += 1
+    return f"branch-{number}"
 
 
 def resolve_branches(

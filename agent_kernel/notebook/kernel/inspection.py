@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any
 
 from agent_kernel.notebook.kernel.variable_summary import (
+    columns_of,
     cut,
     facts,
     is_frame,
@@ -145,7 +146,7 @@ def _closely(name: str, value: Any) -> list[str]:
 
 
 def _nulls(table: Any) -> list[str]:
-    columns = [("", table)] if is_series(table) else [(str(name), table[name]) for name in list(table.columns)[:40]]
+    columns = [("", table)] if is_series(table) else [(str(name), column) for name, column in columns_of(table)]
     if len(table) * len(columns) > MAX_CELLS:
         return ["missing values: not counted, the table is too large"]
     counts = [(name, _missing(column)) for name, column in columns]
@@ -161,11 +162,10 @@ def _head(table: Any) -> list[str]:
     """Return the lines that show the column names and the first rows of a table; empty for other values."""
     if not is_frame(table):
         return []
-    names = list(table.columns)[:COLUMNS]
-    head = table[names].head(ROWS)
-    rows = zip(*([item_text(value) for value in head[name].to_list()] for name in names), strict=True)
+    shown = columns_of(table, COLUMNS)
+    rows = zip(*([item_text(value) for value in column.head(ROWS).to_list()] for _, column in shown), strict=True)
     more = " | ..." if len(table.columns) > COLUMNS else ""
-    return ["first rows:", " | ".join(map(str, names)) + more, *(" | ".join(row) + more for row in rows)]
+    return ["first rows:", " | ".join(str(name) for name, _ in shown) + more, *(" | ".join(row) + more for row in rows)]
 
 
 def _inside(value: Any) -> list[str]:

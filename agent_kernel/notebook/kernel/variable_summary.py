@@ -165,8 +165,8 @@ def package(value: Any) -> str:
 
 def _frame(frame: Any) -> list[str]:
     rows, columns = frame.shape
-    names = list(frame.columns)[:MAX_COLUMNS]
-    kinds = ", ".join(f"{name} {frame[name].dtype}" for name in names)
+    named = columns_of(frame)
+    kinds = ", ".join(f"{name} {column.dtype}" for name, column in named)
     more = f", and {columns - MAX_COLUMNS} more" if columns > MAX_COLUMNS else ""
     lines = [f"{type(frame).__name__}, {rows} rows x {columns} columns: {kinds}{more}"]
     if index := _index(frame):
@@ -174,7 +174,7 @@ def _frame(frame: Any) -> list[str]:
     if rows:
         lines.append(f"first row: {describe_cells(frame)}")
     if rows <= MAX_SCANNED_ROWS:
-        lines += [line for name in names if (line := _column(name, frame[name]))]
+        lines += [line for name, column in named if (line := _column(name, column))]
     return lines
 
 
@@ -188,7 +188,14 @@ def _index(frame: Any) -> str:
 
 def describe_cells(frame: Any) -> str:
     """Return the values of the first row of a data frame, each with its column."""
-    return ", ".join(f"{name}={_cell(frame[name])}" for name in list(frame.columns)[:MAX_COLUMNS])
+    return ", ".join(f"{name}={_cell(column)}" for name, column in columns_of(frame))
+
+
+def columns_of(frame: Any, most: int = MAX_COLUMNS) -> list[tuple[Any, Any]]:
+    """Return the labels of the first columns with the columns. They are selected by position, because several columns
+    may have the same label."""
+    labels = itertools.islice(frame.columns, most)
+    return [(label, frame.iloc[:, at] if hasattr(frame, "iloc") else frame[:, at]) for at, label in enumerate(labels)]
 
 
 def _cell(column: Any) -> str:

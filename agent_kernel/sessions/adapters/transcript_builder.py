@@ -100,7 +100,7 @@ class _Tree:
         self.branches: list[tuple[SourceBranch, str]] = []
         self.segment_of: dict[int, int] = {}
         self.previous: dict[int, int] = {}
-        # ROOT for the first message of the conversation
+        """message -> the message before it; ROOT for the first message of the conversation"""
 
     def add(self, branch: SourceBranch) -> None:
         """Add a branch: the messages that it shares with an earlier one stay where they are, and the others form a new
@@ -128,7 +128,7 @@ def _split_into_turns(source: SourceSession, tree: _Tree) -> tuple[list[Turn], l
     turns: list[Turn] = []
     items: list[Item] = []
     newest: dict[int, int] = {}
-    # segment -> index of the newest turn in it
+    """segment -> index of the newest turn in it"""
     for message, digest in _with_digests(source.messages, tree.previous):
         segment = tree.segment_of[message.number]
         starts = message.message.role == "user" and not message.message.hidden

@@ -16,7 +16,7 @@ from typing import TypeVar
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.files import File
 from agent_kernel.core.session import Branch, Item, Session, SessionKey, Summary, Turn
-from agent_kernel.core.session_tree import BranchTree, Transcript, TreeSegment, resolve_branches
+from agent_kernel.core.session_tree import BranchTree, Transcript, TreeSegment, next_free_name, resolve_branches
 
 T = TypeVar("T")
 
@@ -228,7 +228,7 @@ class _Merge:
             is_known = branch.name in ends or (branch.name in before and end not in self._homes)
             if is_known and (end not in self._homes or ends.get(branch.name) == target):
                 continue
-            name = branch.name if branch.name not in ends else _free_name(ends)
+            name = branch.name if branch.name not in ends else next_free_name(ends)
             parent = branch.name if name != branch.name else branch.parent
             branches.append(replace(branch, name=name, parent=parent if parent in ends else "", current=False))
             ends[name] = target
@@ -255,14 +255,6 @@ def _branches_of(version: Transcript) -> tuple[list[Branch], dict[str, int]]:
     session = version.session
     branches = version.branches or (Branch(session.branch, created=session.created, current=True),)
     return list(branches), {branch.name: version.tree.ends.get(branch.name, 0) for branch in branches}
-
-
-def _free_name(names: Iterable[str]) -> str:
-    used = set(names)
-    number = len(used) + 1
-    while f"branch-{number}" in used:
-        number += 1
-    return f"branch-{number}"
 
 
 def _place_of(version: Transcript, turn: Turn) -> int:

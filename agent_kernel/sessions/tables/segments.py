@@ -15,7 +15,7 @@ from typing import Any
 
 from agent_kernel.core.errors import BranchNotFound, Conflict, InvalidRequest, TurnNotFound
 from agent_kernel.core.session import Branch, SessionKey
-from agent_kernel.core.session_tree import AFTER_EVERY_SEQ
+from agent_kernel.core.session_tree import AFTER_EVERY_SEQ, next_free_name
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.tables import sessions
 from agent_kernel.sessions.tables.rows import HERE, has_row, insert_row, pair, update_session
@@ -110,7 +110,7 @@ def create_branch(db: sqlite3.Connection, key: SessionKey, before: str | None, n
     sessions.check_no_open_turn(db, key)
     # Names of dropped branches stay reserved, so that a name in an exported document or a log never means two branches.
     taken = _select_used_names(db, key)
-    name = _validate_name(name) if name else _next_free_name(taken)
+    name = _validate_name(name) if name else next_free_name(taken)
     if name in taken:
         raise Conflict(
             f"The name {name!r} is or was used by a branch.",
@@ -150,7 +150,7 @@ def switch_to_item(db: sqlite3.Connection, key: SessionKey, behind: int, now: fl
     elif ending:
         name = ending[-1]
     else:
-        name = _next_free_name(_select_used_names(db, key))
+        name = next_free_name(_select_used_names(db, key))
         segment = insert_segment(db, key, *here)
         insert_row(db, "branches", key, name=name, segment=segment, parent=now_current, created=now)
     return make_current(db, key, name)
@@ -291,10 +291,3 @@ def _validate_name(name: str) -> str:
     if not 1 <= len(name) <= MAX_NAME or not name.isprintable():
         raise InvalidRequest(f"A branch name must have 1 to {MAX_NAME} printable characters.")
     return name
-
-
-def _next_free_name(names: set[str]) -> str:
-    number = len(names) + 1
-    while f"branch-{number}" in names:
-        number += 1
-    return f"branch-{number}"

@@ -20,6 +20,8 @@ from agent_kernel.tools.code.sandbox_environment import SandboxEnvironment, form
 from agent_kernel.tools.code.workdir_changes import OUTPUTS, requested_outputs
 
 CODE = {"type": "string", "description": "Python code to run"}
+VARIABLES = "Variables"
+"""Title of the notes with facts about variables."""
 NO_DRAFT = "No draft can be made: {reason}. Python runs in your kernel instead, after asking you."
 EXCEPTION_CHARS = 4_000
 VALUE_CHARS = 4_000
@@ -163,7 +165,7 @@ class PythonTools:
 async def _data_notes(occasion: ToolSourceContext) -> tuple[Note, ...]:
     """Describe the data that the prompt names, unless the client has described variables or runs the code itself."""
     request, notebook = occasion.request, occasion.notebook
-    if notebook is None or "python" in request.client_tools or any(note.title == "Variables" for note in request.notes):
+    if notebook is None or "python" in request.client_tools or any(note.title == VARIABLES for note in request.notes):
         return ()
     prompt = request.last_user_text
     note = await notebook.describe_data(prompt) if prompt else None
@@ -171,8 +173,8 @@ async def _data_notes(occasion: ToolSourceContext) -> tuple[Note, ...]:
 
 
 def _notes(lost: str, given: tuple[Variable, ...]) -> list[Note]:
-    notes = [Note("Variables", lost)] if lost else []
+    notes = [Note(VARIABLES, lost)] if lost else []
     if given:
         names = ", ".join(f"{one.name} ({one.type})" if one.type else one.name for one in given)
-        notes.append(Note("Variables", f"Python has copies of these variables of the notebook: {names}."))
+        notes.append(Note(VARIABLES, f"Python has copies of these variables of the notebook: {names}."))
     return notes

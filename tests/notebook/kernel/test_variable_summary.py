@@ -129,6 +129,12 @@ def test_a_table_with_two_names_is_described_once_and_the_newest_tables_come_fir
     assert tables_mentioned("revenue?", frames | {"same": frames["df4"]}) == ["same", "df3", "df2"]
 
 
+def test_columns_with_the_same_name_are_each_described() -> None:
+    told = summary("df", pd.DataFrame([[1, "x"]], columns=["a", "a"]))
+    assert "a int64, a str" in told or "a int64, a object" in told
+    assert "first row: a=1, a='x'" in told
+
+
 def test_without_a_name_the_newest_tables_are_described_under_a_title_of_their_own() -> None:
     namespace = {"In": ["plot it"], "weather": WEATHER, "sales": SALES, "stock": SALES.copy(), "_3": WEATHER}
     title, *facts = describe_data("In what order do they come?", namespace)

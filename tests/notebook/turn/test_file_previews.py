@@ -219,6 +219,7 @@ async def test_a_cell_sends_the_head_of_the_file_and_a_follow_up_the_facts_of_it
     await fresh_notebook.run(f"open('teas.csv', 'w').write({TEAS!r})\nimport pandas as pd")
     await fresh_notebook.run("%%agent\nWhich tea in teas.csv is the most expensive?")
     await fresh_notebook.run("leaves = pd.read_csv('teas.csv')")
+    await fresh_notebook.run("%%agent --in sandbox\nHow dear are these?")  # it does not have the table
     await fresh_notebook.run("%%agent\nHow dear are they?")
     await fresh_notebook.run("%%agent\nLook at {leaves}: which is the most expensive?")
     await fresh_notebook.run("%%agent\nAnd the cheapest?")

@@ -221,7 +221,7 @@ def leans_to_code(turns: Sequence[Exchange]) -> bool:
     return bool(turns) and (turns[-1].names_things or (len(turns) > 1 and bool(turns[-2].results)))
 
 
-def without_earlier(messages: Sequence[Message]) -> Sequence[Message]:
+def without_unnamed_data(messages: Sequence[Message]) -> Sequence[Message]:
     """Return the messages for the choice between code and text, without the facts about variables that this question
     does not name. With these facts, a question that needs no data would look as if it needed data, or as if the facts
     already answered it."""

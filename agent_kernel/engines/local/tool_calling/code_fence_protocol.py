@@ -137,7 +137,7 @@ class Fence:
 
     async def _choosing(self, messages: Sequence[Message], prompt: str, completer: Completer) -> str:
         """Return the prompt whose next token decides between code and text, and that a text continues."""
-        fewer = code_fence_prompt.without_earlier(messages)
+        fewer = code_fence_prompt.without_unnamed_data(messages)
         if fewer is messages:
             return prompt
         rendered = await completer.render(code_fence_prompt.chat(fewer, tools=True))

@@ -13,7 +13,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_prompt import (
     chat,
     exchanges,
     leans_to_code,
-    without_earlier,
+    without_unnamed_data,
 )
 from tests.benchmarks.notebook_tasks import OF_EXAMPLES
 
@@ -116,7 +116,7 @@ def test_a_retry_may_import_and_has_no_examples_to_copy_from() -> None:
 def test_tables_that_no_question_named_do_not_lean_to_code_and_are_left_out_of_the_choice() -> None:
     facts, question = user("Newest tables: sales: DataFrame, 3 rows x 2 columns", hidden=True), user("Thank you!")
     assert not leans_to_code(exchanges([facts, question])[1])
-    assert without_earlier([facts, question]) == [question]
+    assert without_unnamed_data([facts, question]) == [question]
 
 
 def test_what_follows_a_turn_with_code_leans_to_code() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_kernel.core.messages import ToolCall, assistant, tool_result, user
-from agent_kernel.core.protocols import CallChunk, EndChunk, EngineRequest, ToolSpec
+from agent_kernel.core.protocols import CallChunk, EndChunk, EngineRequest, TextChunk, ToolSpec
 from agent_kernel.engines.local.tool_calling.code_fence_protocol import RESAMPLE_TEMPERATURE, RESAMPLES, Fence
 from tests.engines.local.scripted_backend import ScriptedBackend, chunks_of
 from tests.engines.local.tool_calling import chat_templates
@@ -54,3 +54,11 @@ async def test_a_program_whose_first_line_is_indented_begins_at_the_margin(writt
 async def test_the_blocks_of_a_program_stay_indented() -> None:
     code, _, _ = await second_try("for n in y:\n    print(n)\n")
     assert code == "for n in y:\n    print(n)\n"
+
+
+async def test_a_text_answer_is_written_without_the_facts_that_the_question_did_not_ask_for() -> None:
+    backend = ScriptedBackend(chat_templates.PLAIN, ["T", "```", "Thanks to you."])
+    facts = user("Newest tables: sales: DataFrame, 3 rows x 2 columns", hidden=True)
+    chunks = await chunks_of(Fence(), backend.completer(), EngineRequest((facts, user("Thank you!")), (PYTHON,)))
+    assert "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk)) == "Thanks to you."
+    assert not any("sales" in prompt for prompt, _ in backend.submitted)
