@@ -21,7 +21,7 @@ from agent_kernel.notebook.kernel.changed_names import NameChanges, NamespaceSna
 from agent_kernel.notebook.kernel.missing_imports import missing_imports
 from agent_kernel.notebook.kernel.program_value import ProgramValue, recording_value
 from agent_kernel.notebook.kernel.python_syntax import to_plain_python
-from agent_kernel.notebook.kernel.row_labels import describe_row
+from agent_kernel.notebook.kernel.row_labels import with_row_values
 from agent_kernel.notebook.kernel.variable_fingerprints import WeakMark
 from agent_kernel.sandbox.worker.error_hints import describe_error
 from agent_kernel.sandbox.worker.library_warnings import short_text
@@ -85,8 +85,7 @@ class LiveCode:
         plain = to_plain_python(self._shell, code)
         changes = before.changes(self._shell.user_ns, plain)
         outcome = _outcome(captured, error, interrupted=interrupt.is_set())
-        if row := describe_row(plain, outcome.text, self._shell.user_ns):
-            outcome = replace(outcome, text=f"{outcome.text} ({row})")
+        outcome = replace(outcome, text=with_row_values(plain, outcome.text, self._shell.user_ns))
         value = values[0] if values and outcome.status == "success" else None
         return replace(outcome, changes=changes, value=value)
 

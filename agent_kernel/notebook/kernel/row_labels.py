@@ -1,7 +1,7 @@
-"""Describes the row whose number a program prints.
+"""Replaces the row number that a program prints with the values of that row.
 
 ``df["rain_mm"].idxmax()`` returns the label of a row. In a table whose rows are only numbered, small models take this
-number for the answer ("In which month ...?" "In month 9.").
+number for the answer ("In which month ...?" "In month 9."), also if the values of the row stand behind it.
 """
 
 from __future__ import annotations
@@ -16,23 +16,27 @@ from agent_kernel.notebook.kernel.variable_summary import describe_cells, is_fra
 SEARCHES = ("idxmax", "idxmin")
 
 
-def describe_row(code: str, output: str, namespace: Mapping[str, Any]) -> str:
-    """Return the values of the row, or an empty string if ``output`` does not show the number of a row that ``code``
-    searched in a table of the user. Code and output may be any text."""
+def with_row_values(code: str, output: str, namespace: Mapping[str, Any]) -> str:
+    """Return the output with the values of the row in place of its number. Output that does not show the number of a
+    row which ``code`` searched in a table of the user is returned as it is. Code and output may be any text."""
+    words = output.split()
     try:
         tree = ast.parse(code)
     except UNREADABLE:
-        return ""
-    words = output.split()
+        return output
     for node in ast.walk(tree):
         table: Any = namespace.get(name := _searched_table(node))
-        number = _printed_word(tree, node, words)
-        if not number.isdecimal() or not is_frame(table):
-            continue
-        index: Any = getattr(table, "index", None)  # a table of polars has none
-        if type(index).__name__ == "RangeIndex" and int(number) in index:
-            return f"row {number} of {name}: {describe_cells(table.loc[[int(number)]])}"
-    return ""
+        at = _place_of(tree, node, len(words)) if is_frame(table) else None
+        if at is not None and words[at].isdecimal() and _has_row(table, int(words[at])):
+            values = describe_cells(table.loc[[int(words[at])]])
+            return " ".join([*words[:at], f"{values} (row {words[at]} of {name})", *words[at + 1 :]])
+    return output
+
+
+def _has_row(table: Any, number: int) -> bool:
+    """Return whether the rows of a table are only numbered, and one has this number."""
+    index: Any = getattr(table, "index", None)  # a table of polars has none
+    return type(index).__name__ == "RangeIndex" and number in index
 
 
 def _searched_table(node: ast.AST) -> str:
@@ -47,14 +51,14 @@ def _searched_table(node: ast.AST) -> str:
     return ""
 
 
-def _printed_word(tree: ast.AST, search: ast.AST, words: list[str]) -> str:
-    """Return the word of the output that shows the value of ``search``: the only word, or the one at its place among
-    the arguments of ``print``."""
-    if len(words) == 1:
-        return words[0]
+def _place_of(tree: ast.AST, search: ast.AST, words: int) -> int | None:
+    """Return which of the words of the output shows the value of ``search``: the only word, or the one at its place
+    among the arguments of ``print``."""
+    if words == 1:
+        return 0
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
-            for word, argument in zip(words, node.args, strict=False):
+            for at, argument in enumerate(node.args[:words]):
                 if argument is search:
-                    return word
-    return ""
+                    return at
+    return None

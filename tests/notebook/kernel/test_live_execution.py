@@ -85,7 +85,7 @@ def test_the_model_reads_what_is_known_about_an_error_before_the_traceback(shell
     assert "Keys of prices" not in outcome.traceback
 
 
-def test_a_printed_row_number_comes_with_its_row_also_where_columns_have_the_same_name(shell: Any) -> None:
+def test_a_printed_row_number_becomes_its_row_also_where_columns_have_the_same_name(shell: Any) -> None:
     code = LiveCode(shell)
     ran(code, "import pandas\nrain = pandas.DataFrame([[1, 'May', 'x'], [4, 'June', 'y']], columns=['mm', 'a', 'a'])")
-    assert ran(code, "print(rain['mm'].idxmax())").text == "1 (row 1 of rain: mm=4, a='June', a='y')"
+    assert ran(code, "print(rain['mm'].idxmax())").text == "mm=4, a='June', a='y' (row 1 of rain)"

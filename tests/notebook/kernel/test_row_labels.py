@@ -5,9 +5,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from agent_kernel.notebook.kernel.row_labels import describe_row
+from agent_kernel.notebook.kernel.row_labels import with_row_values
 
-ROW = "row 2 of rain: month='Mar', mm=88"
+ROW = "month='Mar', mm=88 (row 2 of rain)"
 
 
 @pytest.fixture
@@ -17,18 +17,20 @@ def namespace() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("code", "output"),
+    ("code", "output", "shown"),
     [
-        ("print(rain['mm'].idxmax())", "2\n"),
-        ("rain.mm.idxmax()", "2"),
-        ("wettest = rain['mm'].idxmax()\nprint(wettest)", "2"),
-        ("print(rain['mm'].idxmax(), rain['mm'].max())", "2 88"),
-        ("print(rain['mm'].max(), rain['mm'].idxmax())", "88 2"),
-        ("rain[rain.mm > 50]['mm'].idxmax()", "2"),
+        ("print(rain['mm'].idxmax())", "2\n", ROW),
+        ("rain.mm.idxmax()", "2", ROW),
+        ("wettest = rain['mm'].idxmax()\nprint(wettest)", "2", ROW),
+        ("print(rain['mm'].idxmax(), rain['mm'].max())", "2 88", f"{ROW} 88"),
+        ("print(rain['mm'].max(), rain['mm'].idxmax())", "88 2", f"88 {ROW}"),
+        ("rain[rain.mm > 50]['mm'].idxmax()", "2", ROW),
     ],
 )
-def test_the_row_of_a_printed_row_number_is_described(code: str, output: str, namespace: dict[str, Any]) -> None:
-    assert describe_row(code, output, namespace) == ROW
+def test_a_printed_row_number_becomes_the_values_of_the_row(
+    code: str, output: str, shown: str, namespace: dict[str, Any]
+) -> None:
+    assert with_row_values(code, output, namespace) == shown
 
 
 @pytest.mark.parametrize(
@@ -48,4 +50,4 @@ def test_the_row_of_a_printed_row_number_is_described(code: str, output: str, na
     ],
 )
 def test_other_output_is_left_as_it_is(code: str, output: str, namespace: dict[str, Any]) -> None:
-    assert describe_row(code, output, namespace) == ""
+    assert with_row_values(code, output, namespace) == output

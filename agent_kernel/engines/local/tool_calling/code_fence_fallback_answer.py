@@ -92,9 +92,9 @@ def with_true_dates(sentence: str, output: str, question: str) -> str:
     """Return the sentence with its unsupported names of months and weekdays replaced by the number in the output. A
     small model that reads ``8`` may write January.
 
-    A name is supported if the question or the output contains it, or if the output contains its number (1 to 12 for a
-    month; 0 to 6 or 1 to 7 for a weekday, both beginning with Monday). A name is replaced only if the output has
-    exactly one number that can stand for a month, or for a weekday.
+    A name is supported if the question or the output contains it or its first three letters, or if the output contains
+    its number (1 to 12 for a month; 0 to 6 or 1 to 7 for a weekday, both beginning with Monday). A name is replaced
+    only if the output has exactly one number that can stand for a month, or for a weekday.
     """
     known = f"{question}\n{output}".lower()
     numbers = {int(number) for number in map(_plain, NUMBER.findall(output)) if number.isdecimal()}
@@ -105,7 +105,8 @@ def with_true_dates(sentence: str, output: str, question: str) -> str:
         (number,) = candidates
         for at, name in enumerate(names, values[0]):
             fits = number in ((at,) if word == "month" else (at, at + 1))
-            if not fits and name.lower() not in known and name[:3].lower() not in known.split():
+            supported = name.lower() in known or re.search(rf"\b{name[:3].lower()}\b", known)
+            if not fits and not supported:
                 sentence = re.sub(rf"\b{name}\b", f"{word} {number}", sentence)
     return sentence
 

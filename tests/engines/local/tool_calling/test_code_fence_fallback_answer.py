@@ -127,6 +127,7 @@ def test_footers_are_no_rows_and_long_outputs_are_cut() -> None:
         ("It was a Tuesday.", "6", "Which day of the week was it?", "It was a day 6."),
         ("In January it was 26.1.", "8 26.11", "How warm was January?", "In January it was 26.1."),
         ("The best is March.", "Mar 17", "Which is best?", "The best is March."),
+        ("It was in March.", "month='Mar', mm=88 (row 2 of rain)", "When was it?", "It was in March."),
         ("The best is March.", "2019-11-03 00:00:00", "Which is best?", "The best is March."),
     ],
 )
