@@ -39,66 +39,66 @@ def test_a_first_write_makes_the_file_and_the_next_keeps_the_one_before(file: Si
 
 
 @pytest.fixture
-def apart(tmp_path: Path) -> SidecarFile:
+def with_backup(tmp_path: Path) -> SidecarFile:
     """A sidecar whose backup is in another directory."""
     (tmp_path / "notebooks").mkdir()
     return SidecarFile(tmp_path / "notebooks" / "a.agent.json", backup=tmp_path / "data" / "kept" / "a.agent.json")
 
 
-def test_a_backup_in_another_directory_is_readable_by_the_owner_only(apart: SidecarFile) -> None:
-    apart.write(b"one", {}, anything)
-    apart.write(b"two", {}, anything)
-    assert (apart.main.read_bytes(), apart.bak.read_bytes()) == (b"two", b"one")
-    assert names(apart.main.parent) == ["a.agent.json"]
-    assert [path.stat().st_mode & 0o077 for path in (apart.bak.parent, apart.bak.parent.parent)] == [0, 0]
+def test_a_backup_in_another_directory_is_readable_by_the_owner_only(with_backup: SidecarFile) -> None:
+    with_backup.write(b"one", {}, anything)
+    with_backup.write(b"two", {}, anything)
+    assert (with_backup.main.read_bytes(), with_backup.bak.read_bytes()) == (b"two", b"one")
+    assert names(with_backup.main.parent) == ["a.agent.json"]
+    assert [path.stat().st_mode & 0o077 for path in (with_backup.bak.parent, with_backup.bak.parent.parent)] == [0, 0]
 
 
-def test_a_backup_beside_the_notebook_moves_at_the_next_save_also_without_a_change(apart: SidecarFile) -> None:
-    apart.write(b"two", {}, anything)
-    apart.beside_bak.write_bytes(b"one")
-    assert apart.write(b"two", {}, anything) == "unchanged"
-    assert (apart.bak.read_bytes(), names(apart.main.parent)) == (b"one", ["a.agent.json"])
-    assert names(apart.bak.parent) == ["a.agent.json"]
+def test_a_backup_beside_the_notebook_moves_at_the_next_save_also_without_a_change(with_backup: SidecarFile) -> None:
+    with_backup.write(b"two", {}, anything)
+    with_backup.beside_bak.write_bytes(b"one")
+    assert with_backup.write(b"two", {}, anything) == "unchanged"
+    assert (with_backup.bak.read_bytes(), names(with_backup.main.parent)) == (b"one", ["a.agent.json"])
+    assert names(with_backup.bak.parent) == ["a.agent.json"]
 
 
-def test_a_backup_beside_the_notebook_goes_when_a_later_version_is_kept(apart: SidecarFile) -> None:
-    apart.beside_bak.write_bytes(b"one")
-    apart.main.write_bytes(b"two")
-    apart.write(b"three", {}, anything)
-    assert (apart.main.read_bytes(), apart.bak.read_bytes()) == (b"three", b"two")
-    assert names(apart.main.parent) == ["a.agent.json"]
+def test_a_backup_beside_the_notebook_goes_when_a_later_version_is_kept(with_backup: SidecarFile) -> None:
+    with_backup.beside_bak.write_bytes(b"one")
+    with_backup.main.write_bytes(b"two")
+    with_backup.write(b"three", {}, anything)
+    assert (with_backup.main.read_bytes(), with_backup.bak.read_bytes()) == (b"three", b"two")
+    assert names(with_backup.main.parent) == ["a.agent.json"]
 
 
-def test_a_backup_beside_the_notebook_stays_if_its_copy_cannot_be_written(apart: SidecarFile) -> None:
-    apart.write(b"two", {}, anything)
-    apart.beside_bak.write_bytes(b"one")
-    (apart.bak.parent.parent).write_text("a file where the directory should be")
-    assert apart.write(b"two", {}, anything) == "unchanged"
-    assert apart.beside_bak.read_bytes() == b"one"
+def test_a_backup_beside_the_notebook_stays_if_its_copy_cannot_be_written(with_backup: SidecarFile) -> None:
+    with_backup.write(b"two", {}, anything)
+    with_backup.beside_bak.write_bytes(b"one")
+    (with_backup.bak.parent.parent).write_text("a file where the directory should be")
+    assert with_backup.write(b"two", {}, anything) == "unchanged"
+    assert with_backup.beside_bak.read_bytes() == b"one"
     with pytest.raises(FileExistsError):
-        apart.write(b"three", {}, anything)
-    assert (apart.main.read_bytes(), apart.beside_bak.read_bytes()) == (b"two", b"one")
-    assert names(apart.main.parent) == ["a.agent.json", "a.agent.json.bak"]
+        with_backup.write(b"three", {}, anything)
+    assert (with_backup.main.read_bytes(), with_backup.beside_bak.read_bytes()) == (b"two", b"one")
+    assert names(with_backup.main.parent) == ["a.agent.json", "a.agent.json.bak"]
 
 
 def test_a_copy_of_a_backup_that_reads_back_differently_is_not_used(
-    apart: SidecarFile, monkeypatch: pytest.MonkeyPatch
+    with_backup: SidecarFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    apart.write(b"two", {}, anything)
-    apart.beside_bak.write_bytes(b"one")
+    with_backup.write(b"two", {}, anything)
+    with_backup.beside_bak.write_bytes(b"one")
     write_synced = atomic_file.write_synced
     monkeypatch.setattr(atomic_file, "write_synced", lambda path, data, mode: write_synced(path, data[:-1], mode))
-    assert apart.write(b"two", {}, anything) == "unchanged"
-    assert apart.beside_bak.read_bytes() == b"one"
-    assert names(apart.bak.parent) == []
+    assert with_backup.write(b"two", {}, anything) == "unchanged"
+    assert with_backup.beside_bak.read_bytes() == b"one"
+    assert names(with_backup.bak.parent) == []
 
 
-def test_a_link_in_the_place_of_a_backup_is_not_followed(apart: SidecarFile, tmp_path: Path) -> None:
+def test_a_link_in_the_place_of_a_backup_is_not_followed(with_backup: SidecarFile, tmp_path: Path) -> None:
     (tmp_path / "other").write_text("somebody's")
-    apart.beside_bak.symlink_to(tmp_path / "other")
-    apart.write(b"one", {}, anything)
-    apart.write(b"two", {}, anything)
-    assert apart.bak.read_bytes() == b"one"
+    with_backup.beside_bak.symlink_to(tmp_path / "other")
+    with_backup.write(b"one", {}, anything)
+    with_backup.write(b"two", {}, anything)
+    assert with_backup.bak.read_bytes() == b"one"
 
 
 def test_nothing_is_written_when_nothing_changed(file: SidecarFile) -> None:
