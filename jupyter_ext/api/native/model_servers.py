@@ -22,6 +22,7 @@ from jupyter_ext.api.schemas.operation import operation
 FIRST_TOKEN_S = 60.0
 """How long a test waits for the first token of an answer."""
 MAX_MODELS = 500
+VALID_URL = "The url must be an address such as http://HOST/v1, without a user name, a password or a query."
 
 
 def server_to_json(server: AddedServer) -> dict[str, Any]:
@@ -67,7 +68,7 @@ class ModelServersHandler(AgentHandler):
 
 class ModelServerProbeHandler(AgentHandler):
     @guard("execute", kernels=False)
-    @operation(shapes.ProbeReport, body=ModelServerBody, errors=(403,))
+    @operation(shapes.ProbeReport, body=ModelServerBody, errors=(403,), conditions=VALID_URL)
     async def post(self) -> None:
         """Test a model server before you add it.
 
@@ -89,7 +90,7 @@ class ModelServerProbeHandler(AgentHandler):
 
 class ModelServerHandler(AgentHandler):
     @guard("write", kernels=False)
-    @operation(shapes.ModelServer, body=ModelServerBody, errors=(403, 409))
+    @operation(shapes.ModelServer, body=ModelServerBody, errors=(403, 409), conditions=VALID_URL)
     async def put(self, name: str) -> None:
         """Add or change a model server.
 
