@@ -1,4 +1,4 @@
-"""What the README promises is there: its files, its commands, its settings and its example."""
+"""What the README and the pages beside it promise is there: files, commands, settings and the example."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.test_layers import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
 def found(pattern: str, text: str = README + SECURITY) -> list[str]:
@@ -42,7 +43,7 @@ def test_every_setting_exists(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["Engine", "SessionStore", "Tool", "Sandbox"])
 def test_every_seam_of_the_protocols_is_explained(name: str) -> None:
-    assert f"| `{name}` |" in README
+    assert f"| `{name}` |" in CONTRIBUTING
 
 
 def test_no_measurement_is_left_open() -> None:
