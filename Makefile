@@ -34,7 +34,7 @@ QUICK := tests/test_layers.py tests/test_public_names.py tests/core tests/turn t
 	tests/jupyter_ext/api/anthropic tests/jupyter_ext/turns tests/jupyter_ext/quotas tests/jupyter_ext/auth
 SPECIAL := not torch and not peers and not guides and not stores
 
-.PHONY: help demo lab quick test test-model test-browser test-torch test-peers test-stores test-guides bench gpu soak lowest lint docs pictures ui format clean
+.PHONY: help demo lab quick test test-model test-browser test-torch test-peers test-stores test-guides bench gpu soak lowest lint docs dist pictures ui format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,6 +102,16 @@ lint: $(VENV)/.test ## ruff, mypy and the layers
 docs: $(VENV)/.docs ## Build the documentation site, with the reference of commands and names, in build/docs/
 	$(BIN)/python packaging/docs-pages build/docs-pages
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+dist: $(VENV)/.test ## Build the sdist, the wheel and the list of all dependencies (CycloneDX) in dist/
+	rm -rf dist build/dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m venv build/dist/installed
+	$(BIN)/python -m venv build/dist/cyclonedx
+	build/dist/installed/bin/python -m pip install -q --disable-pip-version-check dist/*.whl
+	build/dist/cyclonedx/bin/python -m pip install -q --disable-pip-version-check cyclonedx-bom
+	build/dist/cyclonedx/bin/cyclonedx-py environment build/dist/installed --output-reproducible \
+		--pyproject pyproject.toml --output-file dist/agent_kernel.cdx.json
 
 pictures: $(VENV)/.test chromium ## Take the pictures of the documentation from JupyterLab with the default model
 	$(BIN)/agent-kernel model pull default --yes
