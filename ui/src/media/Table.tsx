@@ -2,7 +2,7 @@
 import { type ComponentChildren, Fragment } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { sanitise } from "../markdown/sanitise";
-import { ToolbarIcon } from "../markdown/ToolbarIcon";
+import { type IconName, ToolbarIcon } from "../markdown/ToolbarIcon";
 import { formatNumber, trans } from "../translation/translation";
 import { type Cell, type Column, countPages, type Grid, nextSorting, PAGE_ROWS, type Sorting, sortRows } from "./grid";
 import { parseHtmlTable } from "./htmlGrid";
@@ -109,7 +109,13 @@ function Head({ column: { name, type, kind, isLabel }, sorted, onSort }: HeadSho
   const title = type ? `${name} (${type})` : name;
   return (
     <th scope="col" class={alignment(kind, isLabel)} aria-sort={sorted}>
-      <button type="button" class="ak-sort" title={title} aria-label={name ? undefined : trans.__("Row labels")} onClick={onSort}>
+      <button
+        type="button"
+        class="ak-sort"
+        title={title}
+        aria-label={name ? undefined : trans.__("Row labels")}
+        onClick={onSort}
+      >
         <span class="ak-sort-name">{name}</span>
         <span class="ak-sort-mark" aria-hidden="true">
           {sorted === "descending" ? "▼" : "▲"}
@@ -150,27 +156,39 @@ function Gap({ grid }: { grid: Grid }) {
 }
 
 function Pager({ page, pages, onTurn }: { page: number; pages: number; onTurn: (to: number) => void }) {
-  // A button that cannot be used keeps the focus, so that the keyboard stays where it is at the last page.
-  const step = (to: number, icon: "left" | "right", label: string) => {
-    const isOff = to < 0 || to >= pages;
-    return (
-      <button
-        type="button"
-        class="ak-code-tool"
-        title={label}
-        aria-label={label}
-        aria-disabled={isOff}
-        onClick={() => !isOff && onTurn(to)}
-      >
-        <ToolbarIcon name={icon} />
-      </button>
-    );
-  };
   return (
     <span class="ak-pager">
-      {step(page - 1, "left", trans.__("Previous rows"))}
-      {step(page + 1, "right", trans.__("Next rows"))}
+      <PageButton icon="left" label={trans.__("Previous rows")} isOff={page === 0} onPress={() => onTurn(page - 1)} />
+      <PageButton
+        icon="right"
+        label={trans.__("Next rows")}
+        isOff={page === pages - 1}
+        onPress={() => onTurn(page + 1)}
+      />
     </span>
+  );
+}
+
+interface PageButtonShown {
+  icon: IconName;
+  label: string;
+  isOff: boolean;
+  onPress: () => void;
+}
+
+/** One that cannot be used keeps the focus, so that the keyboard stays where it is at the last page. */
+function PageButton({ icon, label, isOff, onPress }: PageButtonShown) {
+  return (
+    <button
+      type="button"
+      class="ak-code-tool"
+      title={label}
+      aria-label={label}
+      aria-disabled={isOff}
+      onClick={() => !isOff && onPress()}
+    >
+      <ToolbarIcon name={icon} />
+    </button>
   );
 }
 

@@ -113,7 +113,8 @@ function namesOf({ texts, heads }: Spread, labels: number): { name: string; type
   const hasLabels = last.length > 0 && labels > 0 && last.slice(labels).every((text) => text === "");
   const levels = hasTypes || hasLabels ? texts.slice(0, -1) : texts;
   return (texts[0] ?? []).map((_, place) => {
-    if (place < labels) return { name: (hasLabels ? last[place] : levels.length === 1 && levels[0]?.[place]) || "", type: "" };
+    if (place < labels)
+      return { name: (hasLabels ? last[place] : levels.length === 1 && levels[0]?.[place]) || "", type: "" };
     const names = levels.map((level) => level[place] ?? "").filter((name) => name !== "");
     return { name: names.join(" / "), type: hasTypes ? (last[place] ?? "") : "" };
   });

@@ -26,9 +26,24 @@ export function isRows(value: unknown): value is Rows {
 }
 
 export function gridOfRows({ columns, index, rows, shape }: Rows): Grid {
-  const labels = index.length > 0 ? [readColumn("", "", true, rows.map((_, row) => index[row]))] : [];
+  const labels =
+    index.length > 0
+      ? [
+          readColumn(
+            "",
+            "",
+            true,
+            rows.map((_, row) => index[row]),
+          ),
+        ]
+      : [];
   const values = columns.map(({ name, type }, place) =>
-    readColumn(written(name), written(type), false, rows.map((row) => row[place])),
+    readColumn(
+      written(name),
+      written(type),
+      false,
+      rows.map((row) => row[place]),
+    ),
   );
   const all = [...labels, ...values];
   const [height = rows.length, width = columns.length] = shape;
