@@ -61,7 +61,7 @@ function Table({ grid, label, tools }: Shown & { grid: Grid }) {
   return (
     <>
       <div class="ak-scroll ak-table ak-grid" role="region" aria-label={label} tabIndex={0} ref={place}>
-        <table>
+        <table class={grid.columns.filter((column) => column.isLabel).length === 1 ? "ak-pinned" : ""}>
           <thead>
             <tr>
               {grid.columns.map((column, number) => (
@@ -91,9 +91,9 @@ function Table({ grid, label, tools }: Shown & { grid: Grid }) {
       <div class="ak-media-bar ak-table-foot">
         <span role="status">{describePage(grid, from)}</span>
         {order.length > PAGE_ROWS && <Pager page={from / PAGE_ROWS} pages={countPages(order.length)} onTurn={turnTo} />}
+        <Missing grid={grid} isSorted={sorting !== null} />
         {tools}
       </div>
-      <Missing grid={grid} isSorted={sorting !== null} />
     </>
   );
 }
@@ -222,5 +222,5 @@ function Missing({ grid, isSorted }: { grid: Grid; isSorted: boolean }) {
   }
   const here = countValues(columns);
   if (width > here) sentences.push(trans.__("%1 of %2 columns.", formatNumber(here), formatNumber(width)));
-  return sentences.length > 0 ? <p class="ak-media-note ak-table-cut">{sentences.join(" ")}</p> : null;
+  return sentences.length > 0 ? <span>{sentences.join(" ")}</span> : null;
 }

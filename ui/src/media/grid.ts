@@ -55,12 +55,12 @@ export function parseDate(text: string): number {
   return day ? Date.parse(`${day}T${time}${zone === "UTC" ? "Z" : zone.replace(/(\d\d)(\d\d)$/, "$1:$2")}`) : NaN;
 }
 
-/** The kind of a column of texts, and its cells with what they are compared by. */
-export function readTexts(texts: readonly string[], isMissing: (text: string) => boolean): [Kind, Cell[]] {
+/** The kind of a column of texts, and its cells with what they are compared by. `missing` says which are no values. */
+export function readTexts(texts: readonly string[], missing: readonly boolean[]): [Kind, Cell[]] {
   const read = (parse: (text: string) => number): Cell[] =>
-    texts.map((text) => {
-      const missing = isMissing(text);
-      return { text, missing, value: missing ? NaN : parse(text) };
+    texts.map((text, row) => {
+      const isMissing = missing[row] ?? false;
+      return { text, missing: isMissing, value: isMissing ? NaN : parse(text) };
     });
   for (const [kind, parse] of [["number", parseNumber] as const, ["date", parseDate] as const]) {
     const cells = read(parse);

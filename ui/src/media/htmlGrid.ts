@@ -82,7 +82,10 @@ function gridOf(head: Spread, body: Spread, shape: { height: number; width: numb
     if (place >= labels && LEFT_OUT.test(name) && texts.every((text) => LEFT_OUT.test(text))) {
       return [{ name, type, kind: "gap", isLabel: false }, texts.map((text) => ({ text, value: NaN, missing: true }))];
     }
-    const [kind, cells] = readTexts(texts, (text) => MISSING.has(text));
+    const [kind, cells] = readTexts(
+      texts,
+      texts.map((text) => MISSING.has(text)),
+    );
     return [{ name, type, kind, isLabel: place < labels }, cells];
   });
   const values = read.filter(([column]) => !column.isLabel && column.kind !== "gap").length;

@@ -13,6 +13,8 @@ export interface Rows {
 const DIGITS = 7;
 const MAX_DECIMALS = 6;
 const NUMERIC_TYPE = /^(?:u?int|float|decimal)/i;
+const FRACTION_TYPE = /^(?:float|decimal)/i;
+const MIDNIGHT = / 00:00:00$/;
 
 export function isRows(value: unknown): value is Rows {
   if (typeof value !== "object" || value === null) return false;
@@ -26,29 +28,25 @@ export function isRows(value: unknown): value is Rows {
 }
 
 export function gridOfRows({ columns, index, rows, shape }: Rows): Grid {
-  const labels =
-    index.length > 0
-      ? [
-          readColumn(
-            "",
-            "",
-            true,
-            rows.map((_, row) => index[row]),
-          ),
-        ]
-      : [];
-  const values = columns.map(({ name, type }, place) =>
-    readColumn(
+  // Only pandas has labels of rows, and calls a missing value so.
+  const [none, noTime] = index.length > 0 ? ["NaN", "NaT"] : ["null", "null"];
+  const column = (name: string, type: string, isLabel: boolean, values: readonly unknown[]): [Column, Cell[]] => {
+    const [kind, cells] = readValues(values, type);
+    const text = kind === "date" ? noTime : none;
+    return [{ name, type, kind, isLabel }, cells.map((cell) => (cell.missing ? { ...cell, text } : cell))];
+  };
+  const all = columns.map(({ name, type }, place) =>
+    column(
       written(name),
       written(type),
       false,
       rows.map((row) => row[place]),
     ),
   );
-  const all = [...labels, ...values];
+  if (index.length > 0) all.unshift(column("", "", true, index.slice(0, rows.length)));
   const [height = rows.length, width = columns.length] = shape;
   return {
-    columns: all.map(([column]) => column),
+    columns: all.map(([head]) => head),
     rows: rows.map((_, row) => all.flatMap(([, cells]) => cells[row] ?? [])),
     height: Math.max(height, rows.length),
     width: Math.max(width, columns.length),
@@ -56,31 +54,25 @@ export function gridOfRows({ columns, index, rows, shape }: Rows): Grid {
   };
 }
 
-function readColumn(name: string, type: string, isLabel: boolean, values: readonly unknown[]): [Column, Cell[]] {
-  const [kind, cells] = readValues(values, type);
-  return [{ name, type, kind, isLabel }, cells];
-}
+const isMissing = (value: unknown): boolean => value === null || value === undefined;
 
 function readValues(values: readonly unknown[], type: string): [Kind, Cell[]] {
-  const there = values.filter((value) => value !== null && value !== undefined);
-  const isNumeric = NUMERIC_TYPE.test(type) || there.every((value) => typeof value === "number");
-  if (!isNumeric || there.length === 0) {
-    const texts = values.map(written);
-    // Digits in a column of text are no numbers.
-    const [kind, cells] = readTexts(texts, (text) => text === "");
-    return kind === "number" ? ["text", cells] : [kind, cells];
+  const there = values.filter((value) => !isMissing(value));
+  if (there.length > 0 && (NUMERIC_TYPE.test(type) || there.every((value) => typeof value === "number"))) {
+    return ["number", readNumbers(values, numberWriter(there, FRACTION_TYPE.test(type)))];
   }
-  const write = numberWriter(there, /^(?:float|decimal)/i.test(type));
-  return [
-    "number",
-    values.map((value) => {
-      const missing = value === null || value === undefined;
-      // A number that JSON lacks, such as an infinite one, and a large one arrive as text.
-      if (typeof value !== "number") return { text: written(value), value: parseNumber(written(value)), missing };
-      return { text: write(value), value, missing };
-    }),
-  ];
+  const [kind, cells] = readTexts(values.map(written), values.map(isMissing));
+  if (kind !== "date") return ["text", cells]; // digits in a column of text are no numbers
+  const isDay = cells.every((cell) => cell.missing || MIDNIGHT.test(cell.text));
+  return ["date", isDay ? cells.map((cell) => ({ ...cell, text: cell.text.replace(MIDNIGHT, "") })) : cells];
 }
+
+/** A number that JSON lacks, such as an infinite one, and a large one arrive as text. */
+const readNumbers = (values: readonly unknown[], write: (value: number) => string): Cell[] =>
+  values.map((value) => {
+    if (typeof value === "number") return { text: write(value), value, missing: false };
+    return { text: written(value), value: parseNumber(written(value)), missing: isMissing(value) };
+  });
 
 /** Writes the numbers of a column with the same number of decimals, as far as that shows each of them. */
 function numberWriter(values: readonly unknown[], isFraction: boolean): (value: number) => string {

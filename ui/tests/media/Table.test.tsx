@@ -124,9 +124,9 @@ test("numbers of a column have the same decimals, and digits of binary fractions
   const cells = [[1], [2.5], [0.1 + 0.2], [null], ["inf"]];
   const fractions = [{ name: "mm", type: "float64" }];
   show({ columns: fractions, index: [], rows: cells, shape: [5, 1] });
-  expect(column()).toEqual(["1.0", "2.5", "0.3", "", "inf"]);
+  expect(column()).toEqual(["1.0", "2.5", "0.3", "null", "inf"]);
   press("mm");
-  expect(column()).toEqual(["0.3", "1.0", "2.5", "inf", ""]);
+  expect(column()).toEqual(["0.3", "1.0", "2.5", "inf", "null"]);
   show({ columns: fractions, index: [], rows: [[1e-9], [12]], shape: [2, 1] });
   expect(column()).toEqual(["1e-9", "12"]);
 });
@@ -136,6 +136,28 @@ test("digits of a column of text are text, and truth is written as Python does",
   expect(place.querySelector("td")?.className).toBe("");
   show({ columns: [{ name: "wet", type: "bool" }], index: [], rows: [[true], [false]], shape: [2, 1] });
   expect(column()).toEqual(["True", "False"]);
+});
+
+test("days have no time, and a missing one is called as pandas does", () => {
+  const columns = [
+    { name: "day", type: "datetime64[ns]" },
+    { name: "note", type: "object" },
+  ];
+  const days = ["2024-05-01 00:00:00", "2024-06-01 00:00:00"];
+  show({
+    columns,
+    index: [0, 1, 2],
+    rows: [
+      [days[0], ""],
+      [days[1], "dry"],
+      [null, null],
+    ],
+    shape: [3, 2],
+  });
+  expect(column()).toEqual(["2024-05-01", "", "2024-06-01", "dry", "NaT", "NaN"]);
+  press("note");
+  press("note");
+  expect(column()).toEqual(["2024-06-01", "dry", "2024-05-01", "", "NaT", "NaN"]);
 });
 
 test("a long text has its whole text as title", () => {

@@ -3,7 +3,10 @@ import { type Grid, nextSorting, parseDate, parseNumber, readTexts, sortRows } f
 
 /** A table of one column. */
 function gridOf(...texts: string[]): Grid {
-  const [kind, cells] = readTexts(texts, (text) => text === "NaN");
+  const [kind, cells] = readTexts(
+    texts,
+    texts.map((text) => text === "NaN"),
+  );
   return {
     columns: [{ name: "a", type: "", kind, isLabel: false }],
     rows: cells.map((cell) => [cell]),
