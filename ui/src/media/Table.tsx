@@ -98,9 +98,12 @@ function Table({ grid, label, tools }: Shown & { grid: Grid }) {
   );
 }
 
+/** The third shows, while the mouse or the focus is there, that the column can be sorted. */
+const MARKS = { ascending: "▲", descending: "▼", none: "↕\uFE0E" };
+
 interface HeadShown {
   column: Column;
-  sorted: "ascending" | "descending" | "none";
+  sorted: keyof typeof MARKS;
   onSort: () => void;
 }
 
@@ -118,7 +121,7 @@ function Head({ column: { name, type, kind, isLabel }, sorted, onSort }: HeadSho
       >
         <span class="ak-sort-name">{name}</span>
         <span class="ak-sort-mark" aria-hidden="true">
-          {sorted === "descending" ? "▼" : "▲"}
+          {MARKS[sorted]}
         </span>
       </button>
     </th>
