@@ -43,7 +43,8 @@ export function gridOfRows({ columns, index, rows, shape }: Rows): Grid {
       rows.map((row) => row[place]),
     ),
   );
-  if (index.length > 0) all.unshift(column("", "", true, index.slice(0, rows.length)));
+  const labels = rows.map((_, row) => index[row]);
+  if (index.length > 0) all.unshift(column("", "", true, labels));
   const [height = rows.length, width = columns.length] = shape;
   return {
     columns: all.map(([head]) => head),
