@@ -49,6 +49,8 @@ function Table({ grid, label, tools }: Shown & { grid: Grid }) {
   const [page, setPage] = useState(0);
   const order = useMemo(() => sortRows(grid, sorting), [grid, sorting]);
   const from = Math.min(page, countPages(order.length) - 1) * PAGE_ROWS;
+  const rowsShown = describePage(grid, from);
+  const cut = describeCut(grid, sorting !== null);
   const place = useRef<HTMLDivElement>(null);
   const turnTo = (to: number) => {
     setPage(to);
@@ -89,10 +91,10 @@ function Table({ grid, label, tools }: Shown & { grid: Grid }) {
         </table>
       </div>
       <div class="ak-media-bar ak-table-foot">
-        <span role="status">{describePage(grid, from)}</span>
+        <span role="status">{rowsShown || cut}</span>
         {order.length > PAGE_ROWS && <Pager page={from / PAGE_ROWS} pages={countPages(order.length)} onTurn={turnTo} />}
-        <Missing grid={grid} isSorted={sorting !== null} />
         {tools}
+        {rowsShown && cut && <span class="ak-table-cut">{cut}</span>}
       </div>
     </>
   );
@@ -195,6 +197,7 @@ function PageButton({ icon, label, isOff, onPress }: PageButtonShown) {
   );
 }
 
+/** Which rows are on the page, or the shape of a table with one page. Empty if the table was cut and has one page. */
 function describePage({ rows, height, width, columns }: Grid, from: number): string {
   const here = rows.length;
   if (here > PAGE_ROWS) {
@@ -210,9 +213,8 @@ function describePage({ rows, height, width, columns }: Grid, from: number): str
 const countValues = (columns: readonly Column[]): number =>
   columns.filter((column) => !column.isLabel && column.kind !== "gap").length;
 
-/** What of the whole table did not arrive, and that sorting has not seen it. */
-function Missing({ grid, isSorted }: { grid: Grid; isSorted: boolean }) {
-  const { rows, head, height, width, columns } = grid;
+/** What of the whole table is here, and that sorting has not seen the rest; empty if all is here. */
+function describeCut({ rows, head, height, width, columns }: Grid, isSorted: boolean): string {
   const sentences: string[] = [];
   if (height > rows.length) {
     const [first, last, all] = [head, rows.length - head, height].map((count) => formatNumber(count));
@@ -225,5 +227,5 @@ function Missing({ grid, isSorted }: { grid: Grid; isSorted: boolean }) {
   }
   const here = countValues(columns);
   if (width > here) sentences.push(trans.__("%1 of %2 columns.", formatNumber(here), formatNumber(width)));
-  return sentences.length > 0 ? <span>{sentences.join(" ")}</span> : null;
+  return sentences.join(" ");
 }
