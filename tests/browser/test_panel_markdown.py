@@ -110,7 +110,7 @@ def test_media_in_the_dark_and_where_there_is_little_room(server: AgentServer, l
     expect(panel.locator(".ak-turn")).to_have_attribute("data-state", "committed", timeout=90_000)
     media = panel.locator(".ak-media")
     expect(media).to_have_count(3, timeout=30_000)
-    expect(media.locator("table caption")).to_have_text("2 rows, 2 columns", timeout=30_000)
+    expect(media.get_by_text("2 rows, 2 columns")).to_be_visible(timeout=30_000)
     player = media.get_by_role("group", name="Film")
     player.get_by_role("button", name="Next frame").click()
     expect(player.get_by_role("button", name="Play")).to_be_visible()

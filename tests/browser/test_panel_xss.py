@@ -43,8 +43,12 @@ def asked(chunk: int) -> str:
 
 
 def code(texts: list[str]) -> str:
-    """Printed, raised, in a table, and the name of a file."""
-    return f"for text in {texts!r}:\n    print(text)\nopen({FILE!r}, 'w').write('x')\nraise ValueError({texts[0]!r})"
+    """Printed, raised, as names and cells of a table, and the name of a file."""
+    return (
+        f"import pandas\ntexts = {texts!r}\nfor text in texts:\n    print(text)\n"
+        f"display(pandas.DataFrame({{text: [text] for text in texts}}))\n"
+        f"open({FILE!r}, 'w').write('x')\nraise ValueError(texts[0])"
+    )
 
 
 def script() -> list[dict[str, Any]]:
@@ -136,6 +140,10 @@ def test_nothing_that_is_shown_in_the_panel_runs(talked: AgentServer, lab: Lab) 
     with watch.watching():
         panel = open_panel(lab, NAME)
         expect(panel.locator(".ak-turn")).to_have_count(last, timeout=30_000)
+        expect(panel.locator(".ak-media")).to_have_count(last)
+        for table in panel.locator(".ak-media").all():
+            table.scroll_into_view_if_needed()
+            expect(table.locator("tbody td").first).to_be_attached()
         look(watch, panel, stored)
         panel.get_by_label("Message to the agent").fill(asked(last))
         panel.get_by_label("Message to the agent").press("Enter")

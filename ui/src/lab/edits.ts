@@ -210,10 +210,17 @@ interface Undoable {
   undoManager?: { stopCapturing(): void } | null;
 }
 
-/** Run `work` as one undo step of its own, not merged with what the user types just before or after it. */
-function step(shared: ISharedNotebook | ISharedCell, work: () => void): void {
+/** Run `work` as one undo step of its own, not merged with what the user does just before or after it. Its changes must
+ * follow each other quickly. */
+export function asUndoStep<Result>(shared: ISharedNotebook | ISharedCell, work: () => Result): Result {
   const { undoManager } = shared as Undoable;
   undoManager?.stopCapturing();
-  shared.transact(work);
+  const result = work();
   undoManager?.stopCapturing();
+  return result;
+}
+
+/** The same in one transaction. */
+function step(shared: ISharedNotebook | ISharedCell, work: () => void): void {
+  asUndoStep(shared, () => shared.transact(work));
 }

@@ -6,6 +6,7 @@ import { NotebookActions, type INotebookTracker, type Notebook, type NotebookPan
 import type { Signal } from "@preact/signals";
 import type { Bound, CellView, Fix, NotebookHost } from "../notebook/notebook";
 import { LabChanges } from "./changes";
+import { asUndoStep } from "./edits";
 import { fixInKernel } from "./fix";
 import { isAgentCell } from "../notebook/agentCells";
 import { LabPlaces } from "./places";
@@ -50,11 +51,13 @@ export class LabNotebook implements NotebookHost {
   insert(source: string, where: "above" | "below" | "replace"): Promise<string> {
     const content = this.#panel?.content;
     if (!content?.model) return Promise.reject(new Error(trans.__("There is no notebook open.")));
-    if (where === "above") NotebookActions.insertAbove(content);
-    if (where === "below") NotebookActions.insertBelow(content);
-    const cell = content.activeCell;
+    const cell = asUndoStep(content.model.sharedModel, () => {
+      if (where === "above") NotebookActions.insertAbove(content);
+      if (where === "below") NotebookActions.insertBelow(content);
+      content.activeCell?.model.sharedModel.setSource(source);
+      return content.activeCell;
+    });
     if (!cell) return Promise.reject(new Error(trans.__("The notebook has no active cell.")));
-    cell.model.sharedModel.setSource(source);
     return Promise.resolve(cell.model.id);
   }
 

@@ -1,13 +1,13 @@
 /** A code block of an answer, with its buttons. */
-import { useContext, useEffect, useRef, useState } from "preact/hooks";
+import { useContext, useRef } from "preact/hooks";
 import { PanelContext } from "../conversation/panelContext";
 import { copy } from "./clipboard";
 import { Code } from "./Code";
 import { IconButton } from "./IconButton";
+import { useSaid } from "./useSaid";
 import { trans } from "../translation/translation";
 
 const RUN_HERE = new Set(["", "python", "py", "python3", "ipython"]);
-const SAID_MS = 2_500;
 
 interface Block {
   code: string;
@@ -93,15 +93,4 @@ export function inSandbox(code: string) {
     prompt: `${trans.__("Run this code in the sandbox, exactly as it is, and say what came out.")}\n\n${ticks}python\n${code}\n${ticks}`,
     options: { where: "sandbox", tool_choice: "python" },
   };
-}
-
-/** A short message that disappears after a while. */
-function useSaid(): [string, (text: string) => void] {
-  const [said, say] = useState("");
-  useEffect(() => {
-    if (!said) return;
-    const timer = setTimeout(() => say(""), SAID_MS);
-    return () => clearTimeout(timer);
-  }, [said]);
-  return [said, say];
 }

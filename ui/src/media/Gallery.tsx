@@ -11,7 +11,15 @@ import { trans } from "../translation/translation";
 
 const FILM_FROM = 3;
 
-export function Gallery({ media, session, alt = "" }: { media: readonly Medium[]; session: string; alt?: string }) {
+interface Shown {
+  media: readonly Medium[];
+  session: string;
+  alt?: string;
+  /** The code that made them; empty if it is not known. */
+  code?: string;
+}
+
+export function Gallery({ media, session, alt = "", code = "" }: Shown) {
   const pictures = media.filter((medium) => lookOf(medium.mime) === "picture");
   const [asFilm, setAsFilm] = useState(false);
   const many = pictures.length >= FILM_FROM && new Set(pictures.map((picture) => picture.mime)).size === 1;
@@ -29,6 +37,7 @@ export function Gallery({ media, session, alt = "" }: { media: readonly Medium[]
           key={`${medium.hash ?? "inline"}-${number}`}
           medium={medium}
           session={session}
+          code={code}
           alt={alt && media.length > 1 ? trans.__("%1 (%2 of %3)", alt, number + 1, media.length) : alt}
         />
       ))}

@@ -1,34 +1,64 @@
-/** An image in full size, until Escape, a click beside it, or the close button. */
-import type { ComponentChildren } from "preact";
-import { useLayoutEffect, useRef } from "preact/hooks";
+/** A picture over the whole window, until Escape, a click beside it, or the close button: as large as fits, or in its
+ * actual size, where one pixel of it is one of the page. */
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { IconButton } from "../markdown/IconButton";
 import { trans } from "../translation/translation";
 
-export function Lightbox({
-  label,
-  children,
-  onEnd,
-}: {
-  label: string;
-  children: ComponentChildren;
+interface Shown {
+  address: string;
+  alt: string;
   onEnd: () => void;
-}) {
+}
+
+/** A point of the picture, as fractions of its width and height. */
+interface Point {
+  x: number;
+  y: number;
+}
+
+const CENTER: Point = { x: 0.5, y: 0.5 };
+
+export function Lightbox({ address, alt, onEnd }: Shown) {
   const dialog = useRef<HTMLDialogElement>(null);
+  const view = useRef<HTMLDivElement>(null);
+  const [shownAt, setShownAt] = useState<Point | null>(null);
   useLayoutEffect(() => dialog.current?.showModal(), []);
+  useLayoutEffect(() => {
+    if (shownAt && view.current) scrollTo(view.current, shownAt);
+  }, [shownAt]);
   return (
     <dialog
       ref={dialog}
       class="ak-enlarged"
-      aria-label={label}
+      aria-label={alt}
       onClose={onEnd}
       onKeyDown={(event) => event.stopPropagation()} // the notebook must not react to keys that are pressed here
       onClick={(event) => event.target === event.currentTarget && event.currentTarget.close()}
     >
       <div class="ak-media-bar">
-        <span>{label}</span>
+        <span class="ak-enlarged-name">{alt}</span>
+        <button type="button" class="ak-more" onClick={() => setShownAt(shownAt ? null : CENTER)}>
+          {shownAt ? trans.__("Fit into the window") : trans.__("Actual size")}
+        </button>
         <IconButton icon="close" label={trans.__("Close")} onClick={() => dialog.current?.close()} />
       </div>
-      {children}
+      <div class={`ak-enlarged-view ${shownAt ? "ak-actual" : ""}`} ref={view} {...scrollable(shownAt !== null, alt)}>
+        <img src={address} alt={alt} onClick={(event) => setShownAt(shownAt ? null : pointOf(event))} />
+      </div>
     </dialog>
   );
+}
+
+/** What is larger than the window must be in reach of the arrow keys. */
+const scrollable = (isLarge: boolean, label: string) =>
+  isLarge ? { tabIndex: 0, role: "region" as const, "aria-label": label } : {};
+
+function pointOf(event: MouseEvent): Point {
+  const { left, top, width, height } = (event.currentTarget as HTMLElement).getBoundingClientRect();
+  return { x: (event.clientX - left) / width, y: (event.clientY - top) / height };
+}
+
+function scrollTo(view: HTMLElement, { x, y }: Point): void {
+  view.scrollLeft = x * view.scrollWidth - view.clientWidth / 2;
+  view.scrollTop = y * view.scrollHeight - view.clientHeight / 2;
 }

@@ -1,18 +1,22 @@
 /** Media of a call or of a prompt, rendered by type and fetched when scrolled into view. */
+import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Markdown } from "../markdown/Markdown";
 import { IconButton } from "../markdown/IconButton";
+import { useSaid } from "../markdown/useSaid";
 import type { Medium } from "../wire/events";
 import { BUNDLE } from "./bundle";
 import { Chart } from "./Chart";
+import { CopyAsCell } from "./CopyAsCell";
 import { JsonTree } from "./JsonTree";
-import { describe, fileName, lookOf } from "./mediaTypes";
+import { describe, fileName, type Look, lookOf } from "./mediaTypes";
 import { useBytes, useNear } from "./useBytes";
 import "./media.css";
 import { Picture } from "./Picture";
 import { saveFile } from "./saveFile";
 import { clean, Svg } from "./Svg";
-import { HtmlTable, isRows, Table } from "./Table";
+import { isRows } from "./rows";
+import { HtmlTable, RowsTable } from "./Table";
 import { trans } from "../translation/translation";
 
 const MAX_TEXT = 100_000;
@@ -23,9 +27,11 @@ interface Shown {
   session: string;
   /** Alternative text. */
   alt?: string;
+  /** The code that made it; empty if it is not known. */
+  code?: string;
 }
 
-export function Media({ medium, session, alt = "" }: Shown) {
+export function Media({ medium, session, alt = "", code = "" }: Shown) {
   const place = useRef<HTMLElement>(null);
   const loaded = useBytes(medium, session, useNear(place).ever);
   const mime = loaded.state === "there" && medium.mime === BUNDLE ? loaded.blob.type : medium.mime;
@@ -39,46 +45,81 @@ export function Media({ medium, session, alt = "" }: Shown) {
         </p>
       )}
       {loaded.state === "there" && (
-        <>
-          <Bytes blob={loaded.blob} mime={mime} alt={label} />
-          <div class="ak-media-bar ak-media-save">
-            <IconButton
-              icon="save"
-              label={trans.__("Save as a file")}
-              onClick={() => void download(loaded.blob, { ...medium, mime })}
-            />
-          </div>
-        </>
+        <Bytes
+          blob={loaded.blob}
+          mime={mime}
+          alt={label}
+          tools={<Tools code={code} onSave={() => void download(loaded.blob, { ...medium, mime })} />}
+        />
       )}
     </figure>
   );
 }
 
-function Bytes({ blob, mime, alt }: { blob: Blob; mime: string; alt: string }) {
+/** They show when the mouse or the focus is at the medium. */
+function Tools({ code, onSave }: { code: string; onSave: () => void }) {
+  const [said, say] = useSaid();
+  return (
+    <>
+      <span class="ak-media-tools">
+        {code && <CopyAsCell code={code} say={say} />}
+        <IconButton icon="save" label={trans.__("Save as a file")} onClick={onSave} />
+      </span>
+      <span role="status">{said}</span>
+    </>
+  );
+}
+
+interface Loaded {
+  blob: Blob;
+  mime: string;
+  alt: string;
+  /** Buttons for the medium. A table has them beside those for its pages. */
+  tools: ComponentChildren;
+}
+
+function Bytes({ blob, mime, alt, tools }: Loaded) {
   const look = lookOf(mime);
   const text = useText(look === "picture" || look === "unknown" || blob.size > MAX_READ ? null : blob);
-  if (look === "picture") return <Picture blob={blob} mime={mime} alt={alt} />;
-  if (text === null) return <p class="ak-media-note">{alt}</p>;
+  const value = useMemo(() => (look === "table" && text !== null ? read(text) : undefined), [look, text]);
+  if (look === "html" && text !== null) return <HtmlTable html={text} label={alt} tools={tools} />;
+  if (isRows(value)) return <RowsTable rows={value} label={alt} tools={tools} />;
+  return (
+    <>
+      {look === "picture" ? (
+        <Picture blob={blob} mime={mime} alt={alt} />
+      ) : text === null ? (
+        <p class="ak-media-note">{alt}</p>
+      ) : (
+        <Text look={look} mime={mime} text={text} alt={alt} />
+      )}
+      <div class="ak-media-bar">{tools}</div>
+    </>
+  );
+}
+
+function Text({ look, mime, text, alt }: { look: Look; mime: string; text: string; alt: string }) {
+  const plain = <pre class="ak-media-text">{text.slice(0, MAX_TEXT)}</pre>;
   switch (look) {
     case "svg":
       return <Svg text={text} alt={alt} />;
-    case "html":
-      return <HtmlTable html={text} label={alt} />;
     case "markdown":
       return <Markdown text={text} done={true} />;
+    case "latex":
+      // Between dollars it is a formula; anything else is a document, or mathematics of packages that are not here.
+      return text.trim().startsWith("$") ? <Markdown text={text} done={true} /> : plain;
     case "table":
     case "chart":
     case "json":
       return <Structured look={look} mime={mime} text={text} alt={alt} />;
     default:
-      return <pre class="ak-media-text">{text.slice(0, MAX_TEXT)}</pre>;
+      return plain;
   }
 }
 
-function Structured({ look, mime, text, alt }: { look: string; mime: string; text: string; alt: string }) {
+function Structured({ look, mime, text, alt }: { look: Look; mime: string; text: string; alt: string }) {
   const value = useMemo(() => read(text), [text]);
   if (value === undefined) return <pre class="ak-media-text">{text.slice(0, MAX_TEXT)}</pre>;
-  if (look === "table" && isRows(value)) return <Table rows={value} label={alt} />;
   if (look === "chart") return <Chart mime={mime} text={text} value={value} alt={alt} />;
   return <JsonTree value={value} />;
 }

@@ -29,11 +29,7 @@ export function Picture({ blob, mime, alt }: { blob: Blob; mime: string; alt: st
       >
         <img src={address} alt={alt} onError={() => setBroken(true)} />
       </button>
-      {large && (
-        <Lightbox label={alt} onEnd={() => setLarge(false)}>
-          <img src={address} alt={alt} />
-        </Lightbox>
-      )}
+      {large && <Lightbox address={address} alt={alt} onEnd={() => setLarge(false)} />}
     </>
   );
 }

@@ -1,80 +1,231 @@
-/** Tables: rows of values, or sanitised HTML, in a scrollable box. */
-import { useLayoutEffect, useRef } from "preact/hooks";
+/** Tables of data: sortable, and in pages. HTML that is no such table is sanitised and shown as it is. */
+import { type ComponentChildren, Fragment } from "preact";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { sanitise } from "../markdown/sanitise";
-import { trans } from "../translation/translation";
+import { type IconName, ToolbarIcon } from "../markdown/ToolbarIcon";
+import { formatNumber, trans } from "../translation/translation";
+import { type Cell, type Column, countPages, type Grid, nextSorting, PAGE_ROWS, type Sorting, sortRows } from "./grid";
+import { parseHtmlTable } from "./htmlGrid";
+import { gridOfRows, type Rows } from "./rows";
 
 const MAX_HTML = 1_000_000;
-const MAX_ROWS = 200;
+/** Of longer texts a cell shows the beginning, and all of it when the mouse rests there. */
+const CUT_CHARS = 30;
 
-export interface Rows {
-  columns: { name: string; type: string }[];
-  index: unknown[];
-  rows: unknown[][];
-  shape: number[];
+interface Shown {
+  label: string;
+  /** Buttons for the whole table. */
+  tools?: ComponentChildren;
 }
 
-export function isRows(value: unknown): value is Rows {
-  if (typeof value !== "object" || value === null) return false;
-  const { columns, index, rows, shape } = value as Partial<Rows>;
-  if (![columns, index, rows, shape].every(Array.isArray)) return false;
+export function RowsTable({ rows, ...shown }: Shown & { rows: Rows }) {
+  return <Table grid={useMemo(() => gridOfRows(rows), [rows])} {...shown} />;
+}
+
+export function HtmlTable({ html, label, tools }: Shown & { html: string }) {
+  const isLarge = html.length > MAX_HTML;
+  const grid = useMemo(() => (isLarge ? null : parseHtmlTable(html)), [html]);
+  if (grid) return <Table grid={grid} label={label} tools={tools} />;
   return (
-    (columns ?? []).every((column: unknown) => typeof column === "object" && column !== null) &&
-    (rows ?? []).every(Array.isArray) &&
-    (shape ?? []).every((length: unknown) => typeof length === "number")
+    <>
+      {isLarge ? (
+        <p class="ak-media-note">{trans.__("This table is too large to show here.")}</p>
+      ) : (
+        <PlainHtml html={html} label={label} />
+      )}
+      <div class="ak-media-bar">{tools}</div>
+    </>
   );
 }
 
-export function Table({ rows: { columns, index, rows, shape }, label }: { rows: Rows; label: string }) {
-  const shown = rows.slice(0, MAX_ROWS);
-  const [height = rows.length, width = columns.length] = shape;
-  return (
-    <div class="ak-scroll ak-table" role="region" aria-label={label} tabIndex={0}>
-      <table>
-        <caption>
-          {shown.length < height
-            ? trans.__("%1 of %2 rows, %3 columns", shown.length, height, width)
-            : trans.__("%1 rows, %2 columns", height, width)}
-        </caption>
-        <thead>
-          <tr>
-            {index.length > 0 && <td />}
-            {columns.map((column, number) => (
-              <th key={number} scope="col" title={inWords(column.type)}>
-                {inWords(column.name)}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {shown.map((row, number) => (
-            <tr key={number}>
-              {index.length > 0 && <th scope="row">{inWords(index[number])}</th>}
-              {row.map((value, column) => (
-                <td key={column} class={typeof value === "number" ? "ak-right" : ""}>
-                  {inWords(value)}
-                </td>
-              ))}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
-}
-
-export function HtmlTable({ html, label }: { html: string; label: string }) {
+function PlainHtml({ html, label }: { html: string; label: string }) {
   const place = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => place.current?.replaceChildren(sanitise(html, "table")), [html]);
-  if (html.length > MAX_HTML) return <p class="ak-media-note">{trans.__("This table is too large to show here.")}</p>;
   return <div class="ak-scroll ak-table" role="region" aria-label={label} tabIndex={0} ref={place} />;
 }
 
-function inWords(value: unknown): string {
-  if (value === null || value === undefined) return "";
-  if (typeof value === "string") return value;
-  try {
-    return JSON.stringify(value);
-  } catch {
-    return trans.__("(nested too deeply to show)"); // unlike parsing, writing is recursive and may overflow the stack
+function Table({ grid, label, tools }: Shown & { grid: Grid }) {
+  const [sorting, setSorting] = useState<Sorting | null>(null);
+  const [page, setPage] = useState(0);
+  const order = useMemo(() => sortRows(grid, sorting), [grid, sorting]);
+  const from = Math.min(page, countPages(order.length) - 1) * PAGE_ROWS;
+  const rowsShown = describePage(grid, from);
+  const cut = describeCut(grid, sorting !== null);
+  const place = useRef<HTMLDivElement>(null);
+  const turnTo = (to: number) => {
+    setPage(to);
+    if (place.current) place.current.scrollTop = 0;
+  };
+  const sortBy = (column: number) => {
+    setSorting(nextSorting(sorting, column));
+    turnTo(0);
+  };
+  return (
+    <>
+      <div class="ak-scroll ak-table ak-grid" role="region" aria-label={label} tabIndex={0} ref={place}>
+        <table class={grid.columns.filter((column) => column.isLabel).length === 1 ? "ak-pinned" : ""}>
+          <thead>
+            <tr>
+              {grid.columns.map((column, number) => (
+                <Head
+                  key={number}
+                  column={column}
+                  sorted={sorting?.column === number ? (sorting.descending ? "descending" : "ascending") : "none"}
+                  onSort={() => sortBy(number)}
+                />
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {order.slice(from, from + PAGE_ROWS).map((row) => (
+              <Fragment key={row}>
+                {!sorting && row > 0 && row === grid.head && <Gap grid={grid} />}
+                <tr>
+                  {grid.rows[row]?.map((cell, number) => (
+                    <Value key={number} cell={cell} column={grid.columns[number]} />
+                  ))}
+                </tr>
+              </Fragment>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <div class="ak-media-bar ak-table-foot">
+        <span role="status">{rowsShown || cut}</span>
+        {order.length > PAGE_ROWS && <Pager page={from / PAGE_ROWS} pages={countPages(order.length)} onTurn={turnTo} />}
+        {tools}
+        {rowsShown && cut && <span class="ak-table-cut">{cut}</span>}
+      </div>
+    </>
+  );
+}
+
+/** The third shows, while the mouse or the focus is there, that the column can be sorted. */
+const MARKS = { ascending: "▲", descending: "▼", none: "↕\uFE0E" };
+
+interface HeadShown {
+  column: Column;
+  sorted: keyof typeof MARKS;
+  onSort: () => void;
+}
+
+function Head({ column: { name, type, kind, isLabel }, sorted, onSort }: HeadShown) {
+  if (kind === "gap") return <td class="ak-left-out">…</td>;
+  const title = type ? `${name} (${type})` : name;
+  return (
+    <th scope="col" class={alignment(kind, isLabel)} aria-sort={sorted}>
+      <button
+        type="button"
+        class="ak-sort"
+        title={title}
+        aria-label={name ? undefined : trans.__("Row labels")}
+        onClick={onSort}
+      >
+        <span class="ak-sort-name">{name}</span>
+        <span class="ak-sort-mark" aria-hidden="true">
+          {MARKS[sorted]}
+        </span>
+      </button>
+    </th>
+  );
+}
+
+function Value({ cell: { text, missing }, column }: { cell: Cell; column: Column | undefined }) {
+  const { kind = "text", isLabel = false } = column ?? {};
+  const shown = {
+    class: `${alignment(kind, isLabel)} ${missing ? "ak-missing" : ""}`.trim(),
+    title: text.length > CUT_CHARS ? text : undefined,
+  };
+  if (isLabel)
+    return (
+      <th scope="row" {...shown}>
+        {text}
+      </th>
+    );
+  return <td {...shown}>{kind === "gap" ? "…" : text}</td>;
+}
+
+const alignment = (kind: Column["kind"], isLabel: boolean): string =>
+  `${kind === "number" ? "ak-right" : ""} ${isLabel ? "ak-label" : ""}`.trim();
+
+/** Where rows are left out in the order in which they arrived. */
+function Gap({ grid }: { grid: Grid }) {
+  const count = grid.height - grid.rows.length;
+  return (
+    <tr class="ak-gap">
+      <td colSpan={grid.columns.length}>
+        <span>{trans._n("%1 row is left out", "%2 rows are left out", count, formatNumber(count))}</span>
+      </td>
+    </tr>
+  );
+}
+
+function Pager({ page, pages, onTurn }: { page: number; pages: number; onTurn: (to: number) => void }) {
+  return (
+    <span class="ak-pager">
+      <PageButton icon="left" label={trans.__("Previous rows")} isOff={page === 0} onPress={() => onTurn(page - 1)} />
+      <PageButton
+        icon="right"
+        label={trans.__("Next rows")}
+        isOff={page === pages - 1}
+        onPress={() => onTurn(page + 1)}
+      />
+    </span>
+  );
+}
+
+interface PageButtonShown {
+  icon: IconName;
+  label: string;
+  isOff: boolean;
+  onPress: () => void;
+}
+
+/** One that cannot be used keeps the focus, so that the keyboard stays where it is at the last page. */
+function PageButton({ icon, label, isOff, onPress }: PageButtonShown) {
+  return (
+    <button
+      type="button"
+      class="ak-code-tool"
+      title={label}
+      aria-label={label}
+      aria-disabled={isOff}
+      onClick={() => !isOff && onPress()}
+    >
+      <ToolbarIcon name={icon} />
+    </button>
+  );
+}
+
+/** Which rows are on the page, or the shape of a table with one page. Empty if the table was cut and has one page. */
+function describePage({ rows, height, width, columns }: Grid, from: number): string {
+  const here = rows.length;
+  if (here > PAGE_ROWS) {
+    const to = Math.min(here, from + PAGE_ROWS);
+    return trans.__("Rows %1 to %2 of %3", formatNumber(from + 1), formatNumber(to), formatNumber(here));
   }
+  if (height > here || width > countValues(columns)) return "";
+  const rowCount = trans._n("%1 row", "%1 rows", here);
+  const columnCount = trans._n("%1 column", "%1 columns", width);
+  return `${rowCount}, ${columnCount}`;
+}
+
+const countValues = (columns: readonly Column[]): number =>
+  columns.filter((column) => !column.isLabel && column.kind !== "gap").length;
+
+/** What of the whole table is here, and that sorting has not seen the rest; empty if all is here. */
+function describeCut({ rows, head, height, width, columns }: Grid, isSorted: boolean): string {
+  const sentences: string[] = [];
+  if (height > rows.length) {
+    const [first, last, all] = [head, rows.length - head, height].map((count) => formatNumber(count));
+    sentences.push(
+      head < rows.length
+        ? trans.__("The first %1 and the last %2 of %3 rows.", first, last, all)
+        : trans.__("The first %1 of %2 rows.", first, all),
+    );
+    if (isSorted) sentences.push(trans.__("Only these are sorted."));
+  }
+  const here = countValues(columns);
+  if (width > here) sentences.push(trans.__("%1 of %2 columns.", formatNumber(here), formatNumber(width)));
+  return sentences.join(" ");
 }

@@ -1,7 +1,7 @@
 /** How each media type is rendered, and the name of a saved file. */
 import { formatBytes } from "../turn/labels";
 
-export type Look = "picture" | "svg" | "table" | "html" | "chart" | "json" | "markdown" | "text" | "unknown";
+export type Look = "picture" | "svg" | "table" | "html" | "chart" | "json" | "markdown" | "latex" | "text" | "unknown";
 
 const PICTURES = new Map(
   Object.entries({
@@ -22,7 +22,7 @@ const OTHERS = new Map(
     "text/markdown": ["markdown", "md"],
     "text/plain": ["text", "txt"],
     "text/csv": ["text", "csv"],
-    "text/latex": ["text", "tex"],
+    "text/latex": ["latex", "tex"],
   }),
 );
 const VEGA = /^application\/vnd\.vega(?:lite)?\.v\d+\+json$/;

@@ -38,12 +38,24 @@ export function Call({ call, session }: { call: CallBlock; session: string }) {
       {call.approval?.decision && <Decided approval={call.approval} open={open.value} />}
       <Review call={call} />
       {call.media.length > 0 && (
-        <Gallery media={call.media} session={session} alt={trans.__("Shown by %1", call.name)} />
+        <Gallery media={call.media} session={session} alt={titleOf(call)} code={codeOf(call)} />
       )}
       <Files files={call.files} />
       {call.done && <Keep call={call} />}
     </div>
   );
+}
+
+/** "Draw a line chart: Rain by month". */
+function titleOf(call: CallBlock): string {
+  const { verb, target } = callPhrase(call);
+  return target ? `${verb} ${target}` : verb;
+}
+
+/** The Python code that ran; empty for calls of other tools. */
+function codeOf({ name, arguments: given, approval }: CallBlock): string {
+  const code = given["code"];
+  return name === "python" && typeof code === "string" ? (approval?.edited ?? code) : "";
 }
 
 /** Variables of a draft get into the kernel by a cell that the user runs, which shows the code and asks. */

@@ -10,7 +10,7 @@ import { sanitise, type Kind } from "../../src/markdown/sanitise";
 import { cellOf } from "../../src/media/Chart";
 import { JsonTree } from "../../src/media/JsonTree";
 import { clean } from "../../src/media/Svg";
-import { HtmlTable, Table } from "../../src/media/Table";
+import { HtmlTable, RowsTable } from "../../src/media/Table";
 import corpus from "../../../tests/corpus/xss.json";
 
 const TAGS = new Set(
@@ -91,8 +91,14 @@ describe.each(corpus)("$class: $text", ({ text }) => {
     expect(wrong(shown(<HtmlTable html={text} label={text} />))).toEqual([]);
     const column = { name: text, type: text };
     const rows = { columns: [column], index: [text], rows: [[text]], shape: [1, 1] };
-    expect(wrong(shown(<Table rows={rows} label={text} />))).toEqual([]);
+    expect(wrong(shown(<RowsTable rows={rows} label={text} />))).toEqual([]);
     expect(place.querySelector("tbody td")?.textContent).toBe(text);
+    // As it is, and escaped, in a table of pandas.
+    for (const written of [text, text.replace(/&/g, "&amp;").replace(/</g, "&lt;")]) {
+      const table = `<table><thead><tr><th></th><th>${written}</th></tr></thead><tbody><tr><th>${written}</th><td>${written}</td></tr></tbody></table>`;
+      expect(wrong(shown(<HtmlTable html={table} label={text} />))).toEqual([]);
+    }
+    expect(place.querySelector("tbody td")?.textContent).toBe(text.replaceAll("\0", "").trim());
   });
 
   test("is a text and nothing else in colours and in a cell that we write", () => {

@@ -21,7 +21,7 @@ const CATALOG = new Map(Object.entries(german as unknown as Record<string, strin
 /** Files whose texts the model reads, as results of its calls or as notes beside a message: they stay English. */
 const FOR_THE_MODEL = ["lab/clientCalls.ts", "lab/edits.ts", "lab/runCells.ts", "notebook/shorten.ts"];
 /** Files with names and code instead of texts. */
-const NAMES = ["lab/icon.ts", "lab/outputs.ts", "markdown/sanitise.ts", "lab/notebookSnapshot.ts"];
+const NAMES = ["lab/icon.ts", "lab/notebookSnapshot.ts", "lab/outputs.ts", "markdown/sanitise.ts", "media/htmlGrid.ts"];
 /** Literals that look like texts, by file: code, names, and messages for developers. */
 const NOT_SHOWN: Record<string, readonly string[]> = {
   "conversation/composerState.ts": [
@@ -47,6 +47,7 @@ const NOT_SHOWN: Record<string, readonly string[]> = {
   "notebook/undo.ts": ["it says again what it said before", "it is gone already", "it is there again already"],
   "media/Chart.tsx": ["plotly"],
   "media/Picture.tsx": ["no frames"],
+  "media/rows.ts": ["NaN", "NaT", "True", "False"],
   "transport/server.ts": ["Authorization", "Content-Type"],
   "view/Call.tsx": ["%agent keep …"],
   "view/Composer.tsx": ["Files"],

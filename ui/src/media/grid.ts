@@ -1,0 +1,98 @@
+/** A table as values, in whatever form it arrived: columns, cells of plain text, and how many rows the whole one has.
+ * Sorts it and cuts it into pages. */
+
+/** How a column is compared and aligned. A gap stands for columns that did not arrive. */
+export type Kind = "number" | "date" | "text" | "gap";
+
+export interface Cell {
+  text: string;
+  /** What it is compared by in a column of numbers or dates; NaN where it has none. */
+  value: number;
+  missing: boolean;
+}
+
+export interface Column {
+  /** Empty for labels of rows that have no name. */
+  name: string;
+  type: string;
+  kind: Kind;
+  /** Whether it has labels of rows. */
+  isLabel: boolean;
+}
+
+export interface Grid {
+  columns: readonly Column[];
+  rows: readonly (readonly Cell[])[];
+  /** Numbers of rows and columns of the whole table, without labels; more than there are here if it was cut. */
+  height: number;
+  width: number;
+  /** Number of rows before those that did not arrive. */
+  head: number;
+}
+
+export interface Sorting {
+  column: number;
+  descending: boolean;
+}
+
+export const PAGE_ROWS = 20;
+
+const NUMBER = /^[-+−]?(?:(?:0|[1-9]\d*|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?\s?%?$/i;
+const INFINITE = /^[-+]?inf(?:inity)?$/i;
+const DATE = /^(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)\s?(Z|UTC|[-+]\d\d:?\d\d)?)?$/;
+/** "10 days" follows "2 days". */
+const TEXTS = new Intl.Collator(undefined, { numeric: true });
+
+/** The number that a text is; NaN if it is none. A leading zero makes it a code, such as a postal one. */
+export function parseNumber(text: string): number {
+  if (INFINITE.test(text)) return text.startsWith("-") ? -Infinity : Infinity;
+  return NUMBER.test(text) ? Number(text.replaceAll(",", "").replace("−", "-").replace(/\s?%$/, "")) : NaN;
+}
+
+/** The time of a date as Python writes it, in milliseconds; NaN if it is none. */
+export function parseDate(text: string): number {
+  const [, day = "", time = "00:00", zone = "Z"] = DATE.exec(text) ?? [];
+  return day ? Date.parse(`${day}T${time}${zone === "UTC" ? "Z" : zone.replace(/(\d\d)(\d\d)$/, "$1:$2")}`) : NaN;
+}
+
+/** The kind of a column of texts, and its cells with what they are compared by. `missing` says which are no values. */
+export function readTexts(texts: readonly string[], missing: readonly boolean[]): [Kind, Cell[]] {
+  const read = (parse: (text: string) => number): Cell[] =>
+    texts.map((text, row) => {
+      const isMissing = missing[row] ?? false;
+      return { text, missing: isMissing, value: isMissing ? NaN : parse(text) };
+    });
+  for (const [kind, parse] of [["number", parseNumber] as const, ["date", parseDate] as const]) {
+    const cells = read(parse);
+    const there = cells.filter((cell) => !cell.missing);
+    if (there.length > 0 && there.every((cell) => !Number.isNaN(cell.value))) return [kind, cells];
+  }
+  return ["text", read(() => NaN)];
+}
+
+/** The numbers of the rows in their order. Missing values come last in both directions, and equal rows stay as they
+ * were. */
+export function sortRows(grid: Grid, sorting: Sorting | null): number[] {
+  const order = grid.rows.map((_, number) => number);
+  if (!sorting) return order;
+  const { column, descending } = sorting;
+  const byText = grid.columns[column]?.kind === "text";
+  const cell = (row: number): Cell | undefined => grid.rows[row]?.[column];
+  return order.sort((one, other) => {
+    const [a, b] = [cell(one), cell(other)];
+    if (!a || !b || a.missing || b.missing) return Number(a?.missing ?? true) - Number(b?.missing ?? true);
+    const compared = byText ? TEXTS.compare(a.text, b.text) : compareNumbers(a.value, b.value);
+    return descending ? -compared : compared;
+  });
+}
+
+/** A difference would not do: that of two infinities is not a number. */
+const compareNumbers = (a: number, b: number): number => (a < b ? -1 : a > b ? 1 : 0);
+
+/** What a press on the head of a column does: up, down, and back to the order in which the rows arrived. */
+export function nextSorting(now: Sorting | null, column: number): Sorting | null {
+  if (now?.column !== column) return { column, descending: false };
+  return now.descending ? null : { column, descending: true };
+}
+
+export const countPages = (rows: number): number => Math.max(1, Math.ceil(rows / PAGE_ROWS));
