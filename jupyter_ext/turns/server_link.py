@@ -19,7 +19,16 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from agent_kernel.core.errors import AgentKernelError, ServerStopping, from_json
 from agent_kernel.core.session import new_id
-from agent_kernel.sessions.log.message_bus import BusMessage, MessageBus, Post, SharedValue, Topic
+from agent_kernel.sessions.log.message_bus import (
+    BusMessage,
+    EventCount,
+    EventCounter,
+    MessageBus,
+    Post,
+    SharedValue,
+    Topic,
+    change_value,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -134,6 +143,21 @@ class ServerLink:
     ) -> bool:
         """Write a value that the servers share, as ``MessageBus.swap_value`` does. Raises StoreError."""
         return await self._run(self._bus.swap_value, namespace, name, expect, value, keep_s)
+
+    async def change_value(
+        self, namespace: str, name: str, change: Callable[[bytes | None], bytes | None], keep_s: float
+    ) -> None:
+        """Change a value that the servers share, as ``message_bus.change_value`` does. ``change`` is called in the
+        thread that sends. Raises StoreError."""
+        await self._run(change_value, self._bus, namespace, name, change, keep_s)
+
+    async def count_event(self, event: str, counters: Sequence[EventCounter], window_s: float) -> Sequence[EventCount]:
+        """Count an event on all servers, as ``MessageBus.count_event`` does. Raises StoreError."""
+        return await self._run(self._bus.count_event, event, counters, window_s)
+
+    async def uncount_event(self, event: str, counters: Sequence[EventCounter]) -> None:
+        """Take back an event, as ``MessageBus.uncount_event`` does. Raises StoreError."""
+        await self._run(self._bus.uncount_event, event, counters)
 
     def subscribe(self, topic: Topic, listener: Callable[[bytes], None]) -> Callable[[], None]:
         """Call ``listener`` with the messages of a topic, from the oldest one kept, and return a function that ends

@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from agent_kernel.core.errors import StoreError
-from agent_kernel.sessions.log.message_bus import BusMessage, MessageBus, Post, SharedValue, Topic
+from agent_kernel.sessions.log.message_bus import (
+    BusMessage,
+    EventCount,
+    EventCounter,
+    MessageBus,
+    Post,
+    SharedValue,
+    Topic,
+)
 from agent_kernel.sessions.log.namespace_cipher import NamespaceCipher
 
 log = logging.getLogger(__name__)
@@ -47,8 +55,17 @@ class EncryptedBus:
             value = replace(value, body=sealed)
         return self._bus.swap_value(namespace, hidden, expect, value, keep_s)
 
+    def count_event(self, event: str, counters: Sequence[EventCounter], window_s: float) -> Sequence[EventCount]:
+        return self._bus.count_event(event, self._hide_names(counters), window_s)
+
+    def uncount_event(self, event: str, counters: Sequence[EventCounter]) -> None:
+        self._bus.uncount_event(event, self._hide_names(counters))
+
     def close(self) -> None:
         self._bus.close()
+
+    def _hide_names(self, counters: Sequence[EventCounter]) -> list[EventCounter]:
+        return [replace(one, name=self._cipher.hide_name(one.namespace, one.name)) for one in counters]
 
     def _decrypt(self, message: BusMessage) -> bytes:
         namespace, name = message.topic

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from agent_kernel.sessions.log.message_bus import BusMessage, Post, SharedValue, Topic
+from agent_kernel.sessions.log.message_bus import BusMessage, EventCount, EventCounter, Post, SharedValue, Topic
 
 
 class MemoryBus:
@@ -20,6 +20,7 @@ class MemoryBus:
         self._positions = itertools.count(1)
         self._values: dict[tuple[str, str], tuple[float, float, SharedValue]] = {}
         self._messages: dict[Topic, list[tuple[float, BusMessage]]] = {}
+        self._counted: dict[tuple[str, str], dict[str, float]] = {}
 
     def send(self, posts: Sequence[Post]) -> None:
         with self._changed:
@@ -58,6 +59,24 @@ class MemoryBus:
             if value is not None:
                 self._values[namespace, name] = time.monotonic(), keep_s, value
             return True
+
+    def count_event(self, event: str, counters: Sequence[EventCounter], window_s: float) -> Sequence[EventCount]:
+        with self._changed:
+            now, counts = time.monotonic(), list[EventCount]()
+            for counter in counters:
+                known = self._counted.setdefault((counter.namespace, counter.name), {})
+                recent = sorted(at for one, at in known.items() if one != event and at > now - window_s)
+                is_full = len(recent) >= counter.limit
+                counts.append(EventCount(len(recent), recent[-counter.limit] + window_s - now if is_full else 0.0))
+            if event and not any(count.wait_s for count in counts):
+                for counter in counters:
+                    self._counted[counter.namespace, counter.name].setdefault(event, now)
+            return counts
+
+    def uncount_event(self, event: str, counters: Sequence[EventCounter]) -> None:
+        with self._changed:
+            for counter in counters:
+                self._counted.get((counter.namespace, counter.name), {}).pop(event, None)
 
     def close(self) -> None:
         """Nothing is held."""

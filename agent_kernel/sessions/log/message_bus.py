@@ -1,15 +1,24 @@
-"""What servers with a shared database send each other: messages that are kept for a bounded time, under topics."""
+"""What servers with a shared database have in common beside sessions: messages that are kept for a bounded time under
+topics, values under names, and counts of what happened a moment ago."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import random
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from agent_kernel.core.errors import StoreError
 
 Topic = tuple[str, str]
 """(namespace, name). The namespace "" stands for messages between servers that belong to no namespace."""
 PAGE = 500
 """Messages that one ``receive`` returns at most."""
+CHANGE_WITHIN_S = 10.0
+MAX_PAUSE_S = 0.01
+"""The longest pause before a value is changed again, after another server changed it at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +51,27 @@ class SharedValue:
     age_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class EventCounter:
+    """Counts events under a name, of which ``limit`` (1 or more) may happen within the time that the caller gives."""
+
+    namespace: str
+    name: str
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class EventCount:
+    """``number`` of events within that time. ``wait_s``: the seconds until fewer than ``limit`` are; 0 if that is so
+    now."""
+
+    number: int
+    wait_s: float = 0.0
+
+
 class MessageBus(Protocol):
-    """Messages, and values under names, in a shared database. Messages survive no crash of the database, so a receiver
-    has to notice what it missed; values survive what entries of the log survive.
+    """Messages, values under names, and counts of events, in a shared database. Messages and counts survive no crash of
+    the database, so a receiver has to notice what it missed; values survive what entries of the log survive.
 
     One thread calls ``receive``, and one other thread the other methods. Every method raises StoreError when the
     database cannot be used, and works again when it can."""
@@ -65,5 +92,39 @@ class MessageBus(Protocol):
         """Replace the value of the version ``expect`` ("": there is none), for ``keep_s`` seconds; None deletes it.
         Returns False if another version is there, unless it is that of ``value``, so that a call can be repeated."""
 
+    def count_event(self, event: str, counters: Sequence[EventCounter], window_s: float) -> Sequence[EventCount]:
+        """Count an event under all these counters, unless one of them has its limit of events within the last
+        ``window_s`` seconds, by the clock of the database; then under none. Returns what each counter had before, in
+        one round trip. ``event`` is a name of its own, under which the event is counted once, however often the call is
+        repeated; an empty name counts nothing."""
+
+    def uncount_event(self, event: str, counters: Sequence[EventCounter]) -> None:
+        """Take back an event that was counted under these counters."""
+
     def close(self) -> None:
         """Release the connections, after the last ``receive`` has returned. A later call connects again."""
+
+
+def change_value(
+    bus: MessageBus, namespace: str, name: str, change: Callable[[bytes | None], bytes | None], keep_s: float
+) -> None:
+    """Replace the value under a name by what ``change`` makes of its body; None stands for no value. No change of
+    another server is lost: if one wrote at the same time, ``change`` is called again with what is there now. Nothing is
+    written if ``change`` returns what it was given. Raises StoreError, and what ``change`` raises."""
+    end = time.monotonic() + CHANGE_WITHIN_S
+    while True:
+        known = bus.get_value(namespace, name)
+        before = None if known is None else known.body
+        after = change(before)
+        if after == before:
+            return
+        value = None if after is None else SharedValue(secrets.token_hex(8), after)
+        if bus.swap_value(namespace, name, known.version if known else "", value, keep_s):
+            return
+        if time.monotonic() > end:
+            raise StoreError(
+                f"{bus.name}: other servers changed the same value at the same time for {CHANGE_WITHIN_S:.0f} seconds.",
+                hint="Nothing was written. Try again.",
+            )
+        # The pause is random, so that two writers do not collide again and again.
+        time.sleep(random.random() * MAX_PAUSE_S)

@@ -1,4 +1,4 @@
-"""Messages between servers in PostgreSQL: two tables and one function in the schema of the connection.
+"""Messages between servers in PostgreSQL: three tables and two functions in the schema of the connection.
 
 LISTEN and NOTIFY only wake the receivers. The bodies are in the table, because a notification has at most 8,000 bytes
 and is lost while a receiver connects again. Behind a pooler that does not forward notifications, messages arrive when
@@ -12,7 +12,15 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agent_kernel.sessions.log.message_bus import PAGE, BusMessage, Post, SharedValue, Topic
+from agent_kernel.sessions.log.message_bus import (
+    PAGE,
+    BusMessage,
+    EventCount,
+    EventCounter,
+    Post,
+    SharedValue,
+    Topic,
+)
 from agent_kernel.sessions.log.postgresql_connection import SETUP_LOCK, PostgresConnection
 
 if TYPE_CHECKING:
@@ -80,6 +88,54 @@ BEGIN
     PERFORM pg_notify('agent_kernel_' || md5(current_schema()),
         CASE WHEN cardinality(marks) <= {MAX_MARKS} THEN array_to_string(marks, ' ') ELSE '' END);
     RETURN cardinality(names);
+END $$;
+"""
+_COUNTS = f"""
+-- Unlogged like the messages: after a crash of the database, everybody may ask again at once.
+CREATE UNLOGGED TABLE agent_kernel_counted (
+    namespace text NOT NULL,
+    name text NOT NULL,
+    event text NOT NULL,
+    happened timestamptz NOT NULL,
+    until timestamptz NOT NULL,
+    PRIMARY KEY (namespace, name, event)
+);
+CREATE INDEX agent_kernel_counted_by_time ON agent_kernel_counted (until);
+CREATE FUNCTION agent_kernel_count(
+    given text, names text[], counters text[], limits integer[], length interval
+) RETURNS TABLE (number integer, wait float8) LANGUAGE plpgsql AS $$
+DECLARE
+    place text;
+    moment timestamptz;
+    is_full boolean := false;
+    numbers integer[] := '{{}}';
+    waits float8[] := '{{}}';
+    times timestamptz[];
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    -- The counters are locked until the commit, in one order, so that two servers do not both count the last event.
+    FOR place IN SELECT DISTINCT t.n || E'\n' || t.c AS mark FROM unnest(names, counters) AS t (n, c) ORDER BY mark LOOP
+        PERFORM pg_advisory_xact_lock(hashtextextended(place, {SETUP_LOCK + 1}));
+    END LOOP;
+    moment := clock_timestamp();
+    FOR i IN 1 .. cardinality(names) LOOP
+        SELECT coalesce(array_agg(c.happened ORDER BY c.happened DESC), '{{}}') INTO times
+        FROM agent_kernel_counted AS c
+        WHERE c.namespace = names[i] AND c.name = counters[i] AND c.event <> given AND c.happened > moment - length;
+        numbers := numbers || cardinality(times);
+        is_full := is_full OR cardinality(times) >= limits[i];
+        waits := waits || CASE WHEN cardinality(times) >= limits[i]
+            THEN extract(epoch FROM times[limits[i]] + length - moment)::float8 ELSE 0 END;
+    END LOOP;
+    IF given <> '' AND NOT is_full THEN
+        INSERT INTO agent_kernel_counted
+        SELECT t.n, t.c, given, moment, moment + length FROM unnest(names, counters) AS t (n, c) ON CONFLICT DO NOTHING;
+        DELETE FROM agent_kernel_counted WHERE (namespace, name, event) IN (
+            SELECT o.namespace, o.name, o.event FROM agent_kernel_counted AS o WHERE o.until <= moment
+            LIMIT 200 FOR UPDATE SKIP LOCKED
+        );
+    END IF;
+    RETURN QUERY SELECT * FROM unnest(numbers, waits);
 END $$;
 """
 _DELETE_OLD_VALUES = """
@@ -152,6 +208,21 @@ class PostgresBus:
         known = self.get_value(*place)
         return (known.version if known else "") == (value.version if value else "")
 
+    def count_event(self, event: str, counters: Sequence[EventCounter], window_s: float) -> Sequence[EventCount]:
+        rows = self._sender.run(
+            "SELECT number, wait FROM agent_kernel_count(%s::text, %s::text[], %s::text[], %s::integer[],"
+            " make_interval(secs => %s))",
+            (event, *_columns(counters), [counter.limit for counter in counters], window_s),
+        )
+        return [EventCount(number, wait) for number, wait in rows]
+
+    def uncount_event(self, event: str, counters: Sequence[EventCounter]) -> None:
+        self._sender.run(
+            "DELETE FROM agent_kernel_counted WHERE event = %s"
+            " AND (namespace, name) IN (SELECT * FROM unnest(%s::text[], %s::text[])) RETURNING 1",
+            (event, *_columns(counters)),
+        )
+
     def close(self) -> None:
         self._sender.close()
         self._receiver.close()
@@ -180,9 +251,14 @@ class PostgresBus:
     def _create_tables(self, connection: psycopg.Connection[Any]) -> None:
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (SETUP_LOCK,))
-            known = connection.execute("SELECT to_regclass('agent_kernel_messages') IS NOT NULL").fetchone()
-            if not (known and known[0]):
-                connection.execute(_SCHEMA.encode())
+            for table, sql in (("agent_kernel_messages", _SCHEMA), ("agent_kernel_counted", _COUNTS)):
+                known = connection.execute("SELECT to_regclass(%s) IS NOT NULL", (table,)).fetchone()
+                if not (known and known[0]):
+                    connection.execute(sql.encode())
+
+
+def _columns(counters: Sequence[EventCounter]) -> tuple[list[str], list[str]]:
+    return [counter.namespace for counter in counters], [counter.name for counter in counters]
 
 
 def _mark(topic: Topic) -> str:

@@ -1,12 +1,21 @@
-"""Messages between servers in Redis or Valkey: a stream for each topic, ``topic:LENGTH:NAMESPACE:NAME``, and a hash for
-each value, ``value:LENGTH:NAMESPACE:NAME``, which both expire."""
+"""Messages between servers in Redis or Valkey: a stream for each topic, ``topic:LENGTH:NAMESPACE:NAME``, a hash for
+each value, ``value:LENGTH:NAMESPACE:NAME``, and a sorted set of the times of counted events,
+``count:LENGTH:NAMESPACE:NAME``. All of them expire."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_kernel.sessions.log.message_bus import PAGE, BusMessage, Post, SharedValue, Topic
+from agent_kernel.sessions.log.message_bus import (
+    PAGE,
+    BusMessage,
+    EventCount,
+    EventCounter,
+    Post,
+    SharedValue,
+    Topic,
+)
 from agent_kernel.sessions.log.redis_connection import RedisConnection
 
 _COUNT_BITS = 20
@@ -45,6 +54,34 @@ if not found[1] then return false end
 return {found[1], found[2], string.format('%.6f', now - found[3])}
 """
 )
+_COUNT = """
+local t = redis.call('TIME')
+local now = t[1] * 1000000 + t[2]
+local event, window, is_full, found = ARGV[1], tonumber(ARGV[2]), false, {}
+for i, key in ipairs(KEYS) do
+    redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%.0f', now - window))
+    local number, wait, limit = redis.call('ZCARD', key), 0, tonumber(ARGV[i + 2])
+    -- A call that is repeated does not count itself.
+    if redis.call('ZSCORE', key, event) then number = number - 1 end
+    if number >= limit then
+        is_full = true
+        wait = redis.call('ZREVRANGE', key, limit - 1, limit - 1, 'WITHSCORES')[2] + window - now
+    end
+    found[2 * i - 1] = number
+    found[2 * i] = string.format('%.0f', wait)
+end
+if event ~= '' and not is_full then
+    for _, key in ipairs(KEYS) do
+        redis.call('ZADD', key, 'NX', string.format('%.0f', now), event)
+        redis.call('PEXPIRE', key, string.format('%.0f', window / 1000))
+    end
+end
+return found
+"""
+_UNCOUNT = """
+for _, key in ipairs(KEYS) do redis.call('ZREM', key, ARGV[1]) end
+return #KEYS
+"""
 
 
 class RedisBus:
@@ -83,6 +120,17 @@ class RedisBus:
         version, body = ("", b"") if value is None else (value.version, value.body)
         key = self._sender.pair("value", namespace, name)
         return bool(self._sender.run(_SWAP, [key], [expect, version, body, round(keep_s * 1000)]))
+
+    def count_event(self, event: str, counters: Sequence[EventCounter], window_s: float) -> Sequence[EventCount]:
+        limits = [counter.limit for counter in counters]
+        found = self._sender.run(_COUNT, self._count_keys(counters), [event, round(window_s * 1e6), *limits])
+        return [EventCount(int(found[at]), int(found[at + 1]) / 1e6) for at in range(0, len(found), 2)]
+
+    def uncount_event(self, event: str, counters: Sequence[EventCounter]) -> None:
+        self._sender.run(_UNCOUNT, self._count_keys(counters), [event])
+
+    def _count_keys(self, counters: Sequence[EventCounter]) -> list[str]:
+        return [self._sender.pair("count", counter.namespace, counter.name) for counter in counters]
 
     def close(self) -> None:
         self._sender.close()

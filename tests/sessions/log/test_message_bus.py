@@ -12,7 +12,15 @@ import pytest
 from agent_kernel.sessions.log.encrypted_bus import EncryptedBus
 from agent_kernel.sessions.log.log_store import LogStore
 from agent_kernel.sessions.log.memory_bus import MemoryBus
-from agent_kernel.sessions.log.message_bus import MessageBus, Post, SharedValue, Topic
+from agent_kernel.sessions.log.message_bus import (
+    EventCount,
+    EventCounter,
+    MessageBus,
+    Post,
+    SharedValue,
+    Topic,
+    change_value,
+)
 from jupyter_ext.auth.callers import Caller
 from jupyter_ext.turns.idempotency import read_key
 from jupyter_ext.turns.idempotency_rows import SharedRows
@@ -222,3 +230,91 @@ async def test_servers_of_a_store_share_which_turn_answers_a_key() -> None:
     assert await one.find(key) is None
     for link in links:
         await link.aclose()
+
+
+# ---------------------------------------------------------------------------------------------------- changed values
+
+
+@WITH_BUS
+def test_changes_of_one_value_at_the_same_time_are_all_made(again: Callable[[], LogStore]) -> None:
+    buses = [bus for _ in range(4) if (bus := again().bus()) is not None]
+
+    def add(number: int) -> None:
+        for _ in range(20):
+            change_value(buses[number], "ann", "list", lambda known: (known or b"") + b"%d" % number, 60)
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(add, number) for number in range(4)]:
+            done.result()
+    value = buses[0].get_value("ann", "list")
+    assert value is not None
+    assert sorted(value.body) == sorted(b"0123" * 20)
+    change_value(buses[1], "ann", "list", lambda known: None, 60)
+    assert buses[2].get_value("ann", "list") is None
+    for bus in buses:
+        bus.close()
+
+
+def test_a_value_that_stays_as_it_is_is_not_written() -> None:
+    bus = MemoryBus()
+    change_value(bus, "ann", "one", lambda known: None, 60)
+    assert bus.get_value("ann", "one") is None
+    change_value(bus, "ann", "one", lambda known: b"1", 60)
+    before = bus.get_value("ann", "one")
+    change_value(bus, "ann", "one", lambda known: known, 60)
+    after = bus.get_value("ann", "one")
+    assert before is not None
+    assert after is not None
+    assert before.version == after.version
+
+
+# ---------------------------------------------------------------------------------------------------- counted events
+
+HERE, THERE = EventCounter("ann", "here", 3), EventCounter("ann", "there", 2)
+
+
+@WITH_BUS
+def test_events_are_counted_up_to_the_limit_by_all_servers_together(again: Callable[[], LogStore]) -> None:
+    buses = [bus for _ in range(4) if (bus := again().bus()) is not None]
+    counter = EventCounter("ann", "busy", 10)
+
+    def count(number: int) -> int:
+        found = [buses[number].count_event(f"{number}-{at}", [counter], 60)[0] for at in range(10)]
+        return sum(not one.wait_s for one in found)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(count, range(4))) == 10
+    [full] = buses[0].count_event("", [counter], 60)
+    assert full.number == 10
+    assert 0 < full.wait_s <= 60
+    assert buses[0].count_event("", [replace(counter, namespace="bob")], 60) == [EventCount(0)]
+    for bus in buses:
+        bus.close()
+
+
+@WITH_BUS
+def test_an_event_counts_under_all_names_or_none_and_once_however_often_it_is_sent(
+    buses: tuple[MessageBus, MessageBus],
+) -> None:
+    one, two = buses
+    assert one.count_event("a", [HERE, THERE], 60) == [EventCount(0), EventCount(0)]
+    assert two.count_event("a", [HERE, THERE], 60) == [EventCount(0), EventCount(0)]
+    two.count_event("b", [HERE, THERE], 60)
+    here, there = one.count_event("c", [HERE, THERE], 60)
+    assert (here.number, here.wait_s, there.number) == (2, 0.0, 2)
+    assert 50 < there.wait_s <= 60
+    assert one.count_event("", [HERE], 60) == [EventCount(2)]
+    two.uncount_event("a", [HERE, THERE])
+    two.uncount_event("unknown", [HERE])
+    assert one.count_event("c", [HERE, THERE], 60) == [EventCount(1), EventCount(1)]
+
+
+@WITH_BUS
+def test_an_event_is_forgotten_when_its_time_is_over(buses: tuple[MessageBus, MessageBus]) -> None:
+    one, two = buses
+    narrow = replace(HERE, limit=1)
+    one.count_event("a", [narrow], 0.5)
+    [full] = two.count_event("b", [narrow], 0.5)
+    assert 0 < full.wait_s <= 0.5
+    time.sleep(full.wait_s + 0.02)
+    assert two.count_event("c", [narrow], 0.5) == [EventCount(0)]
