@@ -162,6 +162,7 @@ class Services:
         if self.event_publisher is not None:
             await self.event_publisher.aclose()
         await self.remote_turns.aclose()
+        await self.on_demand.aclose()
         if self.server_link is not None:
             # What turns have spent is written while there is a link; what the steps below spend is written at the end.
             await self.user_limits.aclose()
@@ -169,7 +170,6 @@ class Services:
         await self.idempotency.aclose()
         self.pages.close()
         await self.dialect_turn_starter.aclose()
-        await self.on_demand.aclose()
         self.ephemeral_sessions.close()
         await self.kernel_jobs.aclose()
         await self.private_sessions.aclose()

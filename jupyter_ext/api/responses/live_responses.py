@@ -1,5 +1,5 @@
 """The responses of this server: running responses, which any number of readers can follow from any event on, and stored
-responses."""
+responses. Servers that share a store share the stored ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.errors import Conflict, SessionBusy, StoreError, TurnNotFound
@@ -20,9 +19,17 @@ from agent_kernel.core.session import UNLISTED
 from jupyter_ext.api.dialects.codec import encode_frames
 from jupyter_ext.api.responses.codec import ResponsesCodec
 from jupyter_ext.api.responses.response_object import ENDED, response_id
-from jupyter_ext.api.responses.store import ResponseOwner, ResponseStore, StoredResponse
+from jupyter_ext.api.responses.shared_responses import SharedResponses
+from jupyter_ext.api.responses.store import (
+    DatabaseResponses,
+    ResponseOwner,
+    ResponseRows,
+    ResponseStore,
+    StoredResponse,
+)
 from jupyter_ext.notebooks.private_sessions import PrivateSessions
 from jupyter_ext.services import Services
+from jupyter_ext.turns.remote_turns import RemoteTurns
 from jupyter_ext.turns.stored_events import find_turn, replay
 from jupyter_ext.turns.turns import LiveTurn, Turns
 
@@ -83,16 +90,22 @@ class LiveResponse:
 class LiveResponses:
     """The running and the stored responses of one server.
 
-    ``path`` is the file in which responses are stored; None: in memory.
+    ``rows`` are where responses are stored; None: in memory. Turns of ``remote_turns`` run on other servers.
     """
 
     def __init__(
-        self, sessions: SessionStore, turns: Turns, private_sessions: PrivateSessions, path: Path | None
+        self,
+        sessions: SessionStore,
+        turns: Turns,
+        remote_turns: RemoteTurns,
+        private_sessions: PrivateSessions,
+        rows: ResponseRows | None = None,
     ) -> None:
         self.sessions = sessions
         self._turns = turns
+        self._remote_turns = remote_turns
         self._private_sessions = private_sessions
-        self.store = ResponseStore(path)
+        self.store = ResponseStore(rows)
         self._live: dict[str, LiveResponse] = {}
         self._swept = float("-inf")
         self._tasks: set[asyncio.Task[None]] = set()
@@ -163,7 +176,9 @@ class LiveResponses:
         return codec.resource
 
     async def stream(self, stored: StoredResponse, after: int = -1) -> AsyncGenerator[bytes, None]:
-        """Yield the events after number ``after``. The terminal event is yielded even if its number is not higher."""
+        """Yield the events after number ``after``. The terminal event is yielded even if its number is not higher. The
+        events of a response that another server runs are yielded when it has ended, because only that server numbers
+        them."""
         if (live := self._live.get(stored.id)) is not None:
             async with aclosing(live.follow(after)) as frames:
                 async for frame in frames:
@@ -171,22 +186,25 @@ class LiveResponses:
             return
         stored_frames = await self.store.frames(stored.owner, stored.id)
         if not stored_frames:
-            _, stored_frames = await self._rebuild(await self._newest(stored), wait=True)
+            _, rebuilt = await self._rebuild(await self._newest(stored), wait=True)
+            stored_frames = await self.store.frames(stored.owner, stored.id) or rebuilt
         for frame in stored_frames[min(after + 1, max(0, len(stored_frames) - LAST)) :]:
             yield frame
 
     async def cancel(self, stored: StoredResponse) -> Mapping[str, Any]:
         """Stop the turn, wait for its end and return the resource; a response that has ended is unchanged. Raises
-        Conflict."""
+        Conflict, and ServerUnreachable if the turn runs on another server, which does not answer."""
         live = self._live.get(stored.id)
+        turn = await self._find_running(stored)
+        if turn is not None:
+            await self._turns.cancel(turn, STOPPED)
         if live is not None:
-            await self._turns.cancel(live.turn, STOPPED)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ENDS_WITHIN_S):
                     await live.ended.wait()
         resource = await self.resource(stored)
         if resource["status"] not in ENDED:
-            why = "It is being stopped." if live is not None else "Another server runs it; cancel it there."
+            why = "It is being stopped." if turn is not None else "Another server runs it; cancel it there."
             raise Conflict(f"This response has not ended. {why}")
         return resource
 
@@ -202,9 +220,10 @@ class LiveResponses:
 
     async def drop(self, stored: StoredResponse) -> None:
         """Delete the response and leave its session, after stopping the response if it is running."""
-        live = self._live.pop(stored.id, None)
-        if live is not None:
-            await self._turns.cancel(live.turn, STOPPED)
+        turn = await self._find_running(stored)
+        self._live.pop(stored.id, None)
+        if turn is not None:
+            await self._turns.cancel(turn, STOPPED)
         await self.store.delete(stored.owner, stored.id)
 
     async def aclose(self) -> None:
@@ -227,6 +246,14 @@ class LiveResponses:
         except StoreError as error:  # a later request rebuilds the resource from its turn
             log.warning("response %s could not be stored: %s", live.stored.id, error)
         self._live.pop(live.stored.id, None)
+
+    async def _find_running(self, stored: StoredResponse) -> LiveTurn | None:
+        """Return the turn of a response that has not ended. It may run on another server that shares the store."""
+        if (live := self._live.get(stored.id)) is not None:
+            return live.turn
+        if (await self._newest(stored)).body is not None:
+            return None
+        return await self._remote_turns.find(stored.owner.namespace, stored.turn)
 
     async def _newest(self, stored: StoredResponse) -> StoredResponse:
         """Return the newest stored state of the response, which may have ended since ``stored`` was read."""
@@ -257,11 +284,23 @@ class LiveResponses:
 
 def responses_of(services: Services) -> LiveResponses:
     """Return the responses of a server. The object is created when it is requested first."""
-    settings = services.runtime.settings
-    path = None if settings.store == "memory" else settings.data_dir / "responses.db"
     return services.on_demand.get(
-        LiveResponses, lambda: LiveResponses(services.runtime.store, services.turns, services.private_sessions, path)
+        LiveResponses,
+        lambda: LiveResponses(
+            services.runtime.store,
+            services.turns,
+            services.remote_turns,
+            services.private_sessions,
+            _response_rows(services),
+        ),
     )
+
+
+def _response_rows(services: Services) -> ResponseRows | None:
+    if services.server_link is not None:
+        return SharedResponses(services.server_link)
+    settings = services.runtime.settings
+    return None if settings.store == "memory" else DatabaseResponses(settings.data_dir / "responses.db")
 
 
 def _failure(error: Mapping[str, Any]) -> TurnFinished:

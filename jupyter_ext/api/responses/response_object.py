@@ -27,6 +27,10 @@ def response_id(namespace: str, turn: str) -> str:
     return PREFIX + hashlib.sha256(f"{namespace}\n{turn}".encode()).hexdigest()[:48]
 
 
+def is_response_id(text: str) -> bool:
+    return text.startswith(PREFIX) and STEM.fullmatch(text.removeprefix(PREFIX)) is not None
+
+
 def stem_of(item: str) -> str:
     """Return the id of the response that an item belongs to; empty for an id of another server."""
     stem = item.partition("_")[2].rpartition("_")[0]

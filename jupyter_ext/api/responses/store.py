@@ -1,5 +1,6 @@
-"""Stores responses that can be fetched again, in a small file beside the sessions or in memory. Stored are the input
-and the resource of each response; the conversation is in the session."""
+"""Stores responses that can be fetched again, in a small file beside the sessions, in memory, or in the database that
+servers share (``shared_responses.py``). Stored are the input and the resource of each response; the conversation is in
+the session."""
 
 from __future__ import annotations
 
@@ -7,18 +8,17 @@ import json
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol
 
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.sessions.tables.rows import count_changes
-from jupyter_ext.api.responses.response_object import ResponseFacts
+from jupyter_ext.api.responses.response_object import ResponseFacts, is_response_id
 
-T = TypeVar("T")
 KEEP_S = 30 * 24 * 3600.0
 """Seconds for which a response is stored, the same time as in OpenAI's API."""
 MOST = 5_000
@@ -85,22 +85,11 @@ class StoredResponse:
         return {id: known[id] for id in ids if id in known}
 
 
-class ResponseStore:
-    """Stores responses in a file, or in memory.
-
-    ``path`` None: all responses are stored in memory; those of private sessions always are. Raises StoreError,
-    StoreFull.
-    """
-
-    def __init__(self, path: Path | None, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
-        self._memory = _database(None)
-        self._kept = _database(path) if path is not None else self._memory
-        self._most = most
-        self._most_bytes = most_bytes
+class ResponseRows(Protocol):
+    """Where responses are stored. Raises StoreError, StoreFull."""
 
     async def add(self, response: StoredResponse) -> None:
         """Store a response. The oldest ones are deleted if there are too many."""
-        await self._of(response).write(partial(_add, response=response, most=self._most, most_bytes=self._most_bytes))
 
     async def finish(
         self, response: StoredResponse, body: Mapping[str, Any], frames: Sequence[bytes], *, again: bool = False
@@ -108,53 +97,126 @@ class ResponseStore:
         """Store the end of a response: its resource ``body``, and the frames of its stream. Nothing is stored for a
         response that was deleted in the meantime. ``again``: the response was rebuilt from its turn; if its end is
         already stored, nothing changes."""
-        await self._of(response).write(partial(_finish, id=response.id, body=body, frames=frames, again=again))
 
-    async def get(self, owner: ResponseOwner, id: str) -> StoredResponse | None:
-        return await self._first(partial(_get, owner=owner, id=id))
+    async def get(self, owner: ResponseOwner, id: str) -> StoredResponse | None: ...
 
-    async def frames(self, owner: ResponseOwner, id: str) -> list[bytes]:
-        """Return the events of the stream; empty if there were too many to store."""
-        return await self._first(partial(_frames, owner=owner, id=id)) or []
+    async def frames(self, owner: ResponseOwner, id: str) -> list[bytes] | None:
+        """Return the events of the stream; empty if there were too many to store, and None if there is no response."""
 
-    async def delete(self, owner: ResponseOwner, id: str) -> bool:
-        work = partial(_delete, owner=owner, id=id)
-        return any([await database.write(work, frees=True) for database in self._databases])
+    async def delete(self, owner: ResponseOwner, id: str) -> bool: ...
 
     async def any_of(self, key: SessionKey) -> bool:
         """Return whether any response of the session is stored."""
-        return any([await database.read(partial(_any_of, key=key)) for database in self._databases])
 
     async def sessions(self) -> list[SessionKey]:
-        """Return the sessions of all stored responses."""
-        rows = [key for database in self._databases for key in await database.read(_sessions)]
-        return [SessionKey(namespace, session) for namespace, session in rows]
+        """Return the sessions of stored responses, so that the caller can look which of them still exist."""
 
     async def forget(self, key: SessionKey) -> None:
         """Delete all responses of a session that no longer exists."""
-        for database in self._databases:
-            await database.write(partial(_forget, key=key), frees=True)
 
-    async def aclose(self) -> None:
-        for database in self._databases:
-            await database.aclose()
+    async def aclose(self) -> None: ...
 
-    @property
-    def _databases(self) -> list[Database]:
-        return [self._kept] if self._kept is self._memory else [self._kept, self._memory]
 
-    def _of(self, response: StoredResponse) -> Database:
-        return self._memory if response.facts.private else self._kept
+class ResponseStore:
+    """The stored responses of one server, or of those that share a store.
 
-    async def _first(self, work: Callable[[sqlite3.Connection], T | None]) -> T | None:
-        for database in self._databases:
-            if (result := await database.read(work)) is not None:
-                return result
+    They are stored in ``rows``; None: in memory. Those of private sessions always are in memory. Raises StoreError,
+    StoreFull.
+    """
+
+    def __init__(self, rows: ResponseRows | None = None) -> None:
+        self._memory: ResponseRows = DatabaseResponses(None)
+        self._kept = rows or self._memory
+
+    async def add(self, response: StoredResponse) -> None:
+        await self._of(response).add(response)
+
+    async def finish(
+        self, response: StoredResponse, body: Mapping[str, Any], frames: Sequence[bytes], *, again: bool = False
+    ) -> None:
+        await self._of(response).finish(response, body, frames, again=again)
+
+    async def get(self, owner: ResponseOwner, id: str) -> StoredResponse | None:
+        for rows in self._places_of(id):
+            if (found := await rows.get(owner, id)) is not None:
+                return found
         return None
 
+    async def frames(self, owner: ResponseOwner, id: str) -> list[bytes]:
+        """Return the events of the stream; empty if there were too many to store."""
+        for rows in self._places_of(id):
+            if (found := await rows.frames(owner, id)) is not None:
+                return found
+        return []
 
-def _database(path: Path | None) -> Database:
-    return Database(path, STEPS, prepare=_prepare, name=str(path or "The store of responses in memory"))
+    async def delete(self, owner: ResponseOwner, id: str) -> bool:
+        return any([await rows.delete(owner, id) for rows in self._places_of(id)])
+
+    async def any_of(self, key: SessionKey) -> bool:
+        return any([await rows.any_of(key) for rows in self._places])
+
+    async def sessions(self) -> list[SessionKey]:
+        return [key for rows in self._places for key in await rows.sessions()]
+
+    async def forget(self, key: SessionKey) -> None:
+        for rows in self._places:
+            await rows.forget(key)
+
+    async def aclose(self) -> None:
+        for rows in self._places:
+            await rows.aclose()
+
+    @property
+    def _places(self) -> list[ResponseRows]:
+        """The rows in memory are first: a look at them costs nothing."""
+        return [self._memory] if self._kept is self._memory else [self._memory, self._kept]
+
+    def _places_of(self, id: str) -> list[ResponseRows]:
+        """Return where a response may be. A client may send any text as an id, also one that a database refuses."""
+        return self._places if is_response_id(id) else []
+
+    def _of(self, response: StoredResponse) -> ResponseRows:
+        return self._memory if response.facts.private else self._kept
+
+
+class DatabaseResponses:
+    """The responses of one server, or of servers with the same data directory, in the file ``path``; None: in
+    memory."""
+
+    def __init__(self, path: Path | None, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
+        self._database = Database(path, STEPS, prepare=_prepare, name=str(path or "The store of responses in memory"))
+        self._most = most
+        self._most_bytes = most_bytes
+
+    async def add(self, response: StoredResponse) -> None:
+        await self._database.write(partial(_add, response=response, most=self._most, most_bytes=self._most_bytes))
+
+    async def finish(
+        self, response: StoredResponse, body: Mapping[str, Any], frames: Sequence[bytes], *, again: bool = False
+    ) -> None:
+        await self._database.write(partial(_finish, id=response.id, body=body, frames=frames, again=again))
+
+    async def get(self, owner: ResponseOwner, id: str) -> StoredResponse | None:
+        return await self._database.read(partial(_get, owner=owner, id=id))
+
+    async def frames(self, owner: ResponseOwner, id: str) -> list[bytes] | None:
+        return await self._database.read(partial(_frames, owner=owner, id=id))
+
+    async def delete(self, owner: ResponseOwner, id: str) -> bool:
+        return await self._database.write(partial(_delete, owner=owner, id=id), frees=True)
+
+    async def any_of(self, key: SessionKey) -> bool:
+        return await self._database.read(partial(_any_of, key=key))
+
+    async def sessions(self) -> list[SessionKey]:
+        rows = await self._database.read(_sessions)
+        return [SessionKey(namespace, session) for namespace, session in rows]
+
+    async def forget(self, key: SessionKey) -> None:
+        await self._database.write(partial(_forget, key=key), frees=True)
+
+    async def aclose(self) -> None:
+        await self._database.aclose()
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
@@ -163,13 +225,13 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 
 def _add(connection: sqlite3.Connection, response: StoredResponse, most: int, most_bytes: int) -> None:
-    facts, items = _json(response.facts.to_json()), _json(list(response.input))
+    facts, items = encode_json(response.facts.to_json()), encode_json(list(response.input))
     owner, key = response.owner, response.key
     connection.execute(
         f"INSERT OR IGNORE INTO responses ({COLUMNS}, created, bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *(response.id, owner.namespace, owner.subject, key.id, response.turn, facts, items),
-            *(_json(response.body) if response.body else None, response.facts.created, len(facts) + len(items)),
+            *(encode_json(response.body) if response.body else None, response.facts.created, len(facts) + len(items)),
         ),
     )
     _evict(connection, owner.namespace, most, most_bytes)
@@ -194,9 +256,7 @@ def _evict(connection: sqlite3.Connection, namespace: str, most: int, most_bytes
 def _finish(
     connection: sqlite3.Connection, id: str, body: Mapping[str, Any], frames: Sequence[bytes], again: bool
 ) -> None:
-    text = _json(body)
-    packed = zlib.compress(b"".join(frames), 1) if frames else b""
-    frames_kept = packed if 0 < len(packed) <= FRAMES_BYTES else None
+    text, frames_kept = encode_json(body), pack_frames(frames) or None
     connection.execute(
         "UPDATE responses SET body = ?, frames = ?, bytes = length(facts) + length(input) + ?"
         " WHERE id = ? AND NOT (? AND body IS NOT NULL)",
@@ -217,7 +277,7 @@ def _frames(connection: sqlite3.Connection, owner: ResponseOwner, id: str) -> li
     row = _row(connection, "frames", owner, id)
     if row is None:
         return None
-    return [frame + b"\n\n" for frame in zlib.decompress(row[0]).split(b"\n\n") if frame] if row[0] else []
+    return unpack_frames(row[0] or b"")
 
 
 def _row(connection: sqlite3.Connection, columns: str, owner: ResponseOwner, id: str) -> Any:
@@ -244,6 +304,16 @@ def _forget(connection: sqlite3.Connection, key: SessionKey) -> None:
     connection.execute("DELETE FROM responses WHERE namespace = ? AND session = ?", (key.namespace, key.id))
 
 
-def _json(value: Any) -> str:
+def pack_frames(frames: Sequence[bytes]) -> bytes:
+    """Return the frames compressed; empty if they are too many to be stored."""
+    packed = zlib.compress(b"".join(frames), 1) if frames else b""
+    return packed if len(packed) <= FRAMES_BYTES else b""
+
+
+def unpack_frames(packed: bytes) -> list[bytes]:
+    return [frame + b"\n\n" for frame in zlib.decompress(packed).split(b"\n\n") if frame] if packed else []
+
+
+def encode_json(value: Any) -> str:
     """Return the value as JSON. Characters that UTF-8 cannot encode (unpaired surrogates) are escaped."""
     return json.dumps(value, ensure_ascii=True)

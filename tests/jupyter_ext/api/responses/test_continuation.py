@@ -42,7 +42,7 @@ class Reads:
 async def responses_with(*texts: str) -> tuple[LiveResponses, list[str]]:
     """And the ids of messages with these texts, each of the one or of the other response."""
     nobody: Any = None
-    responses = LiveResponses(MemoryStore(), nobody, nobody, None)
+    responses = LiveResponses(MemoryStore(), nobody, nobody, nobody)
     ids = []
     await responses.sessions.create(SessionKey("ns", "s"))
     for turn in ("t0", "t1"):

@@ -18,7 +18,7 @@ TOLD = [b"event: a\ndata: 0\n\n", b"event: b\ndata: 1\n\n", b"event: c\ndata: 2\
 async def read_too_early(frames: list[bytes]) -> tuple[LiveResponses, StoredResponse]:
     """One that was read before it ended, and has ended since."""
     nobody: Any = None
-    responses = LiveResponses(MemoryStore(), nobody, nobody, None)
+    responses = LiveResponses(MemoryStore(), nobody, nobody, nobody)
     stored = StoredResponse(ME, "turn", ResponseFacts(response_id("ns", "turn"), "m", "s"), [])
     await responses.store.add(stored)
     await responses.store.finish(stored, {"status": "completed", "output": []}, frames)
