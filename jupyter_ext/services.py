@@ -201,7 +201,9 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
     user_limits = Limits(settings, TokenSpending(DatabaseSpending(server_db) if link is None else SharedSpending(link)))
     private_sessions = PrivateSessions(store, runtime.sandbox)
     ephemeral_sessions = EphemeralSessions(private_sessions)
-    engine_choices = EngineChoices(settings.data_dir / "engines" if settings.store in ("sqlite", "files") else None)
+    engine_choices = EngineChoices(
+        settings.data_dir / "engines" if settings.store in ("sqlite", "files") else None, link
+    )
     turn_versions = TurnVersions(store)
     notebooks, sidecars, sidecar_imports = _notebooks(runtime, server, notifications)
     cleared_outputs = ClearedOutputs(store, sidecars)

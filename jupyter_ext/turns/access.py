@@ -17,7 +17,7 @@ from jupyter_ext.auth.callers import Caller
 from jupyter_ext.notebooks.bindings import Notebooks, is_notebook
 from jupyter_ext.notebooks.kernels import Kernel, Kernels
 from jupyter_ext.notebooks.private_sessions import PrivateSessions
-from jupyter_ext.turns.chosen_engines import EngineChoices
+from jupyter_ext.turns.chosen_engines import ADDRESS_ELSEWHERE, EngineChoices
 from jupyter_ext.turns.remote_turns import RemoteTurns
 from jupyter_ext.turns.stored_events import find_turn
 from jupyter_ext.turns.turns import LiveTurn, Turns
@@ -133,9 +133,14 @@ class Access:
 
     async def engine(self, caller: Caller, key: SessionKey, model: str | None = None) -> str:
         """Return the name of the engine for a turn of the session: ``model`` if given, else the session's choice,
-        else the server's default (empty). Raises UnknownModel, Forbidden."""
+        else the server's default (empty). Raises UnknownModel, Forbidden, StoreError."""
         chosen = await self.choices.get(key)
         name = model or chosen
+        if name == ADDRESS_ELSEWHERE:
+            raise UnknownModel(
+                "The model server of this conversation was chosen by its address, on another server of this store.",
+                hint="Choose another model, or name the model server in the configuration of all servers.",
+            )
         if name != chosen and not self.may_choose(caller, name):
             who, hint = (
                 ("A token, or a user who shares this server,", "")

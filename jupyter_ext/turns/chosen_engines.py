@@ -1,5 +1,5 @@
-"""The engine that a person chose for a session. Turns that name no engine use it. Most choices are stored on disk, so
-that they survive a restart of the server."""
+"""The engine that a person chose for a session. Turns that name no engine use it. Most choices are stored on disk, or
+in the database that servers share, so that they survive a restart of the server."""
 
 from __future__ import annotations
 
@@ -10,32 +10,47 @@ import json
 import os
 from pathlib import Path
 
-from agent_kernel.core.session import SessionKey
+from agent_kernel.core.session import SessionKey, new_id
 from agent_kernel.engines.openai_api.endpoint import is_url
 from agent_kernel.sessions.store.private_store import is_private
+from jupyter_ext.turns.server_link import ServerLink
+
+SHARED_FOR_S = 5 * 365 * 24 * 3600.0
+"""How long a choice is kept in a shared database."""
+ADDRESS_ELSEWHERE = "an address, chosen on another server"
+"""Stands for a URL that only the server knows where it was chosen. No engine has this name."""
 
 
 class EngineChoices:
     """The engines that people chose, by session.
 
-    ``directory`` holds one small file for each session with a choice; with None, choices are kept in memory only.
+    ``directory`` holds one small file for each session with a choice; with None, choices are kept in memory only. With
+    a ``link``, the servers that share a store share the choices in its database instead.
 
     The choice of a URL, and every choice of a private session, is kept in memory only: it must not take effect again
-    after a restart without a person's decision.
+    after a restart without a person's decision, and a URL may contain a password.
     """
 
-    def __init__(self, directory: Path | None) -> None:
+    def __init__(self, directory: Path | None, link: ServerLink | None = None) -> None:
         self._directory = directory
+        self._shared = None if link is None else _SharedChoices(link)
         self._chosen: dict[SessionKey, str] = {}
 
     async def get(self, key: SessionKey) -> str:
-        """Return the name of the engine that was chosen for the session; empty if none was."""
+        """Return the name of the engine that was chosen for the session; empty if none was, and ADDRESS_ELSEWHERE for a
+        URL that was chosen on another server. Raises StoreError where choices are shared."""
+        if self._shared is not None and not is_private(key.id):
+            return await self._shared.get(key)
         if key not in self._chosen:
             self._chosen[key] = await asyncio.to_thread(self._read, key)
         return self._chosen[key]
 
     async def set(self, key: SessionKey, engine: str) -> None:
-        """Choose ``engine`` for the session. An empty name removes the choice."""
+        """Choose ``engine`` for the session. An empty name removes the choice. Raises StoreError where choices are
+        shared."""
+        if self._shared is not None and not is_private(key.id):
+            await self._shared.set(key, engine)
+            return
         self._chosen[key] = engine
         await asyncio.to_thread(self._write, key, "" if is_url(engine) or is_private(key.id) else engine)
 
@@ -62,3 +77,34 @@ class EngineChoices:
         fresh.write_text(json.dumps({"namespace": key.namespace, "session": key.id, "engine": engine}), "utf-8")
         with contextlib.suppress(FileNotFoundError):  # another server wrote the same choice
             fresh.replace(path)
+
+
+class _SharedChoices:
+    """The choices in a shared database: one value for each session with a choice. That of a URL names only the choice,
+    and the server that made it knows the URL. So a later choice on another server replaces the URL here as well."""
+
+    def __init__(self, link: ServerLink) -> None:
+        self._link = link
+        self._urls: dict[SessionKey, tuple[str, str]] = {}
+
+    async def get(self, key: SessionKey) -> str:
+        value = await self._link.get_value(key.namespace, _name(key))
+        if value is None:
+            return ""
+        engine, choice = json.loads(value.body)
+        known, url = self._urls.get(key, ("", ""))
+        if choice and choice == known:
+            return url
+        return ADDRESS_ELSEWHERE if choice else str(engine)
+
+    async def set(self, key: SessionKey, engine: str) -> None:
+        choice = new_id("choice") if is_url(engine) else ""
+        body = json.dumps(["" if choice else engine, choice]).encode() if engine else None
+        await self._link.change_value(key.namespace, _name(key), lambda known: body, SHARED_FOR_S)
+        self._urls.pop(key, None)
+        if choice:
+            self._urls[key] = choice, engine
+
+
+def _name(key: SessionKey) -> str:
+    return f"engine/{hashlib.sha256(key.id.encode('utf-8', 'surrogatepass')).hexdigest()}"
