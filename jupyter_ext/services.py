@@ -43,6 +43,7 @@ from jupyter_ext.push.model_downloads import ModelDownloads
 from jupyter_ext.push.notifications import Notifications, announce_binding
 from jupyter_ext.push.page_connection import PageConnections
 from jupyter_ext.quotas.limits import Limits
+from jupyter_ext.quotas.request_rates import LocalRates, SharedRates
 from jupyter_ext.quotas.server_db import open_server_db
 from jupyter_ext.quotas.spending_rows import DatabaseSpending, SharedSpending
 from jupyter_ext.quotas.token_spending import TokenSpending
@@ -198,7 +199,11 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
     open_bus: Callable[[], MessageBus | None] = getattr(store, "bus", lambda: None)
     bus, tokens_bus = open_bus(), open_bus()
     link = None if bus is None else ServerLink(bus)
-    user_limits = Limits(settings, TokenSpending(DatabaseSpending(server_db) if link is None else SharedSpending(link)))
+    user_limits = Limits(
+        settings,
+        TokenSpending(DatabaseSpending(server_db) if link is None else SharedSpending(link)),
+        LocalRates() if link is None else SharedRates(link),
+    )
     private_sessions = PrivateSessions(store, runtime.sandbox)
     ephemeral_sessions = EphemeralSessions(private_sessions)
     engine_choices = EngineChoices(

@@ -6,9 +6,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-import time
-from collections import Counter, deque
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -16,18 +15,17 @@ from typing import Any
 from agent_kernel.core.api_tokens import TOKEN_NAMESPACE_MARK
 from agent_kernel.core.errors import BudgetSpent, EngineBusy, TooManyRequests
 from agent_kernel.core.protocols import Engine
+from agent_kernel.core.session import new_id
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.fair_queue import FairQueue
 from agent_kernel.engines.model_slot import SlottedEngine, unwrap
 from jupyter_ext.quotas.metered_engine import MeteredEngine
+from jupyter_ext.quotas.request_rates import Counts, RequestRates
 from jupyter_ext.quotas.spending_rows import DAY, HOUR, QuotaAccount
 from jupyter_ext.quotas.token_spending import TokenSpending
 
-MINUTE_S = 60.0
 SOON_S = 2.0
 """Seconds that a client is told to wait before a retry, if the time cannot be computed."""
-MANY = 1_000
-"""Number of accounts above which accounts without a turn in the last minute are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +45,29 @@ class Allowance:
         return bool(self.tokens_per_hour or self.tokens_per_day)
 
 
+class CountedStart:
+    """A start that counts towards the turns of a minute. Call ``undo`` if no turn begins; repeated calls do nothing."""
+
+    def __init__(self, rates: RequestRates, limits: Mapping[QuotaAccount, int]) -> None:
+        self._rates = rates
+        self._limits = limits
+        self._is_undone = False
+        self.id = new_id("start")
+
+    def undo(self) -> None:
+        if not self._is_undone:
+            self._is_undone = True
+            self._rates.take_back(self.id, self._limits)
+
+
 class CountedTurn:
     """A turn that counts towards the limits. Call ``leave`` when it is over, or ``undo`` if it never began; repeated
     calls do nothing."""
 
-    def __init__(self, limits: Limits, accounts: tuple[QuotaAccount, ...], began: float, engine: Engine) -> None:
+    def __init__(self, limits: Limits, accounts: tuple[QuotaAccount, ...], start: CountedStart, engine: Engine) -> None:
         self._limits = limits
         self._accounts = accounts
-        self._began = began
+        self._start = start
         self._engine = engine
         self.number = next(limits.numbers)
         self.counted = True
@@ -75,17 +88,15 @@ class CountedTurn:
 
     def undo(self) -> None:
         if self.counted:
-            self._limits.take_back(self._accounts, self._began)
+            self._start.undo()
         self.leave()
 
 
 class Limits:
-    """The limits of one server; all of them are off by default. Requests and turns are counted here, tokens in
-    ``spending``."""
+    """The limits of one server; all of them are off by default. Turns at once are counted here, the starts of turns in
+    ``rates``, and tokens in ``spending``."""
 
-    def __init__(
-        self, settings: Settings, spending: TokenSpending, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, settings: Settings, spending: TokenSpending, rates: RequestRates) -> None:
         user = Allowance(
             settings.user_requests_per_minute,
             settings.user_turns_at_once,
@@ -95,8 +106,7 @@ class Limits:
         self._allowed = {False: user, True: user.share(settings.token_share)}
         self._slots, self._most_waiting = settings.turns_at_once, settings.turns_waiting
         self._spending = spending
-        self._clock = clock
-        self._began: dict[QuotaAccount, deque[float]] = {}
+        self._rates = rates
         self._queues: dict[int, FairQueue] = {}
         self._taken: Counter[QuotaAccount] = Counter()
         self._call_ended = asyncio.Event()
@@ -105,54 +115,58 @@ class Limits:
         self.numbers: Iterator[int] = itertools.count(1)
 
     async def aclose(self) -> None:
-        """Write the token counts to disk."""
+        """Write the counts that are not written yet."""
+        await self._rates.aclose()
         await self._spending.aclose()
 
     # ------------------------------------------------------------------------------------------------ turns
 
     async def check(self, namespace: str, token: str) -> None:
         """Check whether a turn could start now; counts nothing. Raises TooManyRequests, BudgetSpent, StoreError."""
-        now = self._clock()
+        self._refuse_if_full(self._rates.peek(self._rate_limits(namespace, token)))
         for account in accounts_of(namespace, token):
-            self._check_rate(account, now)
             self._check_running(account)
         await self.check_budget(namespace, token)
 
-    def enter(self, namespace: str, token: str, engine: Engine) -> CountedTurn:
-        """Count a new turn. Raises TooManyRequests or EngineBusy, and then counts nothing."""
-        accounts, now = accounts_of(namespace, token), self._clock()
+    async def count_start(self, namespace: str, token: str) -> CountedStart:
+        """Count the start of a turn. Raises TooManyRequests, and then counts nothing, and StoreError."""
+        limits = self._rate_limits(namespace, token)
+        start = CountedStart(self._rates, limits)
+        try:
+            self._refuse_if_full(await self._rates.count(start.id, limits))
+        except asyncio.CancelledError:
+            start.undo()  # it may have been counted
+            raise
+        return start
+
+    def enter(self, namespace: str, token: str, engine: Engine, start: CountedStart) -> CountedTurn:
+        """Count a turn that has started. Raises TooManyRequests or EngineBusy, and then counts nothing."""
+        accounts = accounts_of(namespace, token)
         for account in accounts:
-            self._check_rate(account, now)
             self._check_running(account)
         self._check_line(engine)
-        self._forget(now)
-        for account in accounts:
-            self._began.setdefault(account, deque()).append(now)
         self.running.update(accounts)
         self.expected[id(engine)] += 1
-        return CountedTurn(self, accounts, now, engine)
+        return CountedTurn(self, accounts, start, engine)
 
     @property
     def waiting(self) -> int:
         """The number of model calls that wait for their engine."""
         return sum(queue.waiting for queue in set(self._queues.values()))
 
-    def take_back(self, accounts: tuple[QuotaAccount, ...], began: float) -> None:
-        for account in accounts:
-            if began in self._began.get(account, ()):
-                self._began[account].remove(began)
+    def _rate_limits(self, namespace: str, token: str) -> dict[QuotaAccount, int]:
+        return {account: self.allowance(account).requests_per_minute for account in accounts_of(namespace, token)}
 
-    def _check_rate(self, account: QuotaAccount, now: float) -> None:
-        limit, began = self.allowance(account).requests_per_minute, self._began.get(account, deque())
-        while began and began[0] <= now - MINUTE_S:
-            began.popleft()
-        if limit and len(began) >= limit:
-            wait = began[-limit] + MINUTE_S - now
-            raise TooManyRequests(
-                f"{account_label(account)} has started {len(began)} turns in the last minute; {limit} are allowed.",
-                hint=f"Ask again in {math.ceil(wait)} s.",
-                details=limit_details("user_requests_per_minute", limit, len(began), wait),
-            )
+    def _refuse_if_full(self, counts: Counts) -> None:
+        for account, count in counts.items():
+            if count.wait_s:
+                limit = self.allowance(account).requests_per_minute
+                raise TooManyRequests(
+                    f"{account_label(account)} has started {count.number} turns in the last minute; "
+                    f"{limit} are allowed.",
+                    hint=f"Ask again in {math.ceil(count.wait_s)} s.",
+                    details=limit_details("user_requests_per_minute", limit, count.number, count.wait_s),
+                )
 
     def _check_running(self, account: QuotaAccount) -> None:
         limit, running = self.allowance(account).turns_at_once, self.running[account]
@@ -171,11 +185,6 @@ class Limits:
                 hint="Ask again in a moment.",
                 details=limit_details("turns_waiting", self._most_waiting, waiting, SOON_S),
             )
-
-    def _forget(self, now: float) -> None:
-        if len(self._began) > MANY:
-            known = self._began.items()
-            self._began = {account: began for account, began in known if began and began[-1] > now - MINUTE_S}
 
     # ------------------------------------------------------------------------------------------------ tokens
 
@@ -261,15 +270,15 @@ class Limits:
     async def state(self, namespace: str, token: str = "") -> dict[str, Any]:
         """Return the limits as JSON: for each limit, what is ``allowed`` (0 = no limit) and ``used``, for the user and,
         if given, for ``token``. Tokens are counted only where there is a budget. Raises StoreError."""
-        rows = [await self._state(account) for account in accounts_of(namespace, token)]
+        started = await self._rates.read(self._rate_limits(namespace, token))
+        rows = [await self._state(account, started[account].number) for account in accounts_of(namespace, token)]
         return {"user": user_of(namespace), **rows[0], "token": {"id": token, **rows[1]} if token else None}
 
-    async def _state(self, account: QuotaAccount) -> dict[str, Any]:
-        allowed, now = self.allowance(account), self._clock()
+    async def _state(self, account: QuotaAccount, started: int) -> dict[str, Any]:
+        allowed = self.allowance(account)
         spent = asdict(await self._spending.spent_by(account)) if allowed.has_budget else {"hour": None, "day": None}
-        begun = sum(began > now - MINUTE_S for began in self._began.get(account, ()))
         return {
-            "requests_per_minute": {"allowed": allowed.requests_per_minute, "used": begun},
+            "requests_per_minute": {"allowed": allowed.requests_per_minute, "used": started},
             "turns_at_once": {"allowed": allowed.turns_at_once, "used": self.running[account]},
             "tokens_per_hour": {"allowed": allowed.tokens_per_hour, "used": spent["hour"]},
             "tokens_per_day": {"allowed": allowed.tokens_per_day, "used": spent["day"]},

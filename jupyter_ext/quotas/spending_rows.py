@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeAlias
@@ -21,7 +21,6 @@ HOUR, DAY = 60, 24 * 60
 TIDY = 10
 """How often old rows are deleted, in minutes."""
 KEEP_S = (DAY + HOUR) * 60.0
-ATTEMPTS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +29,11 @@ class QuotaAccount:
 
     user: str
     token: str = ""
+
+    def name_in_store(self, kind: str) -> str:
+        """Return the name under which servers share something about the account, in the namespace of its user. It
+        contains no name of a token."""
+        return f"{kind}/{hashlib.sha256(self.token.encode()).hexdigest() if self.token else ''}"
 
 
 Charges: TypeAlias = Mapping[tuple[QuotaAccount, int], int]
@@ -77,13 +81,13 @@ class DatabaseSpending:
 
 
 class SharedValues(Protocol):
-    """Values that servers share (``MessageBus``), on the event loop."""
+    """Values that servers share (``MessageBus``, ``change_value``), on the event loop."""
 
     async def get_value(self, namespace: str, name: str) -> SharedValue | None: ...
 
-    async def swap_value(
-        self, namespace: str, name: str, expect: str, value: SharedValue | None, keep_s: float
-    ) -> bool: ...
+    async def change_value(
+        self, namespace: str, name: str, change: Callable[[bytes | None], bytes | None], keep_s: float
+    ) -> None: ...
 
 
 class SharedSpending:
@@ -93,7 +97,9 @@ class SharedSpending:
         self._values = values
 
     async def read(self, account: QuotaAccount, since: int) -> Mapping[int, int]:
-        rows, _ = await self._get(account)
+        with _stopping_as_store_error():
+            value = await self._values.get_value(account.user, account.name_in_store("spent"))
+        rows = _decode(value.body if value else None)
         return {minute: tokens for minute, tokens in rows.items() if minute > since}
 
     async def add(self, charges: Charges, minute: int) -> Charges:
@@ -101,29 +107,25 @@ class SharedSpending:
         charge in doubt."""
         account = next(iter(charges))[0]
         mine = {key: tokens for key, tokens in charges.items() if key[0] == account}
-        for _ in range(ATTEMPTS):
-            rows, version = await self._get(account)
+
+        def add(known: bytes | None) -> bytes:
+            rows = _decode(known)
             rows.update({at: tokens for (_, at), tokens in mine.items()})
-            kept = {at: tokens for at, tokens in rows.items() if at > minute - DAY}
-            value = SharedValue(secrets.token_hex(8), json.dumps([*kept.items()]).encode())
-            if await self._swap(account, version, value):
-                return mine
-        raise StoreError("The tokens spent could not be written, because other servers wrote at the same time.")
+            return json.dumps([(at, tokens) for at, tokens in rows.items() if at > minute - DAY]).encode()
 
-    async def _get(self, account: QuotaAccount) -> tuple[Counter[int], str]:
-        try:
-            value = await self._values.get_value(account.user, _name(account))
-        except ServerStopping as error:
-            raise StoreError(str(error)) from error
-        return (Counter(), "") if value is None else (Counter(dict(json.loads(value.body))), value.version)
-
-    async def _swap(self, account: QuotaAccount, expect: str, value: SharedValue) -> bool:
-        try:
-            return await self._values.swap_value(account.user, _name(account), expect, value, KEEP_S)
-        except ServerStopping as error:
-            raise StoreError(str(error)) from error
+        with _stopping_as_store_error():
+            await self._values.change_value(account.user, account.name_in_store("spent"), add, KEEP_S)
+        return mine
 
 
-def _name(account: QuotaAccount) -> str:
-    """Return the name of an account's value. It contains no name of a token."""
-    return f"spent/{hashlib.sha256(account.token.encode()).hexdigest() if account.token else ''}"
+@contextmanager
+def _stopping_as_store_error() -> Iterator[None]:
+    """A server that stops keeps what it could not write, as one whose database is away."""
+    try:
+        yield
+    except ServerStopping as error:
+        raise StoreError(str(error)) from error
+
+
+def _decode(body: bytes | None) -> Counter[int]:
+    return Counter(dict(json.loads(body))) if body else Counter()

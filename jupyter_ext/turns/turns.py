@@ -189,10 +189,15 @@ class Turns:
         """
         self.check_accepting()
         await self._limits.check_budget(order.key.namespace, order.token)
-        if not queue and (runs := self.of_session(order.key)):
-            raise session_busy(runs.id)
+        self._check_free(order.key, queue)
         engine = self._runtime.engines.get(order.request.model)
-        entry = self._limits.enter(order.key.namespace, order.token, engine)
+        start = await self._limits.count_start(order.key.namespace, order.token)
+        try:
+            self._check_free(order.key, queue)  # again, because another turn may have started meanwhile
+            entry = self._limits.enter(order.key.namespace, order.token, engine, start)
+        except AgentKernelError:
+            start.undo()
+            raise
         line = self._lines.setdefault(order.key, [])
         turn_id = order.id or new_id("turn")
         turn = LiveTurn(turn_id, order, EventLog(turn_id, order.key.id), entry, on_body=self._on_body)
@@ -213,6 +218,11 @@ class Turns:
             if turn.refusal:
                 raise turn.refusal
         return turn
+
+    def _check_free(self, key: SessionKey, queue: bool) -> None:
+        """Raise SessionBusy for a turn that would have to wait for another one of its session, and may not."""
+        if not queue and (runs := self.of_session(key)):
+            raise session_busy(runs.id)
 
     def meter(self, engine: Engine, key: SessionKey, token: str = "", entry: CountedTurn | None = None) -> Engine:
         """Return the engine wrapped with the limits of the session's user. ``entry`` is the counted turn for which the
