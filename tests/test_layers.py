@@ -114,7 +114,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "tools.mcp": ("core tools.base", "jsonschema"),
     "tools.memory": ("core core.seams tools.base", ""),
     "tools.notebook": ("core core.wire permissions tools.base", ""),
-    "tools.skills": ("core tools.base", ""),
+    "tools.skills": ("core sessions.log tools.base", ""),
     "tools.web": ("core core.net core.wire.framing tools.base tools.files", ""),
     "turn": (
         "core core.net core.seams engines engines.local engines.local.catalog engines.local.worker "

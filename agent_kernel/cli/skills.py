@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,32 +11,37 @@ from agent_kernel.cli.base.command import Command, argument, group, settings_of
 from agent_kernel.cli.base.output import Column, moment, show
 from agent_kernel.cli.base.store_access import namespace_of, store_arguments
 from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.sessions.store.store_url import open_bus
 from agent_kernel.tools.skills.package import MAX_BYTES, PackageEntry, folder, read_zip, too_large
 from agent_kernel.tools.skills.skill import Skill
 from agent_kernel.tools.skills.store import SkillStore
 
 
 def skills_add(args: argparse.Namespace) -> int:
-    skill = _store(args).add(namespace_of(args), _entries(args.path), args.version_of)
+    with _store(args) as store:
+        skill = store.add(namespace_of(args), _entries(args.path), args.version_of)
     _show(args, [skill])
     return 0
 
 
 def skills_list(args: argparse.Namespace) -> int:
-    _show(args, _store(args).list(namespace_of(args)))
+    with _store(args) as store:
+        skills = store.list(namespace_of(args))
+    _show(args, skills)
     return 0
 
 
 def skills_remove(args: argparse.Namespace) -> int:
-    store = _store(args)
-    name = store.get(namespace_of(args), args.id).latest.name
-    store.delete(namespace_of(args), args.id)
+    with _store(args) as store:
+        name = store.get(namespace_of(args), args.id).latest.name
+        store.delete(namespace_of(args), args.id)
     print(f"{args.id} ({name}) was removed.")
     return 0
 
 
-def _store(args: argparse.Namespace) -> SkillStore:
-    return SkillStore(settings_of(args).skills_path)
+def _store(args: argparse.Namespace) -> closing[SkillStore]:
+    settings = settings_of(args)
+    return closing(SkillStore(settings.skills_path, open_bus(settings.store)))
 
 
 def _entries(path: Path) -> list[PackageEntry]:

@@ -197,7 +197,8 @@ class Runtime:
         self.guard = Guard(settings.web_hosts)
         self.root = ""
         self.trust = TrustStore(settings.trust_path)
-        self.skills = SkillStore(settings.skills_path)
+        # Only a store that several servers share may have a bus.
+        self.skills = SkillStore(settings.skills_path, getattr(self.store, "bus", lambda: None)())
         self.files = FileRegistry.of(self.store, settings.data_dir / "incoming", settings.output_mb, settings.upload_mb)
         self.sources = create_sources(self._parts())
         self._starting = [source for source in self.sources if isinstance(source, StartableSource)]
@@ -361,4 +362,5 @@ class Runtime:
             await source.aclose()
         await self.engines.aclose()
         await self.sandbox.aclose()
+        await asyncio.to_thread(self.skills.close)
         await self.store.aclose()

@@ -7,8 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.errors import InvalidRequest, QuotaExceeded
 
+MAX_SKILLS = 200
+"""Maximum number of skills of a namespace."""
+MAX_VERSIONS = 50
+"""Maximum number of versions of a skill."""
 MAIN = "SKILL.md"
 LATEST = "latest"
 TREE_ENTRIES = 80
@@ -92,3 +96,19 @@ def tree(files: Sequence[str]) -> list[str]:
         lines["/".join(parts[:TREE_DEPTH]) + ("/..." if len(parts) > TREE_DEPTH else "")] = None
     shown = list(lines)[:TREE_ENTRIES]
     return [*shown, f"... and {len(lines) - TREE_ENTRIES} more"] if len(lines) > TREE_ENTRIES else shown
+
+
+def check_same_name(new: str, known: str) -> None:
+    """Raise InvalidRequest if a new version has another name than its skill."""
+    if new != known:
+        raise InvalidRequest(f"The skill is named {new!r}, but a new version of {known!r} must have the same name.")
+
+
+def too_many_skills() -> QuotaExceeded:
+    return QuotaExceeded(f"There are {MAX_SKILLS} skills already.", hint="Delete a skill first.")
+
+
+def too_many_versions() -> QuotaExceeded:
+    return QuotaExceeded(
+        f"A skill can have at most {MAX_VERSIONS} versions.", hint="Delete the skill, or add it as a new one."
+    )

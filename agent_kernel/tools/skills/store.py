@@ -1,7 +1,8 @@
-"""Installed skills on disk, separate for each namespace: ``<hash>/<skill>/versions/<n>/{version.json, content/}``.
+"""Installed skills, separate for each namespace. They are on disk, ``<hash>/<skill>/versions/<n>/{version.json,
+content/}``, or in the database that servers share (``shared_skills.py``).
 
-A version is stored by one rename, so that it is never incomplete, and it never changes, so that nothing else must be
-kept in sync.
+A version on disk is stored by one rename, so that it is never incomplete, and it never changes, so that nothing else
+must be kept in sync.
 """
 
 from __future__ import annotations
@@ -20,45 +21,65 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.core.errors import InvalidRequest, NotFound, QuotaExceeded, StoreError, StoreFull
+from agent_kernel.core.errors import NotFound, StoreError, StoreFull
+from agent_kernel.sessions.log.message_bus import MessageBus
 from agent_kernel.tools.skills.package import PackageEntry, unpack
-from agent_kernel.tools.skills.skill import Skill, SkillSpecifier, Version, is_id
+from agent_kernel.tools.skills.shared_skills import SharedSkills
+from agent_kernel.tools.skills.skill import (
+    MAX_SKILLS,
+    MAX_VERSIONS,
+    Skill,
+    SkillSpecifier,
+    Version,
+    check_same_name,
+    is_id,
+    too_many_skills,
+    too_many_versions,
+)
 
-MAX_SKILLS = 200
-"""Maximum number of skills of a namespace."""
-MAX_VERSIONS = 50
-"""Maximum number of versions of a skill."""
+COPIES = "shared"
+"""The directory below the root that holds copies of shared skills."""
 STALE_S = 3600.0
 STAGING = ".staging-"
 
 
 class SkillStore:
-    """The skills below ``root``, which is created with the first skill. All methods block: call them in a thread."""
+    """The skills below ``root``, which is created with the first skill. All methods block: call them in a thread. Where
+    skills are shared, all of them also raise StoreError.
 
-    def __init__(self, root: Path, clock: Callable[[], float] = time.time) -> None:
+    Servers that share a database have a ``bus``, which nothing else may use. New skills then go into the database, and
+    all servers have them; those on this disk remain usable on this server.
+    """
+
+    def __init__(self, root: Path, bus: MessageBus | None = None, *, clock: Callable[[], float] = time.time) -> None:
         self._root = root
         self._clock = clock
+        self._shared = None if bus is None else SharedSkills(bus, root / COPIES)
 
     def list(self, namespace: str) -> list[Skill]:
         """Return the skills, newest first."""
-        skills = (self._load(path) for path in self._of(namespace).glob("skill_*"))
-        return sorted((skill for skill in skills if skill), key=lambda skill: (-skill.created, skill.id))
+        skills = [skill for path in self._of(namespace).glob("skill_*") if (skill := self._load(path))]
+        if self._shared is not None:
+            skills += self._shared.list(namespace)
+        return sorted(skills, key=lambda skill: (-skill.created, skill.id))
 
     def get(self, namespace: str, id: str) -> Skill:
         """Return a skill. Raises NotFound."""
         skill = self._load(self._of(namespace) / id) if is_id(id) else None
+        if skill is None and self._shared is not None and is_id(id):
+            skill = self._shared.get(namespace, id)
         if skill is None:
             raise NotFound(f"There is no skill {id[:80]!r}.")
         return skill
 
     def version(self, namespace: str, reference: SkillSpecifier) -> Version:
-        """Return a version of a skill. Raises NotFound."""
+        """Return a version of a skill, whose files are on this disk. Raises NotFound, StoreFull, StoreError."""
         skill = self.get(namespace, reference.id)
         if not reference.number:
-            return skill.latest
+            return self._fetch(namespace, skill.latest)
         for version in skill.versions:
             if version.number == reference.number:
-                return version
+                return self._fetch(namespace, version)
         raise NotFound(f"The skill {skill.latest.name} has no version {reference.number}.")
 
     def find(self, namespace: str, text: str) -> Version:
@@ -77,17 +98,14 @@ class SkillStore:
         StoreError."""
         known = self.get(namespace, id) if id else None
         if known and len(known.versions) >= MAX_VERSIONS:
-            raise QuotaExceeded(
-                f"A skill can have at most {MAX_VERSIONS} versions.", hint="Delete the skill, or add it as a new one."
-            )
+            raise too_many_versions()
         if not known and len(self.list(namespace)) >= MAX_SKILLS:
-            raise QuotaExceeded(f"There are {MAX_SKILLS} skills already.", hint="Delete a skill first.")
+            raise too_many_skills()
         id = id or f"skill_{secrets.token_hex(16)}"
         try:
             self._add(namespace, entries, id, known)
         except OSError as error:
-            kind = StoreFull if error.errno == errno.ENOSPC else StoreError
-            raise kind(f"The skill could not be saved: {error.strerror or error}.") from error
+            raise _to_store_error(error) from error
         return self.get(namespace, id)
 
     def _add(self, namespace: str, entries: Iterable[PackageEntry], id: str, known: Skill | None) -> None:
@@ -95,11 +113,11 @@ class SkillStore:
             content = staged / "content"
             content.mkdir(mode=0o755)
             unpacked = unpack(entries, content)
-            if known and unpacked.name != known.latest.name:
-                raise InvalidRequest(
-                    f"The skill is named {unpacked.name!r}, "
-                    f"but a new version of {known.latest.name!r} must have the same name."
-                )
+            if known:
+                check_same_name(unpacked.name, known.latest.name)
+            if self._shared is not None and not (self._of(namespace) / id).exists():
+                self._shared.add(namespace, id, unpacked, content, self._clock(), is_new=known is None)
+                return
             body = {
                 "name": unpacked.name,
                 "description": unpacked.description,
@@ -112,10 +130,25 @@ class SkillStore:
     def delete(self, namespace: str, id: str) -> None:
         """Delete a skill with all versions. Raises NotFound."""
         self.get(namespace, id)
+        if self._shared is not None and self._shared.delete(namespace, id):
+            return
         gone = self._root / f"{STAGING}{secrets.token_hex(8)}"
         with contextlib.suppress(FileNotFoundError):  # somebody else deleted it
             (self._of(namespace) / id).rename(gone)
         shutil.rmtree(gone, ignore_errors=True)
+
+    def close(self) -> None:
+        """Release the connection to the database. A later call connects again."""
+        if self._shared is not None:
+            self._shared.close()
+
+    def _fetch(self, namespace: str, version: Version) -> Version:
+        if self._shared is None:
+            return version
+        try:
+            return self._shared.fetch(namespace, version)
+        except OSError as error:
+            raise _to_store_error(error) from error
 
     def _of(self, namespace: str) -> Path:
         return self._root / hashlib.sha256(namespace.encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -175,7 +208,12 @@ class SkillStore:
             except OSError as error:
                 if not (versions / str(number)).exists():
                     raise error
-        raise QuotaExceeded(f"A skill can have at most {MAX_VERSIONS} versions.")
+        raise too_many_versions()
+
+
+def _to_store_error(error: OSError) -> StoreError:
+    kind = StoreFull if error.errno == errno.ENOSPC else StoreError
+    return kind(f"The skill could not be saved: {error.strerror or error}.")
 
 
 def _numbers(versions: Path) -> list[int]:

@@ -28,9 +28,12 @@ SCRIPT = [
     *[entry for _ in range(3) for entry in (ASKS, {"text": "Done.", "when": "ask"})],
     {"calls": [{"name": "python", "arguments": {"code": "1 + 1"}}], "when": "client"},
     {"text": "Done.", "when": "client"},
+    {"calls": [{"name": "read_skill", "arguments": {"skill": "Charts"}}], "when": "skill"},
+    {"text": "Done.", "when": "skill"},
     HELLO,
 ]
 SECRET = "pass-word-of-ann"
+NOWHERE = "http://127.0.0.1:9/v1"
 Pair = tuple[AgentServer, AgentServer]
 
 
@@ -48,10 +51,13 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         AgentServer(
             directory / name,
             SCRIPT,
+            {"engines": {"near": {"url": NOWHERE, "model": "m"}}},
             extensions=["tests.jupyter_ext.probe_tools"],
             env={
                 "AGENT_KERNEL_STORE": store,
                 "AGENT_KERNEL_USER_TOKENS_PER_DAY": "1000000",
+                "AGENT_KERNEL_USER_REQUESTS_PER_MINUTE": "1000",
+                "AGENT_KERNEL_TOKEN_SHARE": "0.002",
                 "XDG_RUNTIME_DIR": runtime,
             },
         )
@@ -297,6 +303,104 @@ async def test_tokens_spent_on_one_server_count_on_the_other(clients: Clients) -
     turn = await start_turn(clients[0], "hello", session="spends")
     await followed(clients[0], turn["turn"])
     assert await spent(clients[0]) == await spent(clients[1]) > before
+
+
+async def test_a_response_is_continued_fetched_and_deleted_through_the_other_server(clients: Clients) -> None:
+    one, two = clients
+    first = (await one.post("agent/v1/responses", json={"model": "default", "input": "hello"})).json()
+    assert (first["status"], first["output_text"]) == ("completed", "Hello.")
+    path = f"agent/v1/responses/{first['id']}"
+    assert (await two.get(path)).json() == first
+    [asked] = (await two.get(f"{path}/input_items")).json()["data"]
+    assert asked["content"][0]["text"] == "hello"
+    body = {"model": "default", "input": "and then?", "previous_response_id": first["id"]}
+    second = (await two.post("agent/v1/responses", json=body)).json()
+    assert (second.get("error"), second["session_id"]) == (None, first["session_id"])
+    shown = (await one.get(f"agent/v1/sessions/{first['session_id']}/items")).text
+    assert "hello" in shown
+    assert "and then?" in shown
+    streams = [(await client.get(path, params={"stream": "true"})).text for client in clients]
+    assert streams[0] == streams[1]
+    assert "response.completed" in streams[0]
+    assert (await two.delete(path)).json()["deleted"] is True
+    assert [(await client.get(path)).status_code for client in clients] == [404, 404]
+    refused = await one.post("agent/v1/responses", json=body)
+    assert refused.json()["error"]["code"] == "previous_response_not_found"
+    assert (await one.get(f"agent/v1/responses/{second['id']}")).status_code == 200
+
+
+async def test_a_response_that_runs_is_seen_and_cancelled_through_the_other_server(clients: Clients) -> None:
+    one, two = clients
+    body = {"model": "default", "input": "long", "background": True}
+    path = f"agent/v1/responses/{(await one.post('agent/v1/responses', json=body)).json()['id']}"
+    assert (await two.get(path)).json()["status"] in ("queued", "in_progress")
+    began = time.monotonic()
+    cancelled = (await two.post(f"{path}/cancel")).json()
+    print(f"cancelled through the other server after {time.monotonic() - began:.3f} s")
+    assert cancelled["status"] == "cancelled"
+    assert (await one.get(path)).json()["status"] == (await two.get(path)).json()["status"] == "cancelled"
+    again = (await one.post("agent/v1/responses", json=body)).json()
+    assert (await two.delete(f"agent/v1/responses/{again['id']}")).json()["deleted"] is True
+    for client in clients:
+        assert (await client.get(f"agent/v1/responses/{again['id']}")).status_code == 404
+
+
+async def test_a_response_of_one_user_does_not_exist_for_another_at_any_server(servers: Pair) -> None:
+    store = str(servers[0].env["AGENT_KERNEL_STORE"])
+    with contextlib.closing(open_token_store(servers[0].directory / "data" / "tokens", store)) as tokens:
+        texts = [tokens.new(["turns", "sessions"], name=name, user=name)[1] for name in ("ann", "bob")]
+    body = {"model": "default", "input": "hello"}
+    async with servers[0].client(texts[0]) as ann, servers[1].client(texts[1]) as bob:
+        made = (await ann.post("agent/v1/responses", json=body)).json()
+        path = f"agent/v1/responses/{made['id']}"
+        assert (await bob.get(path)).status_code == (await bob.delete(path)).status_code == 404
+        taken = await bob.post("agent/v1/responses", json={**body, "previous_response_id": made["id"]})
+        assert taken.json()["error"]["code"] == "previous_response_not_found"
+        assert (await ann.get(path)).json()["status"] == "completed"
+
+
+async def test_an_engine_that_a_person_chooses_is_that_of_the_session_at_both_servers(clients: Clients) -> None:
+    one, two = clients
+    await followed(one, (await start_turn(one, "hello", session="chooses"))["turn"])
+
+    async def current(client: httpx.AsyncClient) -> Json:
+        current: Json = (await client.get("agent/v1/models", params={"session": "chooses"})).json()["current"]
+        return current
+
+    assert (await two.put("agent/v1/engine", json={"session": "chooses", "model": "near"})).status_code == 200
+    assert [(await current(client))["name"] for client in clients] == ["near", "near"]
+    await two.put("agent/v1/engine", json={"session": "chooses", "model": f"{NOWHERE}#mine"})
+    assert (await current(two))["name"] == f"{NOWHERE}#mine"
+    assert "on another server" in (await current(one))["problem"]
+    await one.put("agent/v1/engine", json={"session": "chooses", "model": ""})
+    assert [(await current(client))["name"] for client in clients] == ["", ""]
+
+
+async def test_a_limit_of_turns_in_a_minute_is_that_of_both_servers_together(servers: Pair, clients: Clients) -> None:
+    store = str(servers[0].env["AGENT_KERNEL_STORE"])
+    with contextlib.closing(open_token_store(servers[0].directory / "data" / "tokens", store)) as tokens:
+        _, text = tokens.new(["turns"], name="limited")
+    body = {"prompt": "hello"}
+    async with servers[0].client(text) as one, servers[1].client(text) as two:
+        began = [(await client.post("agent/v1/turns", json=body)).status_code for client in (one, two)]
+        assert began == [202, 202], "the limit of a token is two turns here"
+        for client in (one, two, one):
+            refused = await client.post("agent/v1/turns", json=body)
+            assert (refused.status_code, refused.json()["error"]["details"]["used"]) == (429, 2)
+    used = [(await client.get("agent/v1/usage")).json()["requests_per_minute"]["used"] for client in clients]
+    assert used[0] == used[1] >= 2
+
+
+async def test_a_skill_that_one_server_got_is_read_in_a_turn_of_the_other(clients: Clients) -> None:
+    one, two = clients
+    files = [("files[]", ("SKILL.md", f"---\nname: Charts\ndescription: Draws\n---\n{SECRET} is not here"))]
+    made = (await one.post("agent/v1/skills", files=files)).json()
+    assert [skill["id"] for skill in (await two.get("agent/v1/skills")).json()["data"]] == [made["id"]]
+    turn = await start_turn(two, "skill", skills=["charts"])
+    finished = [event["data"] for event in await followed(two, turn["turn"]) if event["type"] == "call.finished"]
+    assert "is not here" in finished[0]["text"]
+    assert (await two.delete(f"agent/v1/skills/{made['id']}")).json()["deleted"] is True
+    assert (await one.get("agent/v1/skills")).json()["data"] == []
 
 
 async def test_a_server_that_is_stopped_leaves_the_turns_of_others_running_and_follows_them_again(
