@@ -11,14 +11,13 @@ from pathlib import Path
 
 from agent_kernel.core.api_tokens import DAY_S, MAX_DAYS, ApiTokenStore
 from agent_kernel.core.errors import StoreError
-from agent_kernel.sessions.log.message_bus import MessageBus, SharedValue
+from agent_kernel.sessions.log.message_bus import MessageBus, SharedValue, change_value
 from agent_kernel.sessions.store.store_url import open_bus
 
 INDEX = "tokens"
 """The name of the value that lists the ids of all tokens. Each token is a value of its own."""
 KEEP_S = 2 * MAX_DAYS * DAY_S
 """Tokens are kept for some time after they expired, so that a list shows them."""
-ATTEMPTS = 20
 NAMESPACE = ""
 
 
@@ -61,28 +60,28 @@ class SharedTokens:
                 self._bus.swap_value(NAMESPACE, _name(id), value.version, _encode(_decode(value)[0], now), KEEP_S)
 
     def delete(self, id: str) -> bool:
+        existed = False
+
+        def take(known: bytes | None) -> None:
+            nonlocal existed
+            existed = known is not None
+
         with self._lock:
-            for _ in range(ATTEMPTS):
-                value = self._bus.get_value(NAMESPACE, _name(id))
-                if value is None:
-                    return False
-                if self._bus.swap_value(NAMESPACE, _name(id), value.version, None, KEEP_S):
-                    self._change_index(remove=id)
-                    return True
-        raise StoreError("The token could not be revoked, because other servers changed it.", hint="Try again.")
+            change_value(self._bus, NAMESPACE, _name(id), take, KEEP_S)
+            if existed:
+                self._change_index(remove=id)
+        return existed
 
     def close(self) -> None:
         with self._lock:
             self._bus.close()
 
     def _change_index(self, *, add: str = "", remove: str = "") -> None:
-        for _ in range(ATTEMPTS):
-            known = self._bus.get_value(NAMESPACE, INDEX)
-            ids = [id for id in (json.loads(known.body) if known else []) if id != remove] + ([add] if add else [])
-            value = SharedValue(secrets.token_hex(8), json.dumps(ids).encode())
-            if self._bus.swap_value(NAMESPACE, INDEX, known.version if known else "", value, KEEP_S):
-                return
-        raise StoreError("The list of tokens could not be written, because others changed it.", hint="Try again.")
+        def change(known: bytes | None) -> bytes:
+            ids = [id for id in (json.loads(known) if known else []) if id != remove]
+            return json.dumps(ids + ([add] if add else [])).encode()
+
+        change_value(self._bus, NAMESPACE, INDEX, change, KEEP_S)
 
 
 def _name(id: str) -> str:

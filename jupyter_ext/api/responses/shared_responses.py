@@ -6,15 +6,18 @@ into a fixed number of parts, because the whole of it is written with every resp
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import math
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from agent_kernel.core.session import SessionKey
+from agent_kernel.sessions.log.message_bus import SharedValue
 from jupyter_ext.api.responses.response_object import ResponseFacts
 from jupyter_ext.api.responses.store import (
     KEEP_S,
@@ -83,15 +86,14 @@ class SharedResponses:
     async def add(self, response: StoredResponse) -> None:
         namespace = response.owner.namespace
         self._namespaces.add(namespace)
-        record = ResponseRecord(
-            {
-                "subject": response.owner.subject,
-                "turn": response.turn,
-                "facts": response.facts.to_json(),
-                "input": list(response.input),
-                "body": response.body,
-            }
-        ).encode()
+        facts = {
+            "subject": response.owner.subject,
+            "turn": response.turn,
+            "facts": response.facts.to_json(),
+            "input": list(response.input),
+            "body": response.body,
+        }
+        record = await asyncio.to_thread(ResponseRecord(facts).encode)
         entry = IndexEntry(response.id, response.facts.session, response.facts.created, len(record))
         evicted: list[IndexEntry] = []
 
@@ -105,19 +107,21 @@ class SharedResponses:
         for one in evicted:
             await self._remove(namespace, one.id)
         if entry not in evicted:
-            await self._link.change_value(namespace, _name(response.id), lambda known: known or record, KEEP_S)
+            value = SharedValue(secrets.token_hex(8), record)
+            await self._link.swap_value(namespace, _name(response.id), "", value, KEEP_S)  # unless it is there already
 
     async def finish(
         self, response: StoredResponse, body: Mapping[str, Any], frames: Sequence[bytes], *, again: bool = False
     ) -> None:
         namespace, size = response.owner.namespace, 0
+        packed = await asyncio.to_thread(pack_frames, frames)
 
         def end(known: bytes | None) -> bytes | None:
             nonlocal size
             record = None if known is None else ResponseRecord.decode(known)
             if record is None or (again and record.facts["body"] is not None):
                 return known
-            ended = ResponseRecord({**record.facts, "body": body}, pack_frames(frames)).encode()
+            ended = ResponseRecord({**record.facts, "body": body}, packed).encode()
             size = len(ended)
             return ended
 

@@ -9,17 +9,22 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest, NotFound
+from agent_kernel.sessions.log.memory_bus import MemoryBus
 from agent_kernel.tools.skills.package import PackageEntry
 from agent_kernel.tools.skills.skill import SkillSpecifier, Version, tree
 from agent_kernel.tools.skills.store import SkillStore
+
+
+@pytest.fixture(params=["disk", "shared"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> SkillStore:
+    return SkillStore(tmp_path, MemoryBus() if request.param == "shared" else None)
 
 
 def skill(text: str = "v1", name: str = "Charts") -> list[PackageEntry]:
     return [PackageEntry.of_bytes("SKILL.md", f"---\nname: {name}\ndescription: {text}\n---\n{text}".encode())]
 
 
-def test_a_skill_gets_versions_that_do_not_change(tmp_path: Path) -> None:
-    store = SkillStore(tmp_path)
+def test_a_skill_gets_versions_that_do_not_change(store: SkillStore) -> None:
     made = store.add("ann", skill("v1"))
     again = store.add("ann", skill("v2"), made.id)
     assert [version.number for version in again.versions] == [1, 2]
@@ -28,11 +33,15 @@ def test_a_skill_gets_versions_that_do_not_change(tmp_path: Path) -> None:
     assert store.version("ann", SkillSpecifier.parse(f"{made.id}@latest")).number == 2
     old = store.version("ann", SkillSpecifier.parse(f"{made.id}@1"))
     assert (old.content / "SKILL.md").read_text().endswith("v1")
-    assert [found.id for found in SkillStore(tmp_path).list("ann")] == [made.id], "they stay over a restart"
+    assert [found.id for found in store.list("ann")] == [made.id]
 
 
-def test_nobody_sees_the_skills_of_somebody_else(tmp_path: Path) -> None:
-    store = SkillStore(tmp_path)
+def test_skills_stay_over_a_restart(tmp_path: Path) -> None:
+    made = SkillStore(tmp_path).add("ann", skill())
+    assert [found.id for found in SkillStore(tmp_path).list("ann")] == [made.id]
+
+
+def test_nobody_sees_the_skills_of_somebody_else(store: SkillStore) -> None:
     made = store.add("ann", skill())
     assert store.list("bob") == []
     for act in (lambda: store.get("bob", made.id), lambda: store.delete("bob", made.id)):
@@ -57,8 +66,7 @@ def test_a_version_is_a_number_or_latest(version: str) -> None:
         SkillSpecifier.parse(f"skill_{'0' * 32}@{version}")
 
 
-def test_what_is_refused_leaves_nothing(tmp_path: Path) -> None:
-    store = SkillStore(tmp_path)
+def test_what_is_refused_leaves_nothing(store: SkillStore, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest):
         store.add("ann", [*skill(), PackageEntry.of_bytes("../evil", b"")])
     made = store.add("ann", skill())
@@ -68,16 +76,14 @@ def test_what_is_refused_leaves_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-def test_a_skill_that_was_deleted_is_gone(tmp_path: Path) -> None:
-    store = SkillStore(tmp_path)
+def test_a_skill_that_was_deleted_is_gone(store: SkillStore, tmp_path: Path) -> None:
     made = store.add("ann", skill())
     store.delete("ann", made.id)
     assert store.list("ann") == []
     assert not list(tmp_path.rglob("SKILL.md"))
 
 
-def test_versions_that_come_together_get_numbers_of_their_own(tmp_path: Path) -> None:
-    store = SkillStore(tmp_path)
+def test_versions_that_come_together_get_numbers_of_their_own(store: SkillStore) -> None:
     made = store.add("ann", skill())
     threads = [threading.Thread(target=store.add, args=("ann", skill(f"t{n}"), made.id)) for n in range(8)]
     for thread in threads:
