@@ -435,6 +435,8 @@ async def test_the_turn_of_a_killed_server_is_interrupted_and_its_session_goes_o
     servers: Pair, clients: Clients
 ) -> None:
     one, two = clients
+    body = {"model": "default", "input": "long", "background": True}
+    response = f"agent/v1/responses/{(await one.post('agent/v1/responses', json=body)).json()['id']}"
     turn = (await start_turn(one, "long", session="killed"))["turn"]
     got: list[Json] = []
 
@@ -457,3 +459,4 @@ async def test_the_turn_of_a_killed_server_is_interrupted_and_its_session_goes_o
     assert await followed(two, turn, got[9]["seq"]) == got[10:]
     following = await start_turn(two, "hello", session="killed")
     assert (await followed(two, following["turn"]))[-1]["data"]["state"] == "committed"
+    assert (await two.get(response)).json()["status"] == "failed"
