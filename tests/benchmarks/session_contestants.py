@@ -9,12 +9,15 @@ import asyncio
 import functools
 import importlib
 import json
+import os
 import random
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+URL = "SESSION_CONTEST_URL"
+"""The variable with the URL of the database, for the contestants that need one: as ``store_url`` takes it."""
 WORDS = [
     "time",
     "of",
@@ -91,7 +94,7 @@ class Ours:
         return len(await self.store.latest(self.key(session), 20))
 
     async def search(self, word: str) -> int:
-        return len(await self.store.search("local", self.model.Query(word)))
+        return len(await self.store.search("local", self.model.SessionQuery(word)))
 
     async def index(self) -> None:
         while await self.store.fold(100_000):
@@ -231,6 +234,73 @@ class FloorBeside(Floor):
         return await asyncio.to_thread(self.newest, session)
 
 
+class OursShared(Ours):
+    """Our store on the database of the variable URL."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.store = importlib.import_module("agent_kernel.sessions.store.store_url").open_store(os.environ[URL])
+
+
+class OpenAISqlAlchemy(OpenAI):
+    """Its SQLAlchemySession on PostgreSQL, with one engine for all sessions."""
+
+    def __init__(self, directory: Path) -> None:
+        memory: Any = importlib.import_module("agents.extensions.memory")
+        sqlalchemy: Any = importlib.import_module("sqlalchemy.ext.asyncio")
+        address, _, schema = os.environ[URL].partition("&options=-csearch_path%3D")
+        self.engine = sqlalchemy.create_async_engine(
+            address.replace("postgresql:", "postgresql+asyncpg:"),
+            connect_args={"server_settings": {"search_path": schema}},
+            pool_size=8,
+        )
+        self.type = lambda name, path: memory.SQLAlchemySession(name, engine=self.engine)
+        self.first: Any = memory.SQLAlchemySession("first", engine=self.engine, create_tables=True)
+        self.made = asyncio.Lock()
+        self.path = directory
+        self.open: dict[str, Any] = {}
+
+    async def fill(self, session: str, count: int) -> None:
+        await self.make_tables()
+        await super().fill(session, count)
+
+    async def turn(self, session: str, n: int) -> None:
+        await self.make_tables()
+        await super().turn(session, n)
+
+    async def make_tables(self) -> None:
+        async with self.made:
+            if self.first is not None:
+                await self.first.get_items(1)
+                self.first = None
+
+    async def close(self) -> None:
+        await self.engine.dispose()
+
+
+class OpenAIRedis(OpenAI):
+    """Its RedisSession, with one client for all sessions."""
+
+    def __init__(self, directory: Path) -> None:
+        memory: Any = importlib.import_module("agents.extensions.memory")
+        address, _, prefix = os.environ[URL].partition("?prefix=")
+        self.client: Any = importlib.import_module("redis.asyncio").Redis.from_url(address)
+        self.type = lambda name, path: memory.RedisSession(name, redis_client=self.client, key_prefix=prefix)
+        self.path = directory
+        self.open: dict[str, Any] = {}
+
+    async def close(self) -> None:
+        await self.client.aclose()
+
+
+class SelectoolsRedis(Selectools):
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        address, _, prefix = os.environ[URL].partition("?prefix=")
+        sessions: Any = importlib.import_module("selectools.sessions")
+        self.store = sessions.RedisSessionStore(url=address, prefix=f"{prefix}:")
+
+
 CONTESTANTS: dict[str, Callable[[Path], Any]] = {
     "ours": Ours,
     "ours durable": Durable,
@@ -238,6 +308,10 @@ CONTESTANTS: dict[str, Callable[[Path], Any]] = {
     "openai-agents": OpenAI,
     "selectools sqlite": Selectools,
     "selectools json": SelectoolsJson,
+    "ours, shared": OursShared,
+    "openai-agents postgresql": OpenAISqlAlchemy,
+    "openai-agents redis": OpenAIRedis,
+    "selectools redis": SelectoolsRedis,
     "bare sqlite": Floor,
     "bare sqlite, thread": FloorBeside,
 }
