@@ -130,7 +130,8 @@ LAYERS: dict[str, tuple[str, str]] = {
         "jupyter_server traitlets",
     ),
     "jupyter_ext.api": (
-        "core jupyter_ext.api.dialects jupyter_ext.api.http jupyter_ext.services",
+        "core jupyter_ext.api.dialects jupyter_ext.api.http jupyter_ext.api.webapp jupyter_ext.auth "
+        "jupyter_ext.services",
         "jupyter_server tornado traitlets",
     ),
     "jupyter_ext.api.anthropic": (
@@ -175,6 +176,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "pydantic",
     ),
     "jupyter_ext.api.schemas": ("core sessions sessions.export tools.code", "pydantic typing_extensions"),
+    "jupyter_ext.api.webapp": ("core jupyter_ext.auth jupyter_ext.services", "jupyter_server tornado"),
     "jupyter_ext.auth": ("core jupyter_ext.notebooks", "jupyter_server tornado traitlets"),
     "jupyter_ext.headless": ("core evaluation jupyter_ext.api.http jupyter_ext.api.native", "nbformat tornado"),
     "jupyter_ext.monitoring": (

@@ -1,6 +1,7 @@
-// Builds the panel for its two hosts. The results are committed, so that installing the package needs no node:
+// Builds the panel for its hosts. The results are committed, so that installing the package needs no node:
 //   jupyter_ext/labextensions  what JupyterLab and Notebook 7 load (a module federation container and the panel)
-//   agent_kernel/notebook/panel/static  one module and its styles, for anywidget
+//   agent_kernel/notebook/panel/static  one module and its styles, for anywidget and for the page of agent-kernel serve
+//   jupyter_ext/api/webapp/static  what that page has beside them
 // Names of files hold a hash of their content: a browser never keeps an old one.
 import { createHash } from "node:crypto";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
@@ -14,6 +15,7 @@ const root = process.argv.includes("--into") ? process.argv[process.argv.indexOf
 const { name, version, license } = JSON.parse(await readFile(join(here, "package.json"), "utf8"));
 const lab = join(root, "jupyter_ext", "labextensions", name);
 const widget = join(root, "agent_kernel", "notebook", "panel", "static");
+const webapp = join(root, "jupyter_ext", "api", "webapp", "static");
 
 const common = {
   bundle: true,
@@ -35,6 +37,14 @@ const shared = {
     build.onLoad({ filter: /.*/, namespace: "shared" }, ({ path }) => ({
       contents: `module.exports = globalThis.__agent_kernel_shared[${JSON.stringify(path)}];`,
     }));
+  },
+};
+
+/** The page loads the panel from the module of the widget, which the server serves beside its own. */
+const besideWidget = {
+  name: "beside the widget",
+  setup(build) {
+    build.onResolve({ filter: /\/widget\/widget$/ }, () => ({ path: "./widget.js", external: true }));
   },
 };
 
@@ -77,6 +87,7 @@ const install = {
   uninstallInstructions: `Use your Python package manager (pip, conda or others) to remove the package ${name}.`,
 };
 const inCell = await bundle("src/widget/widget.ts", { format: "esm" });
+const page = await bundle("src/webapp/webapp.ts", { format: "esm", plugins: [besideWidget] });
 
 // Only now, when everything could be built.
 await replace(lab, {
@@ -89,6 +100,14 @@ await replace(lab, {
   [load]: container.js,
 });
 await replace(widget, { "widget.js": inCell.js, "widget.css": inCell.css });
+await replace(webapp, {
+  "page.html": await readFile(join(here, "src", "webapp", "page.html"), "utf8"),
+  "icon.svg": await readFile(join(here, "src", "webapp", "icon.svg"), "utf8"),
+  "webapp.js": page.js,
+  "webapp.css": page.css,
+});
 
 console.log(`panel ${kilobytes(panel.js)}, styles ${kilobytes(panel.css)}`);
-console.log(`at the start of Lab ${kilobytes(container.js)}; widget ${kilobytes(inCell.js)}`);
+console.log(
+  `at the start of Lab ${kilobytes(container.js)}; widget ${kilobytes(inCell.js)}, page ${kilobytes(page.js)}`,
+);

@@ -1,5 +1,5 @@
-"""``agent-kernel serve``: runs the agent as a server for programs. The server has no notebooks, no kernels and no file
-browser."""
+"""``agent-kernel serve``: runs the agent as a server for programs, and for people with a browser. The server has no
+notebooks, no kernels and no file browser."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ TRAITS = ("engine", "model", "tools", "permission", "namespace", "store", "local
 configuration files."""
 STARTED = """\
 agent-kernel {version} serves {url}
+  in a browser {page}
   model        {model}
   OpenAI       OPENAI_BASE_URL={url}/v1     OPENAI_API_KEY=<token>
   Anthropic    ANTHROPIC_BASE_URL={url}     ANTHROPIC_API_KEY=<token>
@@ -78,7 +79,7 @@ def _serve(args: argparse.Namespace) -> int:
             config,
             key.value,
             check=lambda services: _check_built(args, services.runtime.settings),
-            told=lambda services: _announce(args, services, key, _url(args, port)),
+            told=lambda services, query: _announce(args, services, key, _url(args, port), query),
             waits=_wait,
             drain_s=args.drain,
         )
@@ -217,7 +218,8 @@ def _url(args: argparse.Namespace, port: int) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{args.base_url.rstrip('/')}"
 
 
-def _announce(args: argparse.Namespace, services: Services, key: ServeToken, url: str) -> None:
+def _announce(args: argparse.Namespace, services: Services, key: ServeToken, url: str, query: str | None) -> None:
+    """Print where the server is. ``query`` logs in one browser at its page; None: the server has no page."""
     info, settings = services.runtime.engine.info(), services.runtime.settings
     if missing := _missing(settings):
         print(f"agent-kernel: {missing}", file=sys.stderr, flush=True)
@@ -227,6 +229,7 @@ def _announce(args: argparse.Namespace, services: Services, key: ServeToken, url
         "version": __version__,
         "pid": os.getpid(),
         "url": url,
+        "page_url": None if query is None else f"{url}/",
         "openai_base_url": f"{url}/v1",
         "anthropic_base_url": url,
         "agent_url": f"{url}/agent/v1",
@@ -242,7 +245,18 @@ def _announce(args: argparse.Namespace, services: Services, key: ServeToken, url
         print(json.dumps(body), flush=True)
         return
     body |= {"model": info.model + ("" if info.local else f", at {info.host}"), "limits": _limits(settings)}
+    body["page"] = _page(f"{url}/", query)
     print(STARTED.format_map(body), end="", flush=True)
+
+
+def _page(url: str, query: str | None) -> str:
+    """Describe how a person opens the page. The link that logs in is only for the terminal of whoever starts the
+    server: what is printed elsewhere is kept in logs."""
+    if query is None:
+        return "no page: with --hub, each user has the panel in their own server"
+    if not query or not sys.stdout.isatty():
+        return f"{url} (it asks for a token)"
+    return f"{url}{query} (logs in one browser, within an hour)"
 
 
 def _check_built(args: argparse.Namespace, settings: Settings) -> None:
@@ -348,4 +362,9 @@ SERVE_ARGUMENTS = (
     argument("--log-level", choices=LEVELS, default="warning", help="log level on stderr"),
     argument("--json", action="store_true", help="print one line of JSON when the server is ready, instead of text"),
 )
-SERVE = Command("serve", "run a server for OpenAI's and Anthropic's clients, without notebooks", serve, SERVE_ARGUMENTS)
+SERVE = Command(
+    "serve",
+    "run a server for a browser and for OpenAI's and Anthropic's clients, without notebooks",
+    serve,
+    SERVE_ARGUMENTS,
+)

@@ -174,6 +174,14 @@ class ApiTokenStore:
                     records.note_use(token.id, now)
         return token
 
+    def find(self, id: str) -> ApiToken:
+        """Return the valid token with this id, for a caller who showed its text earlier. Blocking. Raises TokenInvalid
+        if the token was revoked or has expired, and StoreError."""
+        token = self._read(id)[0] if _ID.fullmatch(id) else None
+        if token is None or token.is_expired:
+            raise TokenInvalid("The token of this login was revoked or has expired.", hint=_NEW)
+        return token
+
     def is_valid(self, token: ApiToken) -> bool:
         """Return whether a token that ``holder`` returned is still valid. Blocking. Raises StoreError."""
         return not token.is_expired and any(records.read(token.id) is not None for records in self._records)

@@ -127,3 +127,13 @@ def mount(base_url: str) -> list[Rule]:
     below = [(MOUNT + route, handler, named) for route, handler, named in ours]
     probe = _rule("/health", "native.models:ProbeHandler", "health")
     return [(base + route, handler, named) for route, handler, named in [*root, probe, *below]]
+
+
+def page(base_url: str) -> list[Rule]:
+    """Return the routes of the web page of a standalone server. The page is at its root."""
+    base = base_url.rstrip("/")
+    files = [(rf"{base}/webapp/([0-9a-f]+)/([\w.]+)", "webapp.page:PageFileHandler")]
+    root = [(rf"{base}/", "webapp.page:PageHandler"), *([(base, "webapp.page:SlashHandler")] if base else [])]
+    return [
+        (pattern, defer_handler(f"{HANDLERS}.{handler}", streams_body=False), {}) for pattern, handler in root + files
+    ]

@@ -1,7 +1,7 @@
 """A Jupyter server with this extension and nothing else: no notebooks, kernels, contents or terminals.
 
-It serves ``agent/v1``, the same routes at the paths where clients of other APIs expect them (``routes.MOUNT``), and the
-login page with its images, for pages that a person must open. It uses Jupyter's login, settings and logging.
+It serves ``agent/v1``, the same routes at the paths where clients of other APIs expect them (``routes.MOUNT``), and for
+people the panel as a web page at its root, with the login. It uses Jupyter's login, settings and logging.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -18,11 +17,15 @@ from typing import Any
 from jupyter_server.serverapp import ServerApp
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
+from traitlets import default
 from traitlets.config import Config
 
 from agent_kernel.core.errors import InvalidRequest, ServerStopping
 from jupyter_ext.api import routes
 from jupyter_ext.api.unknown_route import UnknownHandler
+from jupyter_ext.api.webapp.login import LoginHandler
+from jupyter_ext.api.webapp.page import CODE, LINK_SETTING
+from jupyter_ext.auth.serve_identity import LoginLink, ServeIdentityProvider, cookie_secret
 from jupyter_ext.services import SETTING, Services
 
 ANSWERED_S = 2.0
@@ -35,13 +38,16 @@ class HeadlessServer(ServerApp):
     """A Jupyter server that loads only this extension.
 
     ``sockets`` are bound listening sockets. ``check`` is called before the server starts; if it raises an error, the
-    server does not start. ``told`` is called once, when the server accepts requests. ``waits`` is called with the
+    server does not start. ``told`` is called once, when the server accepts requests, with the query that logs in one
+    browser at the web page (empty if the person logs in there in another way), or None without a web page. ``waits`` is
+    called with the
     number of running turns when the server is asked to stop; the turns then have ``drain_s`` seconds to end by
     themselves.
     """
 
     default_services = ()  # type: ignore[assignment]  # fewer than all of them
     _cookie_secret_file = ""
+    link: LoginLink | None = None
 
     def __init__(
         self,
@@ -50,7 +56,7 @@ class HeadlessServer(ServerApp):
         token: str,
         *,
         check: Callable[[Services], None],
-        told: Callable[[Services], None],
+        told: Callable[[Services, str | None], None],
         waits: Callable[[int], None],
         drain_s: float,
     ) -> None:
@@ -89,13 +95,25 @@ class HeadlessServer(ServerApp):
         self.jpserver_extensions = {"jupyter_ext": True}
         super().init_server_extensions()
 
+    @default("identity_provider_class")
+    def _login(self) -> type[ServeIdentityProvider]:
+        return ServeIdentityProvider
+
     def init_configurables(self) -> None:
         """Set the token directly. A token in the configuration would be written to the log."""
         super().init_configurables()
         self.identity_provider.token = self._token
+        if isinstance(self.identity_provider, ServeIdentityProvider):
+            self.identity_provider.login_handler_class = LoginHandler
+            self.link = LoginLink()
+
+    @property
+    def has_page(self) -> bool:
+        """Whether people can log in, and so use the web page. With --hub they cannot: no cookie is read there."""
+        return bool(self.identity_provider.get_handlers())
 
     def init_webapp(self) -> None:
-        self.cookie_secret = secrets.token_bytes(32)
+        self.cookie_secret = cookie_secret(self._token)
         super().init_webapp()
 
     def load_server_extensions(self) -> None:
@@ -106,8 +124,10 @@ class HeadlessServer(ServerApp):
         base = self.base_url.rstrip("/")
         others = "|".join([*login, "/static/.*"])
         nothing = (rf"(?!{base}(?:{others})$).*", UnknownHandler, {"route": "unknown"})
+        page = routes.page(self.base_url) if self.has_page else []
         web_app: Any = self.web_app
-        web_app.add_handlers(".*$", [*routes.mount(self.base_url), nothing])
+        web_app.settings[LINK_SETTING] = self.link
+        web_app.add_handlers(".*$", [*page, *routes.mount(self.base_url), nothing])
 
     def init_httpserver(self) -> None:
         """Use the sockets that are already bound."""
@@ -134,7 +154,8 @@ class HeadlessServer(ServerApp):
             self._ending = asyncio.ensure_future(self._stop())
             return
         self.http_server.add_sockets(self._sockets)
-        self._told(self.services)
+        query = f"?{CODE}={self.link.code}" if self.link else ""
+        self._told(self.services, query if self.has_page else None)
 
     def _on_signal(self, number: int, frame: object) -> None:
         """The first signal stops the server, the second does not wait for turns, the third exits at once."""

@@ -29,6 +29,14 @@ class ScopedUser(User):
     scopes: frozenset[str] = frozenset()
 
 
+@dataclass
+class TokenUser(User):
+    """A browser that logged in with the lasting token of this id: its requests are those of the token. Whether the
+    token is still valid is checked at each request."""
+
+    token_id: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Who sends a request. Exactly one of ``user``, ``kernel`` and ``token`` is set."""

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 from tornado import web
 from tornado.iostream import StreamClosedError
 
-from agent_kernel.core.api_tokens import TOKEN_NAMESPACE_MARK
+from agent_kernel.core.api_tokens import TOKEN_NAMESPACE_MARK, ApiToken
 from agent_kernel.core.errors import (
     AgentKernelError,
     Forbidden,
@@ -40,7 +40,7 @@ from jupyter_ext.api.http.error_status import CODES, status_of
 from jupyter_ext.api.schemas.errors import Error
 from jupyter_ext.api.schemas.operation import takes_json
 from jupyter_ext.auth import request_token
-from jupyter_ext.auth.callers import Caller, ScopedUser, namespace_of
+from jupyter_ext.auth.callers import Caller, ScopedUser, TokenUser, namespace_of
 from jupyter_ext.auth.page_check import check_page, page_may_call, repeat_handler
 from jupyter_ext.auth.route_scopes import check_shared_user, scopes_of
 from jupyter_ext.notebooks.kernels import Kernel
@@ -143,15 +143,22 @@ class AgentHandler(APIHandler):
     async def _knows_sender(self) -> bool:
         """Return whether the sender of the body is authenticated, so that the body may be stored. A request with a
         lasting token but without a body returns False; ``admit`` checks it later."""
-        if not self.lasting:
+        if not self.lasting and not isinstance(self.current_user, TokenUser):
             return bool(self.current_user or self.kernel)
         if not self.request.headers.keys() & BODY_HEADERS:
             return False
         try:
-            await asyncio.to_thread(self.services.tokens.holder, self.lasting)
+            await asyncio.to_thread(self._read_token)
         except (TokenInvalid, StoreError):  # ``admit`` raises it again
             return False
         return True
+
+    def _read_token(self) -> ApiToken:
+        """Return the lasting token in the headers of the request, or of the login of its browser. Blocking. Raises
+        TokenInvalid, StoreError."""
+        if self.lasting or not isinstance(self.current_user, TokenUser):
+            return self.services.tokens.holder(self.lasting)
+        return self.services.tokens.find(self.current_user.token_id)
 
     def decode_argument(self, value: bytes, name: str | None = None) -> str:
         try:
@@ -243,7 +250,7 @@ class AgentHandler(APIHandler):
             if not kernels:
                 raise Forbidden("This must be done by a person in the browser.")
             return Caller(self.kernel.namespace, kernel=self.kernel)
-        if self.lasting:
+        if self.lasting or isinstance(self.current_user, TokenUser):
             return await self._holder()
         user = self.current_user
         if not user:
@@ -258,8 +265,8 @@ class AgentHandler(APIHandler):
     async def _holder(self) -> Caller:
         """Return the holder of the lasting token. This runs after the body was read, because the token may have been
         revoked meanwhile. Raises TokenInvalid, Forbidden."""
-        self.current_user = None  # cookies that came with the request are ignored
-        token = await asyncio.to_thread(self.services.tokens.holder, self.lasting)
+        token = await asyncio.to_thread(self._read_token)
+        self.current_user = None  # the caller is the token, whatever cookies came with it
         enough = scopes_of(self.request.method or "", self.route)
         if not enough:
             raise Forbidden("This must be done by a person in the browser.")

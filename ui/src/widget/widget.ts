@@ -11,7 +11,9 @@ import german from "../../../jupyter_ext/locale/de_DE/LC_MESSAGES/agent_kernel.j
 import "./widget.css";
 
 /** By language. The module cannot fetch more, since the page may belong to a front end without our server. */
-const CATALOGS = { de: german };
+export const CATALOGS = { de: german };
+/** For the page of `agent-kernel serve`, which loads this module in place of a third copy of the panel. */
+export { mount, ServerTransport };
 
 interface Model extends CommModel {
   get(name: "kernel" | "way"): string;

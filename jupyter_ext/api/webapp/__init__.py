@@ -1,0 +1,1 @@
+"""The panel as a web page at the root of ``agent-kernel serve``: the page, its files and the login. No API."""

@@ -1,0 +1,39 @@
+/** The server that served the page, and the login of the browser there. */
+import type { ServerSettings } from "../transport/server";
+
+/** `page` is the address of the page, which is the root of the server, below its prefix if it has one. */
+export function serverAt(page: string): ServerSettings {
+  const baseUrl = new URL(".", page).href;
+  return { baseUrl, wsUrl: baseUrl.replace(/^http/, "ws") };
+}
+
+/** Whether the server answers that it does not know this browser. False if it does not answer: the panel says so. */
+export async function isUnknownHere(server: ServerSettings): Promise<boolean> {
+  try {
+    return (await fetch(`${server.baseUrl}agent/v1/health`, { credentials: "same-origin" })).status === 401;
+  } catch {
+    return false;
+  }
+}
+
+export type LoginResult = "done" | "wrong" | "narrow" | "failed" | "offline";
+
+/** Log in with a token, which the server replaces by a cookie that no script can read. "narrow": the token may not be
+ * used for conversations. */
+export async function logIn(server: ServerSettings, token: string, page: Document = document): Promise<LoginResult> {
+  const xsrf = /(?:^|; )_xsrf=([^;]+)/.exec(page.cookie)?.[1] ?? "";
+  const init: RequestInit = {
+    method: "POST",
+    body: new URLSearchParams({ password: token }),
+    headers: { "X-XSRFToken": xsrf },
+    credentials: "same-origin",
+    redirect: "manual",
+  };
+  try {
+    const { type, status } = await fetch(`${server.baseUrl}login`, init);
+    if (type === "opaqueredirect" || (status >= 200 && status < 400)) return "done";
+    return status === 401 ? "wrong" : status === 403 ? "narrow" : "failed";
+  } catch {
+    return "offline";
+  }
+}

@@ -1,0 +1,39 @@
+/** The panel in a page of its own, which `agent-kernel serve` serves: the login, then the panel in the whole window. The
+ * panel itself is in the module of the widget, which the page loads beside this one (`build.mjs`). */
+import { setTranslation, trans, translationFor } from "../translation/translation";
+import { CATALOGS, mount, ServerTransport } from "../widget/widget";
+import { showLogin } from "./login";
+import { isUnknownHere, serverAt } from "./session";
+import "./webapp.css";
+
+const LOOK_AGAIN_MS = 5_000;
+
+const server = serverAt(document.baseURI);
+const translation = translationFor(navigator.language, CATALOGS);
+setTranslation(translation);
+document.documentElement.lang = translation.language;
+
+function showPanel(place: HTMLElement): void {
+  place.replaceChildren();
+  const transport = new ServerTransport(server);
+  const mounted = mount(place, { transport, notebook: null, translation });
+  const looking = setInterval(() => void look(), LOOK_AGAIN_MS);
+  /** A server that is gone comes back; a login that has ended does not. */
+  const look = async () => {
+    if (transport.connection.value !== "offline" || !(await isUnknownHere(server))) return;
+    clearInterval(looking);
+    mounted.unmount();
+    transport.close();
+    askForLogin(place, trans.__("Your login has ended. Log in again to continue."));
+  };
+}
+
+function askForLogin(place: HTMLElement, reason = ""): void {
+  showLogin(place, server, reason, () => showPanel(place));
+}
+
+const place = document.getElementById("agent");
+if (place) {
+  if (await isUnknownHere(server)) askForLogin(place);
+  else showPanel(place);
+}
