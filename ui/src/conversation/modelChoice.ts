@@ -1,7 +1,7 @@
 /** The model of the session: which one it is, which others there are, and the progress of a download. */
 import { computed, signal, type ReadonlySignal } from "@preact/signals";
 import { ApiError, type Transport } from "../transport/transport";
-import type { Binding, CurrentEngine, Model, Models, Recommendation, SuitableModel } from "../wire/schema";
+import type { Binding, CurrentEngine, Model, Models, Recommendation, Session, SuitableModel } from "../wire/schema";
 import type { PullLine } from "../wire/bodyTypes";
 import type { Conversation } from "./conversation";
 import { catchApiError } from "./catchApiError";
@@ -102,13 +102,21 @@ export class Engine {
 
   /** `name`: an engine or a model; empty for the default of the server. */
   async choose(name: string): Promise<void> {
-    const session = this.conversation.session.value;
-    const body = { model: name, ...(session ? { session: session.id } : {}) };
     await catchApiError(this.failure, async () => {
+      const session = this.conversation.session.value ?? (await this.#begin());
+      const body = { model: name, ...(session ? { session: session.id } : {}) };
       await this.transport.request("PUT", `engine?${this.conversation.query}`, body);
       await this.load();
+      if (!session) await this.conversation.rebind();
     });
-    if (!session) await this.conversation.rebind();
+  }
+
+  /** Create a session, since a model is chosen for one. Null with a notebook, which the server gives a session. */
+  async #begin(): Promise<Session | null> {
+    if (this.conversation.query) return null;
+    const made = await this.transport.request<Session>("POST", "sessions", { bind: false });
+    await this.conversation.openLoose(made.id);
+    return made;
   }
 
   /** Download a model. Call this only after the user has agreed. */

@@ -52,7 +52,8 @@ export class Desk {
         if (atRest) untracked(() => void this.#measure(id));
       }),
       effect(() => {
-        if (loose.value || conversation.binding.value?.model.local) untracked(() => void this.engine.load());
+        const chosen = loose.value || conversation.binding.value?.model.local;
+        if (chosen || !conversation.notebook) untracked(() => void this.engine.load());
       }),
     ];
   }

@@ -125,7 +125,11 @@ export function Composer() {
           ref={field}
           aria-label={trans.__("Message to the agent")}
           placeholder={
-            runs ? trans.__("The next message waits for its turn") : trans.__("Ask, or / for commands, @ for variables")
+            runs
+              ? trans.__("The next message waits for its turn")
+              : conversation.notebook
+                ? trans.__("Ask, or / for commands, @ for variables")
+                : trans.__("Ask, or / for commands")
           }
           rows={2}
           aria-autocomplete="list"

@@ -33,15 +33,17 @@ export function EmptyConversation() {
         ))}
       </ul>
       <p class="ak-hint">
-        {withParts(
-          trans.__(
-            "%1 for commands, %2 for variables and cells. Code runs in your kernel only after you approve it.",
-            "%1",
-            "%2",
-          ),
-          <kbd>/</kbd>,
-          <kbd>@</kbd>,
-        )}
+        {conversation.notebook
+          ? withParts(
+              trans.__(
+                "%1 for commands, %2 for variables and cells. Code runs in your kernel only after you approve it.",
+                "%1",
+                "%2",
+              ),
+              <kbd>/</kbd>,
+              <kbd>@</kbd>,
+            )
+          : withParts(trans.__("%1 for commands. Code runs in a sandbox on the server.", "%1"), <kbd>/</kbd>)}
       </p>
     </div>
   );

@@ -41,6 +41,7 @@ export function Header() {
       <div class="ak-header-row ak-places">
         <NotebookChip />
         <ModelChip />
+        <ConversationChips />
       </div>
     </header>
   );
@@ -118,6 +119,24 @@ function NotebookChip() {
       <span class="ak-cut">{name}</span>
       <span class="ak-state">{state}</span>
     </span>
+  );
+}
+
+/** Where there is no notebook, which leads to its conversation, the list of conversations is one click away. */
+function ConversationChips() {
+  const { host } = usePanel();
+  const desk = useDesk();
+  if (host.notebook) return null;
+  const begin = () => void desk.trying(() => desk.sessions.begin());
+  return (
+    <>
+      <button type="button" class="ak-chip ak-chip-away" onClick={() => desk.open("sessions")}>
+        {trans.__("Conversations")}
+      </button>
+      <button type="button" class="ak-chip" disabled={!desk.conversation.session.value?.turns} onClick={begin}>
+        {trans.__("New conversation")}
+      </button>
+    </>
   );
 }
 

@@ -4,7 +4,9 @@ import { useDesk } from "./panelStateContext";
 import { trans } from "../translation/translation";
 
 export function Help() {
-  const { enterSends } = useDesk().composing;
+  const { composing, conversation } = useDesk();
+  const { enterSends } = composing;
+  const besideNotebook = (...rows: [string, string][]) => (conversation.notebook ? rows : []);
   const keys: [string, string][] = [
     [
       enterSends.value ? trans.__("Enter") : trans.__("Ctrl+Enter, Shift+Enter"),
@@ -13,10 +15,12 @@ export function Help() {
     [enterSends.value ? trans.__("Shift+Enter") : trans.__("Enter"), trans.__("New line")],
     [trans.__("Arrow up"), trans.__("In an empty message: edit the last one; it is asked again on a branch")],
     ["/", trans.__("Commands")],
-    ["@", trans.__("Attach variables, cells or the last error")],
-    [trans.__("Escape"), trans.__("Back to the notebook")],
+    ...besideNotebook(
+      ["@", trans.__("Attach variables, cells or the last error")],
+      [trans.__("Escape"), trans.__("Back to the notebook")],
+    ),
     [trans.__("Escape twice, Ctrl+. or Cmd+."), trans.__("Stop the running turn")],
-    [trans.__("Ctrl+Shift+L or Cmd+Shift+L"), trans.__("From the notebook to the message")],
+    ...besideNotebook([trans.__("Ctrl+Shift+L or Cmd+Shift+L"), trans.__("From the notebook to the message")]),
     [trans.__("Alt+Up, Alt+Down"), trans.__("From turn to turn")],
     [trans.__("Alt+Enter"), trans.__("To the first approval")],
     ["A, R", trans.__("On an approval: allow once, deny")],

@@ -119,7 +119,9 @@ function Instructions({ session }: { session: Session }) {
         {trans.__("Save the instructions")}
       </button>
       <p class="ak-hint">
-        {trans.__("Its cells and messages use them. They stay on this server and are not written into the notebook.")}
+        {host.notebook
+          ? trans.__("Its cells and messages use them. They stay on this server and are not written into the notebook.")
+          : trans.__("Its messages use them. They stay on this server.")}
       </p>
     </form>
   );

@@ -56,6 +56,10 @@ const NOT_SHOWN: Record<string, readonly string[]> = {
   "view/Source.tsx": ["U+"],
   "view/StateCardList.tsx": ["a larger model was offered"],
   "view/panelStateContext.ts": ["outside of a panel"],
+  "webapp/login.ts": [
+    "cat ~/.local/share/agent-kernel/serve-token",
+    "agent-kernel token new --scope turns --scope sessions --scope files --user NAME",
+  ],
 };
 const isCode = (text: string): boolean => text.includes("import json") || text.includes("Its output:");
 
