@@ -43,7 +43,9 @@ class Served:
     def token(self) -> str:
         return Path(self.started["token_file"]).read_text().strip()
 
-    def begin(self, *, command: Sequence[str] = ()) -> subprocess.Popen[str]:
+    def begin(
+        self, *, command: Sequence[str] = (), stdout: int = subprocess.PIPE, as_json: bool = True
+    ) -> subprocess.Popen[str]:
         """Without waiting for anything. ``command`` comes before the interpreter."""
         self.sweep()
         self.directory.mkdir(exist_ok=True)
@@ -55,12 +57,20 @@ class Served:
             "JUPYTER_CONFIG_DIR": str(self.directory / "config"),
             "PYTHONPATH": str(ROOT),
         }
-        serve = (sys.executable, "-m", "agent_kernel", "serve", "--engine", "scripted", "--json")
+        serve = (
+            sys.executable,
+            "-m",
+            "agent_kernel",
+            "serve",
+            "--engine",
+            "scripted",
+            *(("--json",) if as_json else ()),
+        )
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*command, *serve, *(() if "--port" in self.options else ("--port", "0")), *self.options],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
+                stdout=stdout,
                 stderr=log,
                 text=True,
                 env={**inherited, **own, **self.env},

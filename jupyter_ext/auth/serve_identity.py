@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable
 
 from jupyter_server.auth.identity import PasswordIdentityProvider, User
+from tornado.web import RequestHandler
 from traitlets import default
 
 from agent_kernel.core.api_tokens import ApiToken
 from jupyter_ext.auth.callers import TokenUser
+from jupyter_ext.auth.request_token import header_token
 
 LINK_S = 3_600.0
 LONG = 32
@@ -26,6 +28,10 @@ class ServeIdentityProvider(PasswordIdentityProvider):
     @default("cookie_options")
     def _cookie_options(self) -> dict[str, str]:
         return {"samesite": "Lax"}
+
+    def get_token(self, handler: RequestHandler) -> str | None:
+        """Return the token in the header of a request. One in its address is ignored, as on every route of the API."""
+        return header_token(handler.request.headers)
 
     def user_to_cookie(self, user: User) -> str:
         """Return what the login cookie contains. tornado signs it."""

@@ -4,6 +4,7 @@ anything."""
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import stat
@@ -16,18 +17,19 @@ from pathlib import Path
 from typing import Any
 
 import anthropic
+import httpx
 import openai
 import pytest
 
 from agent_kernel.core.settings import SHARED_SERVER_LIMITS
 from tests.served import Served, ended
-from tests.server import AgentServer, Json, followed, start_turn, text_of
+from tests.server import PLAIN, AgentServer, Json, followed, start_turn, text_of
 
 SLOW = {"text": "word " * 400, "deltas": 400, "delay": 0.05, "when": "slow", "loop": True}
 QUICK = {"text": "ready " * 20, "deltas": 20, "delay": 0.05, "when": "quick", "loop": True}
 SCRIPT: list[Json] = [SLOW, QUICK, {"text": "Hello.", "loop": True}]
 CLOSED = (
-    *("", "api", "api/contents", "api/kernels", "api/kernelspecs", "api/sessions", "api/terminals", "api/status"),
+    *("api", "api/contents", "api/kernels", "api/kernelspecs", "api/sessions", "api/terminals", "api/status"),
     *("api/shutdown", "api/config/notebook", "api/me", "api/spec.yaml", "files/script.json", "view/script.json"),
     *("nbconvert/html/a.ipynb", "lab", "tree", "terminals/1", "api/events/subscribe", "v1/no/such/thing", "v2/models"),
 )
@@ -167,6 +169,55 @@ def test_a_token_that_others_can_read_is_refused(serve: Serve) -> None:
     assert (status, out) == (1, "")
     assert "Other users may read the token" in served.log.read_text()
     assert "known-to-all" not in served.log.read_text()
+
+
+# ------------------------------------------------------------------------------------------------ the page
+
+
+def test_in_a_terminal_it_prints_a_link_that_logs_in_one_browser(serve: Serve) -> None:
+    served = serve()
+    terminal, inside = os.openpty()
+    try:
+        served.begin(stdout=inside, as_json=False)
+        os.close(inside)  # so that reading ends if the server does
+        url = re.search(r"in a browser (\S+)", printed(terminal, "stop  "))
+        assert url is not None
+        assert (served.directory / "data" / "serve-token").read_text().strip() not in url[1]
+        origin = url[1].partition("?")[0]
+        with httpx.Client(base_url=origin, **PLAIN) as browser, httpx.Client(base_url=origin, **PLAIN) as late:
+            first = browser.get(url[1])
+            assert (first.status_code, first.headers["Location"]) == (302, "/")
+            assert {"HttpOnly", "SameSite=Lax"} <= set(first.headers["Set-Cookie"].split("; "))
+            assert browser.get("agent/v1/health").status_code == 200
+            assert "Set-Cookie" not in late.get(url[1]).headers
+            assert late.get("agent/v1/health").status_code == 401
+    finally:
+        os.close(terminal)
+
+
+def test_a_login_outlives_a_restart_and_the_page_is_below_the_path_of_the_server(serve: Serve) -> None:
+    served = serve("--base-url", "/team/a/").start()
+    assert served.started["page_url"] == f"{served.url}/"
+    with httpx.Client(**PLAIN) as browser:
+        assert browser.get(served.url).headers["Location"] == "/team/a/"
+        page = browser.get(f"{served.url}/")
+        assert re.findall(r'(?:href|src)="(?!webapp/)', page.text) == []
+        proof = {"X-XSRFToken": browser.cookies["_xsrf"]}
+        done = browser.post(f"{served.url}/login", data={"password": served.token}, headers=proof)
+        assert "Path=/team/a/" in done.headers["Set-Cookie"].split("; ")
+        port = served.url.rpartition(":")[2].partition("/")[0]
+        assert served.stop() == 0
+        served.options = ("--base-url", "/team/a/", "--port", port)
+        served.start()
+        assert browser.get(f"{served.url}/agent/v1/sessions").status_code == 200
+
+
+def printed(terminal: int, until: str) -> str:
+    """What was printed in a terminal so far, when ``until`` is a part of it."""
+    text = ""
+    while until not in text:
+        text += os.read(terminal, 4096).decode()
+    return text
 
 
 # ------------------------------------------------------------------------------------------------ start and stop
