@@ -13,10 +13,13 @@ import pytest
 from tests.test_layers import ROOT
 
 LABEXTENSION = Path("jupyter_ext/labextensions/agent-kernel")
-BUILT = (LABEXTENSION, Path("agent_kernel/notebook/panel/static"))
+WEBAPP = Path("jupyter_ext/api/webapp/static")
+BUILT = (LABEXTENSION, Path("agent_kernel/notebook/panel/static"), WEBAPP)
 LIMIT = 350_000
 START_LIMIT = 30_000
 """Bytes, as they travel. What Lab loads when it starts is a part of its own: the panel comes when Lab is idle."""
+PAGE_LIMIT = 10_000
+"""Of the web page without the widget's module, which has the panel: the page is no third copy of it."""
 
 
 def files(root: Path) -> dict[str, bytes]:
@@ -54,6 +57,7 @@ def test_the_panel_is_small_and_what_lab_waits_for_is_smaller() -> None:
     assert 0 < travelling(f"{LABEXTENSION}/static/panel.*.js") < LIMIT
     assert 0 < travelling("agent_kernel/notebook/panel/static/widget.js") < LIMIT
     assert 0 < travelling(f"{LABEXTENSION}/static/remoteEntry.*.js") < START_LIMIT
+    assert 0 < travelling(f"{WEBAPP}/*") < PAGE_LIMIT
 
 
 def test_the_lock_names_no_place_to_download_from_and_package_json_no_exact_version() -> None:

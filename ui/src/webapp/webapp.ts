@@ -14,14 +14,22 @@ setTranslation(translation);
 document.documentElement.lang = translation.language;
 
 function showPanel(place: HTMLElement): void {
-  place.replaceChildren();
+  const heading = document.createElement("h1"); // for those who do not see the page; the panel has no heading of its own
+  heading.className = "ak-unseen";
+  heading.textContent = trans.__("Agent");
+  const box = document.createElement("div");
+  place.replaceChildren(heading, box);
   const transport = new ServerTransport(server);
-  const mounted = mount(place, { transport, notebook: null, translation });
+  const mounted = mount(box, { transport, notebook: null, translation });
+  const endTitle = mounted.conversation.session.subscribe((session) => {
+    document.title = [session?.title, trans.__("Agent")].filter(Boolean).join(" - ");
+  });
   const looking = setInterval(() => void look(), LOOK_AGAIN_MS);
   /** A server that is gone comes back; a login that has ended does not. */
   const look = async () => {
-    if (transport.connection.value !== "offline" || !(await isUnknownHere(server))) return;
+    if (transport.connection.value !== "offline" || !(await isUnknownHere(server)) || !box.isConnected) return;
     clearInterval(looking);
+    endTitle();
     mounted.unmount();
     transport.close();
     askForLogin(place, trans.__("Your login has ended. Log in again to continue."));
