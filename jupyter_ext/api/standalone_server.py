@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from jupyter_server.base.websocket import WS_PING_INTERVAL
 from jupyter_server.serverapp import ServerApp
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
@@ -127,6 +128,8 @@ class HeadlessServer(ServerApp):
         page = routes.page(self.base_url) if self.has_page else []
         web_app: Any = self.web_app
         web_app.settings[LINK_SETTING] = self.link
+        # The value that tornado uses instead of Jupyter's default, with a warning in the terminal for the first page.
+        web_app.settings.setdefault("ws_ping_timeout", WS_PING_INTERVAL)
         web_app.add_handlers(".*$", [*page, *routes.mount(self.base_url), nothing])
 
     def init_httpserver(self) -> None:

@@ -1,6 +1,6 @@
 /** The model of the session: which one it is, which others there are, and the progress of a download. */
 import { computed, signal, type ReadonlySignal } from "@preact/signals";
-import { ApiError, type Transport } from "../transport/transport";
+import { ApiError, isApiError, type Transport } from "../transport/transport";
 import type { Binding, CurrentEngine, Model, Models, Recommendation, Session, SuitableModel } from "../wire/schema";
 import type { PullLine } from "../wire/bodyTypes";
 import type { Conversation } from "./conversation";
@@ -64,11 +64,15 @@ export class Engine {
     });
   }
 
-  /** Load what suits the machine, once for each page. */
+  /** Load what suits the machine, once for each page. Users who share a server may not read that, and are not told. */
   async recommend(): Promise<void> {
     if (this.recommendation.value) return;
     await catchApiError(this.failure, async () => {
-      this.recommendation.value = await this.transport.request<Recommendation>("GET", "recommendation");
+      try {
+        this.recommendation.value = await this.transport.request<Recommendation>("GET", "recommendation");
+      } catch (error) {
+        if (!isApiError(error) || error.status !== 403) throw error;
+      }
     });
   }
 

@@ -32,7 +32,7 @@ export function Settings() {
     () =>
       desk.trying(async () => {
         allowed.value = await desk.sessions.permissions(desk.session);
-        trust.value = await desk.sessions.trust();
+        if (desk.conversation.notebook) trust.value = await desk.sessions.trust();
       }),
     [desk, allowed, trust],
   );
@@ -61,7 +61,7 @@ export function Settings() {
           </div>
         ))}
       </dl>
-      <TrustedFolders trust={trust.value} />
+      {conversation.notebook && <TrustedFolders trust={trust.value} />}
     </>
   );
 }
