@@ -253,7 +253,7 @@ def _page(url: str, query: str | None) -> str:
     """Describe how a person opens the page. The link that logs in is only for the terminal of whoever starts the
     server: what is printed elsewhere is kept in logs."""
     if query is None:
-        return "no page: with --hub, each user has the panel in their own server"
+        return "no page, because this server has no login for browsers"
     if not query or not sys.stdout.isatty():
         return f"{url} (it asks for a token)"
     return f"{url}{query} (logs in one browser, within an hour)"

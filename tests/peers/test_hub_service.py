@@ -99,7 +99,9 @@ async def test_both_vendors_clients_ask_with_a_token_of_the_hub(hub: Hub) -> Non
     assert (await used(hub, token))["user"] == "eve"
 
 
-@pytest.mark.parametrize("path", ["v1/models", "agent/v1/sessions", "metrics", "login", "api/contents", "v1/unknown"])
+@pytest.mark.parametrize(
+    "path", ["", "v1/models", "agent/v1/sessions", "metrics", "login", "api/contents", "v1/unknown"]
+)
 async def test_without_a_token_that_the_hub_knows_nothing_opens_and_no_cookie_is_set(hub: Hub, path: str) -> None:
     for token in ("", "nonsense", "ak_0123456789ab_" + "0" * 64):
         async with hub.service_client(token) as http:
