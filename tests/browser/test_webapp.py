@@ -126,7 +126,7 @@ def test_a_person_logs_in_asks_and_finds_the_conversation_again(chrome: Browser,
         expect(page.locator(".ak-turn").first).to_contain_text("It is green", timeout=SLOW_MS)
         expect(page.locator("figure[data-mime='image/png'] img")).to_be_visible(timeout=SLOW_MS)
         for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # one of the two words
+            page.emulate_media(color_scheme=scheme)
             assert violations(page) == [], scheme
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 720})
