@@ -58,7 +58,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "core.seams": ("core", ""),
     "core.wire": ("core", ""),
     "core.wire.framing": ("", ""),
-    "engines": ("core engines.local.catalog engines.openai_api", "filelock"),
+    "engines": ("core engines.local engines.local.catalog engines.openai_api", "filelock"),
     "engines.local.catalog": ("core engines.local", "filelock tqdm"),
     "engines.local.decoding": (
         "core engines.local engines.local.grammar engines.local.media",
@@ -158,11 +158,11 @@ LAYERS: dict[str, tuple[str, str]] = {
         "pydantic",
     ),
     "jupyter_ext.api.native": (
-        "core engines engines.local.catalog engines.local.worker engines.openai_api jupyter_ext.api.dialects "
-        "jupyter_ext.api.http jupyter_ext.api.responses jupyter_ext.api.schemas jupyter_ext.auth "
-        "jupyter_ext.notebooks jupyter_ext.push jupyter_ext.services jupyter_ext.turns notebook.display "
-        "notebook.turn permissions sessions sessions.export sessions.store tools.base tools.code tools.mcp "
-        "tools.skills turn",
+        "core engines engines.local engines.local.catalog engines.local.worker engines.openai_api "
+        "jupyter_ext.api.dialects jupyter_ext.api.http jupyter_ext.api.responses jupyter_ext.api.schemas "
+        "jupyter_ext.auth jupyter_ext.notebooks jupyter_ext.push jupyter_ext.services jupyter_ext.turns "
+        "notebook.display notebook.turn permissions sessions sessions.export sessions.store tools.base tools.code "
+        "tools.mcp tools.skills turn",
         "jupyter_core jupyter_server pydantic tornado",
     ),
     "jupyter_ext.api.openapi": (

@@ -10,6 +10,7 @@ rounds; each model call plays one:
      "loop": true,          may be played again; others are played once
      "finish": "length",    the answer counts as cut at the token limit
      "fault": "crash" | "hang" | any other text = EngineError with it, raised after the text}
+    {"infill": "len(values)", "when": "/ "}           completes code; "when" must be in the code before the cursor
 
 Each model call plays the first round that fits the request. Calls are left out if the request has no tools. A text ends
 before the first stop sequence of the request. Each word counts as one token.
@@ -39,8 +40,9 @@ from agent_kernel.core.protocols import (
     TextChunk,
     TokenLogprob,
 )
+from agent_kernel.engines.local.infill import Filling, Gap
 
-KEYS = frozenset({"text", "deltas", "delay", "reasoning", "calls", "when", "loop", "fault", "finish"})
+KEYS = frozenset({"text", "deltas", "delay", "reasoning", "calls", "when", "loop", "fault", "finish", "infill"})
 
 
 LOGPROB = -0.25
@@ -96,6 +98,19 @@ class ScriptedEngine:
         reason = "stop" if stopped else script.get("finish", "stop")
         yield EndChunk("calls" if calls else reason, usage, stopped)
 
+    async def infill(self, gap: Gap) -> AsyncGenerator[Filling, None]:
+        """Complete code with the first round for this that fits. It may be played again."""
+        rounds = (entry for entry in self._rounds if "infill" in entry and entry.get("when", "") in gap.prefix)
+        script = next(rounds, None)
+        if script is None:
+            yield Filling(silence="unsupported")
+            return
+        text = ""
+        for piece in _pieces(script["infill"], script.get("deltas", 1)):
+            await asyncio.sleep(script.get("delay", 0))
+            text += piece
+            yield Filling(gap.trim(text))
+
     async def aclose(self) -> None:
         """Do nothing, because the engine holds no resources."""
 
@@ -112,7 +127,7 @@ class ScriptedEngine:
 
     def _next(self, said: str) -> Mapping[str, Any]:
         for index, script in enumerate(self._rounds):
-            if index not in self._played and script.get("when", "") in said:
+            if "infill" not in script and index not in self._played and script.get("when", "") in said:
                 if not script.get("loop"):
                     self._played.add(index)
                 return script

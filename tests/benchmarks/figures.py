@@ -111,6 +111,11 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = MappingProxyType(
             Row("decoding at 512 tokens of context", _LLAMA, "llama.cpp"),
             Row("decoding at 2,048 tokens of context", _LLAMA, "llama.cpp"),
             Row("first token of the next turn", _LLAMA, "llama.cpp"),
+            *(
+                Row(f"{part} inline completion by `{model}`, 95 of 100", "a_completion_is_there_soon_after_a_pause")
+                for model in ("coder-0.5b", "coder-1.5b")
+                for part in ("first text of an", "whole")
+            ),
             Row("requests, several clients at once", _SERVE, "transformers serve"),
             Row("first text of one client", _SERVE, "transformers serve"),
         ),

@@ -18,6 +18,7 @@ from agent_kernel.core.protocols import (
     TextChunk,
     ToolSpec,
 )
+from agent_kernel.engines.local.infill import Filling, Gap
 from agent_kernel.engines.scripted import ScriptedEngine
 
 TOOL = ToolSpec("python", "", {}, kind="python.sandbox")
@@ -114,3 +115,16 @@ def test_a_script_can_be_a_file(tmp_path: Path) -> None:
 def test_a_bad_script_is_refused(script: Any) -> None:
     with pytest.raises(InvalidRequest):
         ScriptedEngine(script)
+
+
+async def test_code_is_completed_by_the_round_that_fits_and_turns_do_not_play_it() -> None:
+    engine = ScriptedEngine([{"infill": "len(values)", "deltas": 2, "when": "/ "}, {"text": "Hello."}])
+
+    async def completed(prefix: str) -> list[Filling]:
+        async with aclosing(engine.infill(Gap(prefix))) as fillings:
+            return [filling async for filling in fillings]
+
+    assert await completed("sum(values) / ") == [Filling("len(v"), Filling("len(values)")]
+    assert await completed("sum(values) / ") == await completed("sum(values) / ")
+    assert await completed("x") == [Filling(silence="unsupported")]
+    assert TextChunk("Hello.") in await played(engine)

@@ -125,14 +125,15 @@ class Completer:
         keep_stop: bool = False,
         closing: str = "",
         marks: Sequence[str] = (),
+        remember: bool = True,
     ) -> AsyncGenerator[TextChunk, None]:
         """Yield the deltas of the answer's text; ``completion`` receives everything else. ``forced`` is the beginning
         of the answer: the model continues it, and it is not in the deltas. ``marks`` are texts that the deltas contain
         even if they are special tokens of the vocabulary. Raises ContextOverflow.
 
-        The ids of prompt and answer are stored for later prompts. With ``keep_stop``, later prompts are expected to
-        contain the stop string after the answer. If the answer ended by itself, they are expected to contain
-        ``closing`` after it.
+        If ``remember`` is True, the ids of prompt and answer are stored for later prompts. With ``keep_stop``, later
+        prompts are expected to contain the stop string after the answer. If the answer ended by itself, they are
+        expected to contain ``closing`` after it.
         """
         prompt = completion.prompt
         completion.pictures = completion.pictures or self._pictures_in(prompt)
@@ -151,7 +152,8 @@ class Completer:
             first = completion.usage.first_token_s
             completion.usage = replace(completion.usage, seconds=seconds, decode_s=seconds - first if first else 0.0)
             after = completion.stopped if keep_stop else closing if completion.finish == "stop" else ""
-            self._remember(prompt + forced, ids, completion, after, decode)
+            if remember:
+                self._remember(prompt + forced, ids, completion, after, decode)
 
     async def _stream_text(
         self, ids: Sequence[int], decoding: DecodingOptions, completion: DecodedCompletion, text: TextStream
@@ -195,6 +197,11 @@ class Completer:
         grammar = OutputGrammar("regex", regex) if regex is not None else None
         await self.run(completion, DecodingOptions(max_tokens=1, grammar=grammar, logprob=True))
         return completion
+
+    async def has_special_tokens(self, marks: Sequence[str]) -> bool:
+        """Return whether each of ``marks`` is one special token of the vocabulary."""
+        await self._look_up(marks)
+        return all(self._marks[mark] is not None for mark in marks)
 
     def _pictures_in(self, prompt: str) -> Sequence[Picture]:
         """Return the pictures of the longest prompt from ``render`` with which ``prompt`` begins; empty if there is
@@ -272,10 +279,14 @@ class Completer:
     async def _decoding_with(self, marks: Sequence[str]) -> Decode:
         """Return a function like the backend's ``decode`` that also returns the text of those ``marks`` that are
         special tokens."""
-        if unknown := [mark for mark in marks if mark not in self._marks]:
-            self._marks |= await self._decoder.call(lambda: {mark: self._special(mark) for mark in unknown})
+        await self._look_up(marks)
         special = {token: mark for mark in marks if (token := self._marks[mark]) is not None}
         return functools.partial(_decode_with_marks, self._backend.decode, special) if special else self._backend.decode
+
+    async def _look_up(self, marks: Sequence[str]) -> None:
+        """Store in ``_marks`` which of ``marks`` are special tokens."""
+        if unknown := [mark for mark in marks if mark not in self._marks]:
+            self._marks |= await self._decoder.call(lambda: {mark: self._special(mark) for mark in unknown})
 
     def _special(self, mark: str) -> int | None:
         ids = self._backend.encode(mark)

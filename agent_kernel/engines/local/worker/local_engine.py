@@ -19,7 +19,9 @@ from agent_kernel.engines.local.catalog.catalog_entry import KINDS
 from agent_kernel.engines.local.catalog.installed_model import LocalModel
 from agent_kernel.engines.local.catalog.measured_speed import record_speed
 from agent_kernel.engines.local.catalog.pull_stages import Progress
+from agent_kernel.engines.local.infill import Filling, Gap, Silence
 from agent_kernel.engines.local.system_memory import Memory, largest_processes, read_memory, resident_bytes
+from agent_kernel.engines.local.worker.infill_call import InfillCall
 from agent_kernel.engines.local.worker.memory_estimate import fit_options
 from agent_kernel.engines.local.worker.messages import chunk_from_json, request_to_json
 from agent_kernel.engines.local.worker.unload_policy import CHECK_S, IDLE_UNLOAD_S, UnloadPolicy
@@ -73,6 +75,7 @@ class LocalEngine:
         self._watch = UnloadPolicy(idle_unload_s, reserve_gb, memory)
         self._watching: asyncio.Task[None] | None = None
         self._streams = 0
+        self._infill = InfillCall()
         self._give_way = False
         self._unwatch = asyncio.Event()
         self._refusal: OutOfMemory | None = None
@@ -118,6 +121,7 @@ class LocalEngine:
             raise self._refusal
         check(request)
         self._streams += 1
+        self._infill.stop()
         try:
             async with aclosing(self._chunks(request)) as chunks:
                 async for chunk in chunks:
@@ -125,6 +129,27 @@ class LocalEngine:
         finally:
             self._streams -= 1
             self._watch.touch()
+
+    async def infill(self, gap: Gap) -> AsyncGenerator[Filling, None]:
+        """Complete code with the loaded model. A model call, or a newer completion, ends this one."""
+        if silence := self._why_no_infill():
+            yield Filling(silence=silence)
+            return
+        assert self._worker is not None
+        try:
+            async with aclosing(self._infill.stream(self._worker, gap)) as fillings:
+                async for filling in fillings:
+                    yield filling
+        finally:
+            self._watch.touch()
+
+    def _why_no_infill(self) -> Silence:
+        if self._streams or self._loading is not None or self._refusal is not None:
+            return "busy"
+        if self._worker is None or not self._worker.alive:
+            return "unloaded"
+        # Other Qwen models have the tokens in their vocabulary but were not trained to fill in code.
+        return "" if self._model is not None and "coder" in self._model.name.lower() else "unsupported"
 
     async def _chunks(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         """Yield the chunks of an answer. If the worker crashes before a request has any output, the request is sent

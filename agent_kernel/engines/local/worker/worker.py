@@ -2,8 +2,8 @@
 server.
 
 ``worker_process.py`` starts it with two pipe ends; the worker ends at the end of file on either of them. It receives
-the frames load, stream, cancel, stats and give_way, and sends the frames loading, ready, failed, chunks, beat and
-stats.
+the frames load, stream, infill, cancel, stats and give_way, and sends the frames loading, ready, failed, chunks, beat
+and stats.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import functools
 import os
 import signal
 import sys
+from collections.abc import Coroutine
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,9 @@ from agent_kernel.core.protocols import WaitChunk
 from agent_kernel.engines.local.backend import LoadedModel, LoadOptions
 from agent_kernel.engines.local.decoding.completion import Completer
 from agent_kernel.engines.local.decoding.decoder import Decoder
+from agent_kernel.engines.local.decoding.fill_in_middle import fill
 from agent_kernel.engines.local.decoding.request_queue import Admission
+from agent_kernel.engines.local.infill import Gap
 from agent_kernel.engines.local.media.prompt_media import ShownMedia
 from agent_kernel.engines.local.tool_calling.tool_protocols import ToolProtocol, protocol_for
 from agent_kernel.engines.local.worker.backends import backend_for
@@ -94,9 +97,9 @@ class ModelWorker:
             case "load":
                 self._requests[0] = asyncio.create_task(self._load(frame))
             case "stream":
-                task = asyncio.create_task(self._stream(frame["id"], frame["request"]))
-                self._requests[frame["id"]] = task
-                task.add_done_callback(lambda _: self._requests.pop(frame["id"], None))
+                self._begin(frame["id"], self._stream(frame["id"], frame["request"]))
+            case "infill":
+                self._begin(frame["id"], self._infill(frame["id"], Gap(**frame["gap"])))
             case "cancel":
                 if frame["id"] in self._requests:
                     self._requests[frame["id"]].cancel()
@@ -104,6 +107,10 @@ class ModelWorker:
                 self._presence.give_way(frame["busy"])
             case "stats":
                 self._statistics = asyncio.create_task(self._send_stats())
+
+    def _begin(self, key: int, request: Coroutine[Any, Any, None]) -> None:
+        task = self._requests[key] = asyncio.create_task(request)
+        task.add_done_callback(lambda _: self._requests.pop(key, None))
 
     async def _send_stats(self) -> None:
         """Send the numbers of ``running`` requests in the batch and of ``queued`` requests, and the backend's figures
@@ -152,6 +159,19 @@ class ModelWorker:
             ):
                 async for chunk in chunks:
                     self._outbox.chunk(key, chunk_to_json(chunk))
+        except AgentKernelError as error:
+            self._outbox.chunk(key, {"error": error.to_json()})
+        except Exception as error:  # noqa: BLE001  an error of one request must not end the others
+            fault = EngineError(f"The model worker failed: {type(error).__name__}: {error}")
+            self._outbox.chunk(key, {"error": fault.to_json()})
+
+    async def _infill(self, key: int, gap: Gap) -> None:
+        assert self._completer is not None, "the server sends infill after ready"
+        try:
+            async with aclosing(fill(gap, self._completer.for_request("", lambda _: None))) as fillings:
+                async for filling in fillings:
+                    self._outbox.chunk(key, {"infill": filling.text, "silence": filling.silence})
+            self._outbox.chunk(key, {"end": True})
         except AgentKernelError as error:
             self._outbox.chunk(key, {"error": error.to_json()})
         except Exception as error:  # noqa: BLE001  an error of one request must not end the others

@@ -1,0 +1,81 @@
+"""Values of inline completion: the text around the cursor, and what an engine answers. An engine that can complete code
+implements ``InfillEngine`` besides ``Engine``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+Silence: TypeAlias = Literal["", "busy", "unloaded", "unsupported"]
+"""Why there is no completion: a turn uses the model, the model is not loaded, or it cannot fill in text. Empty if the
+model was asked."""
+LINE_TOKENS = 24
+BLOCK_TOKENS = 64
+BEFORE_CHARACTERS = 1_500
+AFTER_CHARACTERS = 200
+STEP = 1_000
+"""The text before the cursor is cut at multiples of this many characters. So the prompts of the next keys and cells
+begin with the same text, which the KV cache then has; after a cut, little has to be read anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The code before and after the cursor, and ``context``: the code of earlier cells."""
+
+    prefix: str
+    suffix: str = ""
+    context: str = ""
+
+    def before(self) -> str:
+        """Return the end of the text before the cursor: at most BEFORE_CHARACTERS, from the beginning of a line if one
+        begins there."""
+        text = f"{self.context}\n\n{self.prefix}" if self.context else self.prefix
+        excess = len(text) - BEFORE_CHARACTERS
+        if excess <= 0:
+            return text
+        start = -(-excess // STEP) * STEP
+        line = text.find("\n", start - 1) + 1
+        return text[line or start :]
+
+    def after(self) -> str:
+        """Return the beginning of the text after the cursor: at most AFTER_CHARACTERS, to the end of a line if one ends
+        there. Without a line end after the cursor, small models leave out what the line needs."""
+        text = self.suffix[:AFTER_CHARACTERS] or "\n"
+        return text if len(text) >= len(self.suffix) or "\n" not in text else text[: text.rindex("\n") + 1]
+
+    @property
+    def one_line(self) -> bool:
+        """Whether the cursor's line has code, so that only this line is completed."""
+        return bool(self.prefix.rpartition("\n")[2].strip() or self.suffix.partition("\n")[0].strip())
+
+    def trim(self, text: str) -> str:
+        """Return ``text`` up to the first blank line, or up to the first line that is indented less than the cursor's
+        line. If that line has code, return the rest of this line only."""
+        first, *rest = text.split("\n")
+        if self.one_line:
+            return first.rstrip()
+        line = self.prefix.rpartition("\n")[2]
+        kept = [first.removeprefix(line)]  # small models repeat the indentation before the cursor
+        for following in rest:
+            if not following.strip() or not following.startswith(line):
+                break
+            kept.append(following)
+        return "\n".join(kept).rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """The text of a completion so far, or the reason why there is none."""
+
+    text: str = ""
+    silence: Silence = ""
+
+
+@runtime_checkable
+class InfillEngine(Protocol):
+    def infill(self, gap: Gap) -> AsyncGenerator[Filling, None]:
+        """Complete the code at the cursor; each value has the whole text so far. The call does not load a model and
+        does not wait for other requests; it ends when a model call of a turn begins. Closing the generator cancels the
+        decoding."""
+        ...
