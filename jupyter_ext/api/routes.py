@@ -81,6 +81,7 @@ ROUTES: list[tuple[str, str]] = [
     (rf"{PREFIX}/models/(.+)", "native.models:ModelHandler"),
     (rf"{PREFIX}/engine", "native.models:EngineHandler"),
     (rf"{PREFIX}/engine/unload", "native.models:EngineUnloadHandler"),
+    (rf"{PREFIX}/infill", "native.models:InfillHandler"),
     (rf"{PREFIX}/health", "native.models:HealthHandler"),
     (rf"{PREFIX}/metrics", "native.metrics:MetricsHandler"),
     (rf"{PREFIX}/openapi.json", "openapi.handler:OpenApiHandler"),

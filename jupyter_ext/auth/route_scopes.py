@@ -107,6 +107,7 @@ ROUTE_SCOPES: Mapping[str, frozenset[str]] = MappingProxyType(
         "models/{id}/pull": ALL,
         "engine": ALL,
         "engine/unload": ALL,
+        "infill": ALL,
         "health": ANY,
         "metrics": METRICS,
         "openapi.json": ANY,

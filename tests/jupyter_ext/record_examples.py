@@ -65,6 +65,15 @@ WRITTEN: dict[str, Any] = {
     "delete_trust": {"status": 200, "reply": {"folder": "/home/ada/notebooks", "removed": True}},
     "post_beside": {"request": SESSION_OF_FILE},
     "post_engine_unload": {"request": {}},
+    "post_infill": {
+        "request": {
+            "prefix": "def mean(values):\n    return sum(values) / ",
+            "suffix": "\n",
+            "context": "values = [1, 2, 3]",
+        },
+        "status": 200,
+        "reply": {"text": "len(values)", "silence": ""},
+    },
     "post_sessions_session_id_branches": {
         "request": {"before": "turn-1", "name": "another way"},
         "status": 201,

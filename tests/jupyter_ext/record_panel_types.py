@@ -31,7 +31,7 @@ export type Facts = Record<string, Json>;
 EventBodies: Any = TypedDict("EventBodies", dict(EVENT_TYPES))  # type: ignore[misc]  # keys from the events
 """The body of an event by its type."""
 RECEIVED: tuple[Any, ...] = (
-    *(errors.ErrorFacts, events.PullEvent, EventBodies),
+    *(errors.ErrorFacts, events.InfillEvent, events.PullEvent, EventBodies),
     *(server.Beside, server.Binding, server.Models, server.Recommendation, server.Trust),
     *(server.ModelServers, server.ProbeReport),
     *(sessions.Branches, sessions.Found, sessions.Meanwhile, sessions.Permissions, sessions.Sessions),

@@ -305,6 +305,7 @@ TABLE: list[Row] = [
     ("GET", "usage", None, {"token": 200}),
     ("POST", "tools", {"kernel": "{kernel}"}, {"token": 200, "other kernel": 403, **OF_A_KERNEL}),
     ("GET", "models", None, {"token": 200}),
+    ("POST", "infill", {"prefix": "x"}, {"token": 200, **PERSON_ONLY}),
     ("GET", "recommendation", None, {"token": 200}),
     ("GET", "model_servers", None, {"token": 200, **PERSON_ONLY}),
     ("POST", "model_servers/probe", {}, {"token": 400, **PERSON_ONLY}),

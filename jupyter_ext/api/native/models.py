@@ -1,9 +1,11 @@
-"""Models and engines: list, describe, download, unload, choose; and the health of this server."""
+"""Models and engines: list, describe, download, unload, choose, complete code; and the health of this server."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +37,22 @@ from agent_kernel.engines.local.catalog.hub_id import HubId
 from agent_kernel.engines.local.catalog.machine import read_machine
 from agent_kernel.engines.local.catalog.measured_speed import read_speeds
 from agent_kernel.engines.local.catalog.recommendation import assess, recommend
+from agent_kernel.engines.local.infill import Filling, Gap, InfillEngine
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
+from agent_kernel.engines.model_slot import unwrap
 from jupyter_ext.api.dialects.handler import SharedHandler
 from jupyter_ext.api.dialects.model_list import anthropic_model, anthropic_page
 from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.http.sse import encode
 from jupyter_ext.api.native import available_models
-from jupyter_ext.api.native.request_schemas import EmptyBody, EngineBody, PullBody
+from jupyter_ext.api.native.request_schemas import EmptyBody, EngineBody, InfillBody, PullBody
 from jupyter_ext.api.schemas import server as shapes
 from jupyter_ext.api.schemas.operation import PLACE, SESSION, operation
 from jupyter_ext.auth.callers import Caller
 from jupyter_ext.services import Services
 from jupyter_ext.turns.dialect_request import AGENT
 
+INFILL_EVENT = "jupyter_ext.api.schemas.events:InfillEvent"
 PULL_EVENT = "jupyter_ext.api.schemas.events:PullEvent"
 
 
@@ -303,3 +308,35 @@ class HealthHandler(AgentHandler):
                 "mcp_servers": servers,
             }
         )
+
+
+class InfillHandler(AgentHandler):
+    """Completes code for a person who types in a cell. Nothing is stored."""
+
+    @guard("execute", kernels=False)
+    @operation(body=InfillBody, errors=(429, 503), streams=(INFILL_EVENT,))
+    async def post(self) -> None:
+        """Complete code at the cursor.
+
+        The default model of the server answers if it runs on this machine, is loaded, and no turn runs or waits. Each
+        event has the text so far. The request does not wait: ``silence`` says why there is no text. The decoding ends
+        when the client disconnects.
+        """
+        body = self.parse(InfillBody)
+        self.services.turns.check_accepting()
+        await self.services.turns.check_limits(self.caller.namespace)
+        await self.stream(self._fillings(Gap(body.prefix, body.suffix, body.context)))
+
+    async def _fillings(self, gap: Gap) -> AsyncGenerator[bytes, None]:
+        engine = unwrap(self.services.runtime.engine)
+        if not isinstance(engine, InfillEngine):
+            yield encode(asdict(Filling(silence="unsupported")))
+        elif self.services.turns.running:
+            yield encode(asdict(Filling(silence="busy")))
+        else:
+            try:
+                async with aclosing(engine.infill(gap)) as fillings:
+                    async for filling in fillings:
+                        yield encode(asdict(filling))
+            except AgentKernelError as error:
+                yield encode({**asdict(Filling()), "error": error.to_json()})

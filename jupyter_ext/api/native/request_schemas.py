@@ -436,6 +436,14 @@ class ModelServerBody(Body):
         return None if self.key is None else self.key.get_secret_value().strip()
 
 
+class InfillBody(Body):
+    """The code around the cursor; ``context`` is the code of earlier cells. The text nearest to the cursor is used."""
+
+    prefix: Annotated[str, Field(max_length=20_000)]
+    suffix: Annotated[str, Field(max_length=20_000)] = ""
+    context: Annotated[str, Field(max_length=20_000)] = ""
+
+
 class PullBody(Body):
     consent: Literal[True]
 

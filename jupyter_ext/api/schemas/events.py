@@ -49,6 +49,15 @@ class PullEvent(TypedDict):
     error: NotRequired[dict[str, Any]]
 
 
+class InfillEvent(TypedDict):
+    """The text of a completion so far. ``silence`` says why there is none: a turn uses the model, the model is not
+    loaded, or it cannot fill in code. The last event of a completion that failed has ``error``."""
+
+    text: str
+    silence: Literal["", "busy", "unloaded", "unsupported"]
+    error: NotRequired[dict[str, Any]]
+
+
 def _turn_event(kind: str, body: type[Any]) -> Any:
     """Return the type of one event of a turn: the envelope with the data ``body``. It has the name of ``body``."""
     fields = {"seq": int, "turn": str, "session": str, "round": int, "time": float}

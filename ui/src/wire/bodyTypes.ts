@@ -10,6 +10,11 @@ export interface StoredTurn extends Omit<schema.ShownTurn, "events" | "record"> 
   events: TurnEvent[];
 }
 
+/** A line of the stream of a completion. */
+export interface InfillLine extends schema.InfillEvent {
+  error?: ErrorBody;
+}
+
 /** A line of the download stream; the last one has the stage done or failed. */
 export interface PullLine extends schema.PullEvent {
   error?: ErrorBody;

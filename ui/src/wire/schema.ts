@@ -290,6 +290,12 @@ export interface Hit {
   snippets: Snippet[];
 }
 
+export interface InfillEvent {
+  text: string;
+  silence: "" | "busy" | "unloaded" | "unsupported";
+  error?: Facts;
+}
+
 export interface InputFile {
   id: string;
   name: string;
