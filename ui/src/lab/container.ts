@@ -17,6 +17,7 @@ const NEEDED = [
   "@jupyterlab/application",
   "@jupyterlab/apputils",
   "@jupyterlab/cells",
+  "@jupyterlab/completer",
   "@jupyterlab/coreutils",
   "@jupyterlab/launcher",
   "@jupyterlab/notebook",

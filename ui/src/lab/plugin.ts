@@ -1,6 +1,7 @@
 /** Adds the panel to the right side bar of JupyterLab and Notebook 7, bound to the current notebook. */
 import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ICommandPalette } from "@jupyterlab/apputils";
+import { ICompletionProviderManager } from "@jupyterlab/completer";
 import { ILauncher } from "@jupyterlab/launcher";
 import { INotebookTracker } from "@jupyterlab/notebook";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
@@ -8,6 +9,7 @@ import { IStatusBar } from "@jupyterlab/statusbar";
 import { ITranslator } from "@jupyterlab/translation";
 import { DOMAIN, setTranslation, trans, type Translation } from "../translation/translation";
 import { Commands, SHOW } from "./commands";
+import { InlineCompletion } from "./inlineCompletion";
 import { SETTINGS, translateSchema } from "./preferences";
 import { Sidebar } from "./sidebar";
 import { Status } from "./status";
@@ -35,7 +37,10 @@ const panel: JupyterFrontEndPlugin<void> = {
   description: "The chat panel of agent-kernel.",
   autoStart: true,
   requires: [INotebookTracker],
-  optional: [ILayoutRestorer, ICommandPalette, IStatusBar, ILauncher, ISettingRegistry, ITranslator],
+  optional: [
+    ...[ILayoutRestorer, ICommandPalette, IStatusBar, ILauncher, ISettingRegistry, ITranslator],
+    ICompletionProviderManager,
+  ],
   activate(
     app: JupyterFrontEnd,
     tracker: INotebookTracker,
@@ -45,6 +50,7 @@ const panel: JupyterFrontEndPlugin<void> = {
     launcher: ILauncher | null,
     registry: ISettingRegistry | null,
     translator: ITranslator | null,
+    completer: ICompletionProviderManager | null,
   ) {
     const translation = translationOf(translator);
     if (translation) setTranslation(translation);
@@ -58,6 +64,10 @@ const panel: JupyterFrontEndPlugin<void> = {
         card: () => void side.question(),
         cell: (cell) => side.cellQuestion(cell),
       });
+    }
+    if (completer) {
+      side.completion = new InlineCompletion(tracker);
+      completer.registerInlineProvider(side.completion);
     }
     void app.restored.then(() => requestIdleCallback(() => void side.start(), { timeout: 2_000 }));
   },

@@ -19,6 +19,7 @@ import { LabPreferences, SETTINGS } from "./preferences";
 import { askInCell, PromptHighlighter } from "./promptCells";
 import { fixDraft } from "./prompts";
 import { SCRIPT_FOLDER } from "./scriptUrl";
+import type { InlineCompletion } from "./inlineCompletion";
 import type { Status } from "./status";
 import { widen } from "./width";
 import { trans } from "../translation/translation";
@@ -32,6 +33,7 @@ export class Sidebar extends Widget {
   #mounted: Promise<Mounted | null> | null = null;
   #ends: (() => void)[] = [];
   status: Status | null = null;
+  completion: InlineCompletion | null = null;
   #notebook: LabNotebook | null = null;
 
   constructor(
@@ -166,9 +168,13 @@ export class Sidebar extends Widget {
     const claims = new Claims(this.tracker, transport);
     const buttons = new FixButtons(this.tracker, (content, cell) => this.fix(content, cell), askInCell);
     const highlighter = new PromptHighlighter(this.tracker);
+    if (this.completion) this.completion.transport = transport;
     const unsaid = this.status?.follow(mounted.conversation, notebook.asking);
     const ends = [
       () => unsaid?.(),
+      () => {
+        if (this.completion) this.completion.transport = null;
+      },
       () => reviews?.dispose(),
       () => arrived.dispose(),
       () => claims.dispose(),

@@ -8,6 +8,8 @@ export const offlineError = (): ErrorBody => ({
   message: trans.__("The Jupyter server does not answer."),
 });
 
+export const stoppedError = (): ErrorBody => ({ code: "stopped", message: trans.__("Stopped.") });
+
 /** Errors of Jupyter itself or of a proxy have another shape, or none. */
 export function readError(text: string, status: number): ErrorBody {
   const http = { code: "http", message: trans.__("The server answered %1.", status) };
@@ -34,7 +36,7 @@ export function uploadBody<Answer>(
     headers.forEach((value, name) => request.setRequestHeader(name, value));
     request.upload.onprogress = ({ loaded, total, lengthComputable }) => told(lengthComputable ? loaded / total : 0);
     request.onerror = () => reject(new ApiError(0, offlineError()));
-    request.onabort = () => reject(new ApiError(0, { code: "stopped", message: trans.__("Stopped.") }));
+    request.onabort = () => reject(new ApiError(0, stoppedError()));
     request.onload = () => {
       const { status, responseText } = request;
       if (status >= 200 && status < 300) resolve(JSON.parse(responseText) as Answer);

@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import type { TurnEvent } from "../wire/events";
 import { CLOSED, type ClientMessage, type News, type ServerMessage, type Serving } from "../wire/socket";
-import { readError, readEventStream, offlineError, uploadBody } from "./http";
+import { readError, readEventStream, offlineError, stoppedError, uploadBody } from "./http";
 import { Followers } from "./followers";
 import { ApiError, type Close, type Connection, type Transport } from "./transport";
 
@@ -61,8 +61,13 @@ export class ServerTransport implements Transport {
     return uploadBody<Answer>(this.#api + path, this.#headers(), body, told, stop);
   }
 
-  async lines(path: string, body: unknown, listener: (line: unknown) => void): Promise<void> {
-    await readEventStream(await this.#fetch("POST", path, body), listener);
+  async lines(path: string, body: unknown, listener: (line: unknown) => void, stop?: AbortSignal): Promise<void> {
+    const answer = await this.#fetch("POST", path, body, stop);
+    try {
+      await readEventStream(answer, listener);
+    } catch (error) {
+      throw stop?.aborted ? new ApiError(0, stoppedError()) : error;
+    }
   }
 
   retry(): void {
@@ -117,9 +122,9 @@ export class ServerTransport implements Transport {
     return headers;
   }
 
-  async #fetch(method: string, path: string, body?: unknown): Promise<Response> {
+  async #fetch(method: string, path: string, body?: unknown, stop?: AbortSignal): Promise<Response> {
     const headers = this.#headers();
-    const init: RequestInit = { method, headers, credentials: "same-origin" };
+    const init: RequestInit = { method, headers, credentials: "same-origin", ...(stop ? { signal: stop } : {}) };
     if (body !== undefined) {
       headers.set("Content-Type", "application/json");
       init.body = JSON.stringify(body);
@@ -128,7 +133,7 @@ export class ServerTransport implements Transport {
     try {
       answer = await fetch(this.#api + path, init);
     } catch {
-      throw new ApiError(0, offlineError());
+      throw new ApiError(0, stop?.aborted ? stoppedError() : offlineError());
     }
     if (!answer.ok) {
       throw new ApiError(answer.status, readError(await answer.text(), answer.status));

@@ -39,8 +39,9 @@ export interface Transport {
     stop?: AbortSignal,
   ): Promise<Answer>;
 
-  /** A POST whose response is a stream of events. Absent if the host cannot show the progress of a download. */
-  lines?(path: string, body: unknown, listener: (line: unknown) => void): Promise<void>;
+  /** A POST whose response is a stream of events. Absent if the host has no streams. Rejects with ApiError, also when
+   * `stop` is aborted. */
+  lines?(path: string, body: unknown, listener: (line: unknown) => void, stop?: AbortSignal): Promise<void>;
 
   /** Reconnect now. */
   retry?(): void;

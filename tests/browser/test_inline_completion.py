@@ -1,0 +1,125 @@
+"""Completion of code in a cell of JupyterLab as a person types."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, Request, expect
+
+from tests.browser.lab import SLOW_MS, Lab
+from tests.browser.panel import open_panel
+from tests.server import AgentServer
+
+pytestmark = pytest.mark.browser
+
+SCRIPT: list[dict[str, Any]] = [
+    {"text": "Hello.", "loop": True},
+    {"infill": "len(values)", "deltas": 4, "delay": 0.1, "when": "/ "},
+    {"infill": "never shown", "delay": 10, "when": "total"},
+    {"infill": "import math\nimport os"},
+]
+NOTEBOOKS = {"rain.ipynb": ["values = [1, 2, 3]", "", "", ""]}
+PROVIDERS = "jp-SettingsEditor-@jupyterlab/completer-extension:inline-completer_providers"
+TYPED_ON = "total = 1 + 1  # typed on"
+COMPUTE = """code => {
+    const { kernel } = jupyterapp.shell.currentWidget.sessionContext.session;
+    kernel.requestExecute({ code });
+}"""
+
+
+def prefix_of(request: Request) -> str | None:
+    """The code before the cursor that a request for a completion sends; None for other requests."""
+    return str((request.post_data_json or {})["prefix"]) if "/infill" in request.url else None
+
+
+def for_cell(prefix: str) -> Callable[[Request], bool]:
+    return lambda request: prefix_of(request) == prefix
+
+
+def sent_prefixes(page: Page) -> list[str]:
+    """The code of the requests for completions from now on; the list grows."""
+    prefixes: list[str] = []
+
+    def note(request: Request) -> None:
+        if (prefix := prefix_of(request)) is not None:
+            prefixes.append(prefix)
+
+    page.on("request", note)
+    return prefixes
+
+
+def turn_on(server: AgentServer) -> None:
+    folder = server.directory / "config" / "lab" / "user-settings" / "@jupyterlab" / "completer-extension"
+    folder.mkdir(parents=True, exist_ok=True)
+    chosen = {"providers": {"agent-kernel": {"enabled": True}}}
+    (folder / "inline-completer.jupyterlab-settings").write_text(json.dumps(chosen))
+
+
+def ghost(lab: Lab, cell: int) -> Locator:
+    return lab.cell(cell).locator(".jp-GhostText")
+
+
+def source(lab: Lab, cell: int) -> str:
+    """The text of a cell, without ghost text."""
+    text = lab.page.evaluate(
+        "cell => jupyterapp.shell.currentWidget.content.widgets[cell].model.sharedModel.getSource()", cell
+    )
+    return str(text)
+
+
+def type_code(lab: Lab, cell: int, text: str) -> None:
+    lab.cell(cell).locator(".cm-content").first.click()
+    lab.page.keyboard.type(text, delay=20)
+
+
+def test_code_is_completed_once_jupyterlabs_settings_turn_it_on(lab: Lab) -> None:
+    open_panel(lab)
+    page = lab.page
+    prefixes = sent_prefixes(page)
+    type_code(lab, 1, "sum(values) / ")
+    page.wait_for_timeout(1_000)
+    assert prefixes == []
+
+    page.evaluate("() => jupyterapp.commands.execute('settingeditor:open', {query: 'Inline Completer'})")
+    page.locator(f"[id='{PROVIDERS}_agent-kernel_enabled']").check()
+    page.wait_for_timeout(1_500)  # the editor saves a moment after the last change
+    lab.picture("inline-completion-settings")
+    page.evaluate("() => void jupyterapp.commands.execute('docmanager:open', {path: 'rain.ipynb'})")
+    type_code(lab, 2, "sum(values) / ")
+    expect(ghost(lab, 2)).to_contain_text("len(values)", timeout=SLOW_MS)
+    lab.picture("inline-completion")
+    page.keyboard.press("Tab")
+    expect(ghost(lab, 2)).to_have_count(0)
+    assert source(lab, 2) == "sum(values) / len(values)"
+    assert prefixes[0] == "sum(values) / "
+
+    lab.cell(3).locator(".cm-content").first.click()
+    page.keyboard.press("Alt+Backslash")
+    expect(ghost(lab, 3)).to_contain_text("import os", timeout=SLOW_MS)
+
+
+def test_typing_on_and_a_kernel_that_computes_end_a_completion_and_no_key_is_lost(
+    server: AgentServer, lab: Lab
+) -> None:
+    turn_on(server)
+    open_panel(lab)
+    page = lab.page
+    prefixes = sent_prefixes(page)
+    with page.expect_request(for_cell("total = ")):
+        type_code(lab, 1, "total = ")
+    with page.expect_event("requestfailed", for_cell("total = ")), page.expect_request(for_cell(TYPED_ON)):
+        page.keyboard.type(TYPED_ON.removeprefix("total = "), delay=20)
+    assert source(lab, 1) == TYPED_ON
+
+    with page.expect_event("requestfailed", for_cell(TYPED_ON)), page.expect_request(for_cell("total = ")):
+        type_code(lab, 2, "total = ")
+    with page.expect_event("requestfailed", for_cell("total = ")):
+        page.evaluate(COMPUTE, "import time; time.sleep(3)")
+    page.keyboard.type("2", delay=20)
+    page.wait_for_timeout(1_000)
+    assert prefixes == ["total = ", TYPED_ON, "total = "]
+    expect(ghost(lab, 2)).to_have_count(0)
+    assert source(lab, 2) == "total = 2"
