@@ -114,6 +114,7 @@ ASK_ARGUMENTS = (
     argument(
         *("-f", "--file"),
         dest="files",
+        metavar="FILE",
         action="append",
         default=[],
         help="an input file for the question; may be repeated; - reads stdin",
