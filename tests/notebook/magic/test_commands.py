@@ -130,6 +130,11 @@ async def test_help_lists_commands_and_options(notebook: Notebook) -> None:
     assert (await notebook.run("%%agent hello in one line")).text == "Hello."
 
 
+async def test_a_question_mark_at_the_end_of_a_line_belongs_to_the_question(notebook: Notebook) -> None:
+    assert (await notebook.run("%agent ask hello?")).text == "Hello."
+    assert "Docstring" in str((await notebook.run("%agent?")).payload), "IPython's own help"
+
+
 @pytest.mark.parametrize(
     ("code", "line"),
     [
