@@ -22,7 +22,7 @@ model solved 0, 7 and 10. Larger models were not measured."""
 
 FIRM = 1_000_000_000
 """Number of parameters from which a model itself tells questions that need code from those that do not, so that the
-code fence uses FIRM_MARGIN."""
+code fence uses FIRM_MARGIN and KNOWLEDGE_EXAMPLES."""
 
 
 class ToolProtocol(Protocol):
@@ -54,10 +54,11 @@ def is_small(loaded: LoadedModel) -> bool:
 
 
 def fence_for(loaded: LoadedModel) -> Fence:
-    """Return the code fence protocol with the margins for a model of this size. A size that is unknown counts as
-    small."""
+    """Return the code fence protocol with the margins and examples for a model of this size. A size that is unknown
+    counts as small."""
     if loaded.parameters >= FIRM:
-        return Fence(FIRM_MARGIN, FIRM_MARGIN, template=loaded.template)
+        examples = code_fence_prompt.KNOWLEDGE_EXAMPLES
+        return Fence(FIRM_MARGIN, FIRM_MARGIN, template=loaded.template, examples=examples)
     return Fence(template=loaded.template)
 
 

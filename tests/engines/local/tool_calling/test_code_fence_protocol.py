@@ -98,3 +98,12 @@ async def test_after_code_a_larger_model_writes_text_unless_code_is_almost_as_li
     request = EngineRequest((*turn, user("Thanks! What is a DataFrame?")), (PYTHON,))
     chunks = await chunks_of(fence, backend.completer(), request)
     assert any(isinstance(chunk, CallChunk) for chunk in chunks) == runs_code
+
+
+@pytest.mark.parametrize("parameters", [FIRM - 1, FIRM])
+async def test_a_larger_model_is_shown_that_a_question_of_general_knowledge_needs_no_code(parameters: int) -> None:
+    backend = LikelyText(3.0, "T", "```", "Four.")
+    fence = fence_for(LoadedModel(1, 1, {}, template=chat_templates.PLAIN, parameters=parameters))
+    await chunks_of(fence, backend.completer(), EngineRequest((user("How many seasons are there?"),), (PYTHON,)))
+    assert len(backend.submitted) == 3
+    assert all(("Which metal is liquid" in prompt) == (parameters >= FIRM) for prompt, _ in backend.submitted)
