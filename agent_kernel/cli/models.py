@@ -148,6 +148,14 @@ def _speed_text(row: Mapping[str, Any]) -> str:
     return f"{figure} measured" if row["speed_basis"] == "measured" else f"about {figure}"
 
 
+def _speed_sentence(row: Mapping[str, Any]) -> str:
+    text = _speed_text(row)
+    if not row["tokens_per_s"]:
+        return f"{text} until a model has answered on this machine"
+    figure = text.removesuffix(" measured")
+    return f"{figure} tokens per second, {'measured here' if figure != text else 'estimated'}"
+
+
 # ---------------------------------------------------------------------------------------------------- setup, path
 
 
@@ -189,6 +197,8 @@ def model_info(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(row, indent=2))
         return 0
+    if row.get("speed"):
+        row = row | {"speed": _speed_sentence(row)}
     sizes = {f"{name.removesuffix('_bytes')}": megabytes(row[name]) for name in ("download_bytes", "disk_bytes")}
     names = ("name", "title", "description", "state", "licence", "publisher", "source", "path", "fits", "speed")
     facts({name: row[name] for name in names if row.get(name)} | sizes, as_json=False)

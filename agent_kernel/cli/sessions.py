@@ -11,7 +11,7 @@ from typing import Any
 
 from agent_kernel.cli.base.command import YES, Command, add_commands, argument
 from agent_kernel.cli.base.output import Column, join, moment, printable, show
-from agent_kernel.cli.base.store_access import confirm, namespace_of, run_with_store, store_arguments
+from agent_kernel.cli.base.store_access import LOCAL, confirm, namespace_of, run_with_store, store_arguments
 from agent_kernel.cli.copy_sessions import COPY
 from agent_kernel.cli.export_import import EXCHANGE_COMMANDS
 from agent_kernel.cli.store_maintenance import CARE_COMMANDS
@@ -54,7 +54,8 @@ def sessions_list(args: argparse.Namespace) -> int:
         "tags": Column("TAGS", join),
     }
     rows = [session_row(session) for session in sessions]
-    show(rows, columns, as_json=args.json, empty=f"No sessions of {namespace_of(args)}.")
+    where = "" if namespace_of(args) == LOCAL else f" in the namespace {namespace_of(args)}"
+    show(rows, columns, as_json=args.json, empty=f"No conversations are stored{where} yet.")
     return 0
 
 

@@ -1,8 +1,8 @@
 """At which margin the fence protocol should run code: its errors on fresh prompts, for every margin.
 
-A margin is how much less likely (natural log) the model's fence is than its best first token; at most MARGIN, code is
-run (NAMED_MARGIN where the question names a variable or a file, or follows code). AGENT_KERNEL_BENCH_MODEL chooses the
-model.
+A margin is how much less likely (natural log) the model's fence is than its best first token. Code is run if it is at
+most the margin that the fence protocol uses for a model of this size (another one where the question names a variable
+or a file, or follows code). AGENT_KERNEL_BENCH_MODEL chooses the model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from agent_kernel.engines.local.catalog import catalog
 from agent_kernel.engines.local.decoding.completion import Completer
 from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.tool_calling import code_fence_prompt
-from agent_kernel.engines.local.tool_calling.code_fence_protocol import MARGIN, NAMED_MARGIN, code_margin
+from agent_kernel.engines.local.tool_calling.code_fence_protocol import Fence, code_margin
+from agent_kernel.engines.local.tool_calling.tool_protocols import fence_for
 from agent_kernel.engines.local.worker.backends import backend_for
 from agent_kernel.turn.context import INSTRUCTIONS
 
@@ -55,10 +56,10 @@ def conversation(prompt: Mapping[str, Any], facts: Mapping[str, str]) -> list[Me
 async def test_the_margins_are_near_the_best_ones(capsys: pytest.CaptureFixture[str]) -> None:
     body = tomllib.loads(PROMPTS.read_text(encoding="utf-8"))
     prompts: list[dict[str, Any]] = body["prompt"]
-    completer = await loaded()
+    completer, fence = await loaded()
     for prompt in prompts:
         messages = conversation(prompt, body["facts"])
-        text = await completer.render(code_fence_prompt.chat(messages, tools=True))
+        text = await completer.render(code_fence_prompt.chat(messages, tools=True, examples=fence.examples))
         prompt["margin"], _ = await code_margin(text, completer)
         prompt["named"] = code_fence_prompt.leans_to_code(code_fence_prompt.exchanges(messages)[1])
     kept = BUILD / f"margins-{MODEL.replace('/', '_')}.json"
@@ -67,16 +68,18 @@ async def test_the_margins_are_near_the_best_ones(capsys: pytest.CaptureFixture[
     plain, named = [[item for item in prompts if item["named"] is is_named] for is_named in (False, True)]
     with capsys.disabled():
         print(f"\n{MODEL}\n{spread(prompts)}\n")
-        print(f"out of the blue\n{table(plain, MARGIN)}\n\nnamed, or after code\n{table(named, NAMED_MARGIN)}")
+        print(
+            f"out of the blue\n{table(plain, fence.margin)}\n\nnamed, or after code\n{table(named, fence.named_margin)}"
+        )
 
     assert sum(item["needs_code"] for item in prompts) >= 30
     assert sum(not item["needs_code"] for item in prompts) >= 30
-    for those, margin in ((plain, MARGIN), (named, NAMED_MARGIN)):
+    for those, margin in ((plain, fence.margin), (named, fence.named_margin)):
         assert sum(errors(those, margin)) <= min(sum(errors(those, tried)) for tried in TRIED) + NEAR
 
 
-async def loaded() -> Completer:
-    """The model in this process, as the worker has it."""
+async def loaded() -> tuple[Completer, Fence]:
+    """The model in this process, and its protocol, as the worker has them."""
     cache = Settings.from_env().cache_dir
     model = catalog.resolve(MODEL, cache)
     backend = backend_for(model.path, LoadOptions(), cache)
@@ -86,7 +89,7 @@ async def loaded() -> Completer:
 
     decoder = Decoder(backend, failed)
     found = await decoder.call(lambda: backend.load(model.path, LoadOptions(), lambda stage, fraction: None))
-    return Completer(decoder, backend, found, model.context_length)
+    return Completer(decoder, backend, found, model.context_length), fence_for(found)
 
 
 def errors(prompts: Sequence[Mapping[str, Any]], margin: float) -> tuple[int, int]:

@@ -73,8 +73,20 @@ def narrow(lab: Lab, width: int = 280) -> None:
     lab.page.mouse.up()
 
 
+def gap_in_toolbar_button(lab: Lab) -> float:
+    """Pixels between the icon and the label of the button in the notebook's toolbar."""
+    button = lab.page.locator(".jp-NotebookPanel-toolbar [data-jp-item-name='agent']")
+    icon = button.locator("svg").bounding_box()
+    label = button.locator(".jp-ToolbarButtonComponent-label").bounding_box()
+    assert icon is not None
+    assert label is not None
+    # The margin of the label is not a part of its box.
+    return label["x"] - icon["x"] - icon["width"]
+
+
 def test_a_message_is_composed_queued_and_lost_by_nothing(lab: Lab) -> None:
     panel = open_panel(lab)
+    assert 3 <= gap_in_toolbar_button(lab) <= 8
     lab.run(0)
     lab.run(1)
     expect(panel.get_by_text("Ask about this notebook")).to_be_visible()

@@ -12,8 +12,11 @@ import jsonschema
 import pytest
 
 from agent_kernel.cli.models import recommendation, recommendation_lines
+from agent_kernel.core.messages import Usage
 from agent_kernel.engines.local.catalog.machine import Gpu, Machine
+from agent_kernel.engines.local.catalog.measured_speed import record_speed
 from agent_kernel.engines.local.system_memory import Memory
+from tests.cli.conftest import Command
 
 GIB = 2**30
 SCHEMA = {
@@ -74,6 +77,14 @@ def test_the_json_describes_the_machine_and_every_model_of_the_catalog(tmp_path:
     result = json.loads(done.stdout)
     jsonschema.validate(result, SCHEMA)
     assert [row["name"] for row in result["models"] if row["recommended"]] == [result["recommended"]]
+
+
+def test_the_description_of_a_model_has_its_speed_with_a_unit(command: Command) -> None:
+    speed = next(line for line in command("model", "info", "tiny").out.splitlines() if line.startswith("speed"))
+    assert speed.split(maxsplit=1)[1] == "unknown until a model has answered on this machine"
+    record_speed(command.data.parent / "cache", "tiny", Usage(10, 64, decode_s=1.0))
+    speed = next(line for line in command("model", "info", "tiny").out.splitlines() if line.startswith("speed"))
+    assert speed.split(maxsplit=1)[1] == "64 tokens per second, measured here"
 
 
 @pytest.mark.parametrize("machine", [Machine(Memory(8 * GIB, 4 * GIB), 2), Machine(None, 1)])

@@ -55,7 +55,23 @@ def test_a_namespace_is_named_before_or_behind_the_word(sessions: Command) -> No
     assert first == sessions("sessions", "list", "--namespace", "ann", "--json").json
     assert [row["id"] for row in first] == ["hers"]
     nobody = sessions("sessions", "--namespace", "nobody")
-    assert (nobody.status, nobody.out, nobody.err) == (0, "", "No sessions of nobody.\n")
+    assert (nobody.status, nobody.out, nobody.err) == (
+        0,
+        "",
+        "No conversations are stored in the namespace nobody yet.\n",
+    )
+
+
+def test_an_empty_store_is_described_without_the_name_of_the_default_namespace(command: Command) -> None:
+    assert command("sessions").err == "No conversations are stored yet.\n"
+
+
+@pytest.mark.parametrize("name", ["model", "config", "mcp", "skills", "token"])
+def test_a_command_without_its_subcommand_lists_the_subcommands(command: Command, name: str) -> None:
+    ended = command(name)
+    assert (ended.status, ended.out) == (2, "")
+    assert "-h, --help" in ended.err
+    assert "list " in ended.err or "show " in ended.err
 
 
 def test_a_conversation_is_shown_with_its_calls(sessions: Command) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,10 +86,16 @@ class CommandParser(argparse.ArgumentParser):
 
 def group(name: str, help: str, *rows: Command, default: str = "") -> Command:
     """Return a command that consists of the subcommands ``rows``. ``default`` is the name of the subcommand that runs
-    if the user names none."""
+    if the user names none. Without a default, the command alone prints its help to stderr, which lists the subcommands,
+    and returns 2."""
 
     def add_rows(parser: Any) -> None:
-        add_commands(parser.add_subparsers(metavar="COMMAND", required=True), rows)
+        def print_help(args: argparse.Namespace) -> int:
+            parser.print_help(sys.stderr)
+            return 2
+
+        add_commands(parser.add_subparsers(metavar="COMMAND"), rows)
+        parser.set_defaults(run=print_help)
         if default:
             assert isinstance(parser, CommandParser)
             parser.default, parser.subcommands = default, frozenset(row.name for row in rows)

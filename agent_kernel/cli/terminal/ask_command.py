@@ -9,6 +9,9 @@ import argparse
 import asyncio
 import itertools
 import json
+import os
+import re
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import aclosing, nullcontext
@@ -16,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.cli.base.command import DATA_DIR, JSON, Command, argument, import_runtime, settings_of
+from agent_kernel.cli.base.output import printable
 from agent_kernel.cli.base.store_access import LOCAL
 from agent_kernel.cli.terminal.terminal_answer import EFFORT, MODEL, SESSION, TerminalAnswer, show_turn
 from agent_kernel.core.errors import InvalidRequest
@@ -26,6 +30,9 @@ from agent_kernel.core.turn_request import TurnRequest
 STDIN = "-"
 STDIN_NAME = "stdin.txt"
 CHUNK = 1 << 20
+FILE_NAME = re.compile(r"(?<![\w./-])[\w./-]{1,200}\.[A-Za-z]\w{0,9}(?!\w)")
+MAX_SEARCHED = 4_000
+"""Maximum number of characters of a question that are searched for names of files."""
 
 
 def ask(args: argparse.Namespace) -> int:
@@ -33,7 +40,18 @@ def ask(args: argparse.Namespace) -> int:
     if args.question == STDIN and STDIN in args.files:
         raise InvalidRequest("Only one of the question and --file can be - (stdin).")
     question = sys.stdin.read() if args.question == STDIN else args.question
+    if not args.json and (left_out := list_files_left_out(question, args.files)):
+        options = printable(" ".join(f"-f {shlex.quote(name)}" for name in left_out))
+        advice = f"the agent sees only files that --file names. To send yours, add: {options}"
+        print(f"agent-kernel: {advice}", file=sys.stderr)
     return asyncio.run(_ask(args, question))
+
+
+def list_files_left_out(question: str, given: Sequence[str]) -> list[str]:
+    """Return the existing files that the question names and that are not among the ``given`` ones."""
+    names = dict.fromkeys(FILE_NAME.findall(question[:MAX_SEARCHED]))
+    known = {os.path.realpath(file) for file in given}
+    return [name for name in names if os.path.isfile(name) and os.path.realpath(name) not in known]
 
 
 async def _ask(args: argparse.Namespace, question: str) -> int:
@@ -114,6 +132,7 @@ ASK_ARGUMENTS = (
     argument(
         *("-f", "--file"),
         dest="files",
+        metavar="FILE",
         action="append",
         default=[],
         help="an input file for the question; may be repeated; - reads stdin",

@@ -61,6 +61,10 @@ HELP = {
     "trust": "use AGENTS.md, .agents/skills and .mcp.json of this notebook's folder; trust remove",
     "help": "[COMMAND]: show this list, or the help of one command",
 }
+QUESTION_WORDS = 3
+"""Number of words behind an unknown command from which the line is taken for a question."""
+ASK_HINT = "To ask a question, write %%agent on a line of its own and the question below it, or %agent ask QUESTION."
+HELP_HINT = "%agent help lists the commands."
 COMPACT_TIMEOUT_S = 900.0
 """Time limit of ``%agent compact`` in seconds. The model summarises a long conversation in several parts, which takes a
 small model on a CPU many minutes."""
@@ -97,7 +101,7 @@ class Commands:
         name, _, rest = line.strip().partition(" ")
         name = name or "status"
         if name not in HELP:
-            raise _no_command(name)
+            raise _no_command(name, rest.strip())
         method = f"{name}_" if keyword.iskeyword(name) else name
         group = next(group for group in self._groups if hasattr(group, method))
         getattr(group, method)(rest.strip())
@@ -139,9 +143,9 @@ class Commands:
         title = f"{_title(session)} ({session['turns']} turns)" if session else "starts with the first turn"
         rows = [
             ("session", title),
-            ("session id", session["id"] if session else ""),
+            *([("session id", session["id"])] if session else []),
             ("stored", "in memory only: private" if session and session["private"] else "on this machine"),
-            ("branch", session["branch"] if session else ""),
+            *([("branch", session["branch"])] if session else []),
             ("notebook", binding["notebook"] or "none; the session belongs to this kernel"),
             ("model", f"{model['model']}, {place(model['local'], model['host'])}, {model['state']}"),
             ("python runs", self._requests.target.described),
@@ -258,9 +262,13 @@ class Commands:
         return True
 
 
-def _no_command(name: str) -> AgentError:
+def _no_command(name: str, rest: str = "") -> AgentError:
+    """Return the error for an unknown command. A line of several words is taken for a question without ``ask``, because
+    "what", for example, is similar to the name of a command."""
     near = difflib.get_close_matches(name, HELP, 1)
-    meant = f"Did you mean %agent {near[0]}?" if near else f"Commands: {', '.join(HELP)}."
+    meant = f"Did you mean %agent {near[0]}?" if near else HELP_HINT
+    if len(rest.split()) >= QUESTION_WORDS:
+        meant = f"{ASK_HINT} {HELP_HINT}"
     return AgentError(f"%agent has no command {name!r}. {meant}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,8 @@ NOT_BEGUN = "(new)"
 BRANCH_ELSEWHERE = "--branch names a branch of this notebook's conversation; it does not combine with -s or --new."
 CODE_STAYS = "A background turn cannot propose a cell; the code is in the answer."
 PLAIN_CELL = CellOptions()
+QUESTION = re.compile(r"\s*%agent\s+\S+\s.*\?\s*$")
+"""Matches an ``%agent`` line of at least two words that ends with a question mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +349,17 @@ def with_body(lines: list[str]) -> list[str]:
     return [*lines, "\n"] if len(lines) == 1 and lines[0].startswith("%%agent") else lines
 
 
+def protect_questions(lines: list[str]) -> list[str]:
+    """Add a space behind ``%agent`` lines that end with a question mark. IPython would otherwise show the documentation
+    of the last word. ``%agent?`` and ``%agent NAME?`` still do that."""
+    if lines and lines[0].startswith("%%"):
+        return lines
+    return [f"{line.rstrip()} \n" if QUESTION.match(line) else line for line in lines]
+
+
+CLEANUPS = (with_body, protect_questions)
+
+
 def load(shell: Any) -> None:
     """Register both magics and their completion. Loading twice has no further effect."""
     if isinstance(shell.magics_manager.registry.get("AgentMagics"), AgentMagics):
@@ -353,7 +367,7 @@ def load(shell: Any) -> None:
     magics = AgentMagics(shell, server_of_this_kernel())
     shell.register_magics(magics)
     shell.Completer.custom_matchers.append(magics.completion.match)
-    shell.input_transformers_cleanup.append(with_body)
+    shell.input_transformers_cleanup.extend(CLEANUPS)
 
 
 def unload(shell: Any) -> None:
@@ -364,4 +378,5 @@ def unload(shell: Any) -> None:
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("agent", None)
     shell.Completer.custom_matchers.remove(magics.completion.match)
-    shell.input_transformers_cleanup.remove(with_body)
+    for cleanup in CLEANUPS:
+        shell.input_transformers_cleanup.remove(cleanup)

@@ -233,8 +233,10 @@ def _read(option: Option, flag: str, value: str) -> Any:
 
 
 def _unknown(flag: str) -> Option:
-    near = difflib.get_close_matches(flag, BY_FLAG, 1)
-    meant = f" Did you mean {near[0]}?" if near else ""
+    # Without the dashes, because these two characters make any two short options similar.
+    long = {known.removeprefix("--"): known for known in BY_FLAG if known.startswith("--")}
+    near = difflib.get_close_matches(flag.removeprefix("--"), long, 1)
+    meant = f" Did you mean {long[near[0]]}?" if near else ""
     raise AgentError(f"%%agent has no option {flag}.{meant} A prompt that starts with a dash goes on the next line.")
 
 

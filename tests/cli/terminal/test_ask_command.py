@@ -79,6 +79,18 @@ def test_files_are_given_along_and_those_of_the_turn_are_saved_without_overwriti
     assert scripted("ask", "see", "-f", str(tmp_path)).status == 1
 
 
+def test_a_file_that_the_question_names_and_no_option_gives_is_pointed_out(
+    scripted: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "teas.csv").write_text("a\n1\n")
+    advice = "To send yours, add: -f teas.csv"
+    assert advice in scripted("ask", "How many rows has teas.csv?").err
+    assert advice not in scripted("ask", "How many rows has teas.csv?", "-f", "teas.csv").err
+    assert advice not in scripted("ask", "How many rows has more.csv?").err
+    assert scripted("ask", "How many rows has teas.csv?", "--json").err == ""
+
+
 def test_a_model_that_does_not_exist_is_named(scripted: Command) -> None:
     ended = scripted("ask", "hello", "--model", "nonsense")
     assert (ended.status, ended.out) == (1, "")

@@ -130,10 +130,20 @@ async def test_help_lists_commands_and_options(notebook: Notebook) -> None:
     assert (await notebook.run("%%agent hello in one line")).text == "Hello."
 
 
+async def test_a_question_mark_at_the_end_of_a_line_belongs_to_the_question(notebook: Notebook) -> None:
+    assert (await notebook.run("%agent ask hello?")).text == "Hello."
+    assert "Docstring" in str((await notebook.run("%agent?")).payload), "IPython's own help"
+
+
 @pytest.mark.parametrize(
     ("code", "line"),
     [
         ("%agent stauts", "Agent: %agent has no command 'stauts'. Did you mean %agent status?"),
+        (
+            "%agent what is the mean of df?",
+            "Agent: %agent has no command 'what'. To ask a question, write %%agent on a line of its own",
+        ),
+        ("%agent foo", "Agent: %agent has no command 'foo'. %agent help lists the commands."),
         ("%agent use", "Agent: %agent use needs the id of a session; %agent sessions lists them."),
         ("%agent use nothing", "Agent: There is no session nothing."),
         ("%agent model pull nothing", "Agent: There is no model 'nothing'. Models: coder-0.5b, coder-1.5b, "),
@@ -189,4 +199,7 @@ async def test_loading_twice_and_unloading_are_harmless(fresh_notebook: Notebook
     assert (await fresh_notebook.run("%%agent\nhello")).text == "Hello."
     assert (await fresh_notebook.run("%unload_ext agent_kernel")).status == "ok"
     assert "not found" in (await fresh_notebook.run("%agent status")).all
-    assert (await fresh_notebook.run("%load_ext agent_kernel\n%agent status")).status == "ok"
+    status = await fresh_notebook.run("%load_ext agent_kernel\n%agent status")
+    assert status.status == "ok"
+    assert "starts with the first turn" in status.plain
+    assert "session id" not in status.plain, "no row without a value"

@@ -35,6 +35,7 @@ def test_options_come_first_and_the_rest_is_the_prompt_as_it_stands(line: str, r
     ("line", "message"),
     [
         ("--sed 1", "%%agent has no option --sed. Did you mean --seed?"),
+        ("--nosuch", "%%agent has no option --nosuch. A prompt that starts with a dash goes on the next line."),
         ("--seed", "--seed needs a value: --seed N"),
         ("--seed x", "--seed must be a number, not 'x'."),
         ("--in nowhere", "--in must be live or draft or sandbox, not 'nowhere'."),

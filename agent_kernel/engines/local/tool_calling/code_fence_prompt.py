@@ -32,6 +32,14 @@ FAILED_CELL = "The cell that failed:"
 """The beginning of the hidden context of ``%agent fix``."""
 FILE = re.compile(r"\b[\w-]+\.(?:csv|tsv|jsonl?|txt|log|md|xlsx?|parquet)\b", re.IGNORECASE)
 LOADS = re.compile(r"\b(?:re)?(?:load|read|open|import)\b|\bhttps?://|/", re.IGNORECASE)
+ABOUT_THE_DATA = re.compile(
+    r"\b(?:(?:the|this|these|my|our) (?:data(?:set|frame)?|table)|columns|rows|missing values|duplicates|data types"
+    r"|(?:die|den|der|diese[nr]?|meine[nr]?) (?:Daten|Tabelle)|Spalten|Zeilen|fehlende[nr]? Werte|Duplikate"
+    r"|(?:les|mes|ces) données|(?:le|ce|mon) tableau|colonnes|lignes|valeurs manquantes|doublons"
+    r"|(?:los|mis|estos) datos|(?:la|mi|esta) tabla|columnas|filas|valores faltantes|duplicados)\b",
+    re.IGNORECASE,
+)
+"""Finds words with which a question means the data of the notebook without naming it."""
 OPEN, CLOSE = "```python\n", "```"
 
 IMPORTED = "np, pd, plt, math, json, re, os, csv and datetime are imported. "
@@ -102,6 +110,16 @@ plot, a question about an earlier result (which must be computed, not guessed), 
 last example shows that not every question needs code, and states who the assistant is. A small model copies from the
 examples, so their names and numbers occur in no real data: a user who sees one of them in an answer can tell where it
 comes from."""
+
+KNOWLEDGE_EXAMPLES: tuple[ChatMessage, ...] = (
+    *EXAMPLES[:-2],
+    {"role": "user", "content": "Which metal is liquid at room temperature?"},
+    {"role": "assistant", "content": "Mercury is liquid at room temperature."},
+    *EXAMPLES[-2:],
+)
+"""The worked examples for a model of ``tool_protocols.FIRM`` parameters or more. Without a question of general
+knowledge among them, such a model answers one ("What is the capital of France?") with a program that prints the answer.
+A smaller model copies too much from this example: it then computes in text."""
 
 
 @dataclass(slots=True)
@@ -224,15 +242,19 @@ def leans_to_code(turns: Sequence[Exchange]) -> bool:
 def without_unnamed_data(messages: Sequence[Message]) -> Sequence[Message]:
     """Return the messages for the choice between code and text, without the facts about variables that this question
     does not name. With these facts, a question that needs no data would look as if it needed data, or as if the facts
-    already answered it."""
+    already answered it. A question about "the data" keeps them, because its answer needs them."""
     facts = messages[-2] if len(messages) > 1 else None
     if facts is not None and facts.hidden and facts.text.startswith((EARLIER, NEWEST)):
+        if ABOUT_THE_DATA.search(messages[-1].text):
+            return messages
         return [*messages[:-2], messages[-1]]
     return messages
 
 
-def chat(messages: Sequence[Message], *, tools: bool, retry: bool = False) -> list[ChatMessage]:
-    """Return the messages for the chat template. With ``tools``, the rules and the worked examples come first. With
+def chat(
+    messages: Sequence[Message], *, tools: bool, retry: bool = False, examples: Sequence[ChatMessage] = EXAMPLES
+) -> list[ChatMessage]:
+    """Return the messages for the chat template. With ``tools``, the rules and the worked ``examples`` come first. With
     ``retry``, the rules allow every import, and the examples are left out, since failed code is often a copy of an
     example."""
     instructions, turns = exchanges(messages)
@@ -240,7 +262,7 @@ def chat(messages: Sequence[Message], *, tools: bool, retry: bool = False) -> li
     system = " ".join(part for part in (instructions, rules) if part)
     shown: list[ChatMessage] = [{"role": "system", "content": system}] if system else []
     if tools and not retry:
-        shown += EXAMPLES
+        shown += examples
     for turn in turns:
         shown += turn.chat(retry=retry and turn is turns[-1])
     return shown

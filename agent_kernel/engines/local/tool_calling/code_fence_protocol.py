@@ -26,7 +26,7 @@ from math import inf
 
 from agent_kernel.core.messages import Message, Usage
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
-from agent_kernel.engines.local.backend import OutputGrammar
+from agent_kernel.engines.local.backend import ChatMessage, OutputGrammar
 from agent_kernel.engines.local.decoding import reasoning
 from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion, decoding_options
 from agent_kernel.engines.local.decoding.output_format import grammar_of, stream_formatted, with_format_instruction
@@ -44,6 +44,12 @@ NAMED_MARGIN = 4.0
 code, a small model invents its answer or derives it from the one row that it was shown, which is worse than unnecessary
 code. Of 34 questions, 20 needed code and 14 did not: with this margin, none of the 20 got no code and 4 of the 14 got
 code. A margin of 2 gives fewer of the 14 code, but denies it to follow-up questions of the quickstart."""
+FIRM_MARGIN = 1.0
+"""The margin, like MARGIN and NAMED_MARGIN, for a model of ``tool_protocols.FIRM`` parameters or more. For nearly every
+question that needs code, such a model begins with the fence by itself, so a wide margin only adds code to conversation
+("Thanks! What is a DataFrame?"). Of 162 questions, 88 needed code and 74 did not: with this margin and
+KNOWLEDGE_EXAMPLES, 2 of the 88 got no code and 4 of the 74 got code. With the margins and examples of smaller models it
+was 1 of the 88 and 29 of the 74, with this margin alone 1 and 15 (Qwen2.5-Coder-1.5B)."""
 FILE_MARGIN = 12.0
 """The margin, like MARGIN, for a question that names a file of which the model is shown the first rows. Anything beyond
 these rows needs code."""
@@ -67,7 +73,7 @@ them."""
 @dataclass(frozen=True, slots=True)
 class Fence:
     """The code-fence protocol. ``margin`` and ``named_margin`` replace MARGIN and NAMED_MARGIN. ``template`` is the
-    model's chat template.
+    model's chat template, ``examples`` are the worked examples before the conversation.
 
     If the template supports reasoning and code is possible, an empty reasoning block is inserted, because the first
     token of the answer decides between code and text. If the request has no tools, the model may reason, and its
@@ -77,6 +83,7 @@ class Fence:
     margin: float = MARGIN
     named_margin: float = NAMED_MARGIN
     template: str = ""
+    examples: Sequence[ChatMessage] = code_fence_prompt.EXAMPLES
 
     def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
         """Return the chunks of one round, EndChunk last. Raises InvalidRequest for a contradictory request. Iterating
@@ -105,7 +112,7 @@ class Fence:
             yield TextChunk(plain)
             yield EndChunk("stop", Usage())
             return
-        chat = code_fence_prompt.chat(request.messages, tools=offered, retry=retry)
+        chat = code_fence_prompt.chat(request.messages, tools=offered, retry=retry, examples=self.examples)
         prompt = await completer.render(chat)
         if offered or request.sampling.reasoning_effort == "none":
             prompt = reasoning.without_thinking(prompt, self.template)
@@ -140,7 +147,7 @@ class Fence:
         fewer = code_fence_prompt.without_unnamed_data(messages)
         if fewer is messages:
             return prompt
-        rendered = await completer.render(code_fence_prompt.chat(fewer, tools=True))
+        rendered = await completer.render(code_fence_prompt.chat(fewer, tools=True, examples=self.examples))
         return reasoning.without_thinking(rendered, self.template)
 
     def _margin(self, turns: Sequence[code_fence_prompt.Exchange], reading: str) -> float:

@@ -12,13 +12,17 @@ from agent_kernel.core.protocols import Chunk, EngineRequest
 from agent_kernel.engines.local.backend import LoadedModel
 from agent_kernel.engines.local.decoding.completion import Completer
 from agent_kernel.engines.local.tool_calling import code_fence_prompt
-from agent_kernel.engines.local.tool_calling.code_fence_protocol import Fence
+from agent_kernel.engines.local.tool_calling.code_fence_protocol import FIRM_MARGIN, Fence
 from agent_kernel.engines.local.tool_calling.native_protocol import Native
 
 SMALL = 3_000_000_000
 """Number of parameters below which a model writes code better than JSON. Of ten notebook tasks, Qwen2.5-Coder-0.5B
 solved 0 with native calls parsed strictly, 3 with native calls parsed leniently, and 9 with the code fence. The 1.5B
 model solved 0, 7 and 10. Larger models were not measured."""
+
+FIRM = 1_000_000_000
+"""Number of parameters from which a model itself tells questions that need code from those that do not, so that the
+code fence uses FIRM_MARGIN and KNOWLEDGE_EXAMPLES."""
 
 
 class ToolProtocol(Protocol):
@@ -34,7 +38,7 @@ class AutoProtocol:
 
     def __init__(self, loaded: LoadedModel) -> None:
         self._small = is_small(loaded)
-        self._fence = Fence(template=loaded.template)
+        self._fence = fence_for(loaded)
         self._native = Native(loaded, fences=self._small)
 
     def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
@@ -49,9 +53,18 @@ def is_small(loaded: LoadedModel) -> bool:
     return loaded.parameters < SMALL
 
 
+def fence_for(loaded: LoadedModel) -> Fence:
+    """Return the code fence protocol with the margins and examples for a model of this size. A size that is unknown
+    counts as small."""
+    if loaded.parameters >= FIRM:
+        examples = code_fence_prompt.KNOWLEDGE_EXAMPLES
+        return Fence(FIRM_MARGIN, FIRM_MARGIN, template=loaded.template, examples=examples)
+    return Fence(template=loaded.template)
+
+
 TOOL_PROTOCOLS: Mapping[str, Callable[[LoadedModel], ToolProtocol]] = MappingProxyType(
     {
-        "fence": lambda loaded: Fence(template=loaded.template),
+        "fence": fence_for,
         "native": lambda loaded: Native(loaded, fences=is_small(loaded)),
         "auto": AutoProtocol,
     }

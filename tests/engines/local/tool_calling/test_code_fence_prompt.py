@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from agent_kernel.core.messages import Message, ToolCall, assistant, system, tool_result, user
 from agent_kernel.engines.local.tool_calling.code_fence_prompt import (
     ANSWER,
@@ -117,6 +119,24 @@ def test_tables_that_no_question_named_do_not_lean_to_code_and_are_left_out_of_t
     facts, question = user("Newest tables: sales: DataFrame, 3 rows x 2 columns", hidden=True), user("Thank you!")
     assert not leans_to_code(exchanges([facts, question])[1])
     assert without_unnamed_data([facts, question]) == [question]
+
+
+@pytest.mark.parametrize(
+    ("question", "kept"),
+    [
+        ("Describe the data.", True),
+        ("Which columns are there?", True),
+        ("Are there any missing values in this table?", True),
+        ("Wie viele Zeilen sind es?", True),
+        ("Décris les données.", True),
+        ("What is a DataFrame?", False),
+        ("What does NaN mean?", False),
+        ("Which table tennis ball is the best?", False),
+    ],
+)
+def test_a_question_about_the_data_keeps_the_facts_of_tables_that_it_does_not_name(question: str, kept: bool) -> None:
+    facts = user("Newest tables: sales: DataFrame, 3 rows x 2 columns", hidden=True)
+    assert (facts in without_unnamed_data([facts, user(question)])) == kept
 
 
 def test_what_follows_a_turn_with_code_leans_to_code() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agent_kernel.core.messages import ToolCall, assistant, tool_result, user
 from agent_kernel.core.protocols import CallChunk, EndChunk, EngineRequest, TextChunk, ToolSpec
+from agent_kernel.engines.local.backend import LoadedModel, StepOutput
 from agent_kernel.engines.local.tool_calling.code_fence_protocol import RESAMPLE_TEMPERATURE, RESAMPLES, Fence
+from agent_kernel.engines.local.tool_calling.tool_protocols import FIRM, fence_for
 from tests.engines.local.scripted_backend import ScriptedBackend, chunks_of
 from tests.engines.local.tool_calling import chat_templates
 
@@ -62,3 +66,44 @@ async def test_a_text_answer_is_written_without_the_facts_that_the_question_did_
     chunks = await chunks_of(Fence(), backend.completer(), EngineRequest((facts, user("Thank you!")), (PYTHON,)))
     assert "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk)) == "Thanks to you."
     assert not any("sales" in prompt for prompt, _ in backend.submitted)
+
+
+class LikelyText(ScriptedBackend):
+    """A model for which the opening fence is ``margin`` less likely than the first token of a text."""
+
+    def __init__(self, margin: float, *answers: str) -> None:
+        super().__init__(chat_templates.PLAIN, answers)
+        self._margin = margin
+
+    def step(self) -> list[tuple[int, StepOutput]]:
+        pieces = super().step()
+        return [
+            (key, replace(piece, logprobs=(-self._margin if self.spelled(piece.ids) == "`" else 0.0,)))
+            if piece.ids
+            else (key, piece)
+            for key, piece in pieces
+        ]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "margin", "runs_code"), [(FIRM - 1, 3.0, True), (FIRM, 3.0, False), (FIRM, 0.5, True)]
+)
+async def test_after_code_a_larger_model_writes_text_unless_code_is_almost_as_likely(
+    parameters: int, margin: float, runs_code: bool
+) -> None:
+    backend = LikelyText(margin, "T", "```", "print(1)\n```" if runs_code else "A table with rows and columns.")
+    call = ToolCall("c1", "python", {"code": "print(2)"})
+    turn = (user("Print 2."), assistant("", [call]), tool_result(call, "2", "success"), assistant("It is 2."))
+    fence = fence_for(LoadedModel(1, 1, {}, template=chat_templates.PLAIN, parameters=parameters))
+    request = EngineRequest((*turn, user("Thanks! What is a DataFrame?")), (PYTHON,))
+    chunks = await chunks_of(fence, backend.completer(), request)
+    assert any(isinstance(chunk, CallChunk) for chunk in chunks) == runs_code
+
+
+@pytest.mark.parametrize("parameters", [FIRM - 1, FIRM])
+async def test_a_larger_model_is_shown_that_a_question_of_general_knowledge_needs_no_code(parameters: int) -> None:
+    backend = LikelyText(3.0, "T", "```", "Four.")
+    fence = fence_for(LoadedModel(1, 1, {}, template=chat_templates.PLAIN, parameters=parameters))
+    await chunks_of(fence, backend.completer(), EngineRequest((user("How many seasons are there?"),), (PYTHON,)))
+    assert len(backend.submitted) == 3
+    assert all(("Which metal is liquid" in prompt) == (parameters >= FIRM) for prompt, _ in backend.submitted)
