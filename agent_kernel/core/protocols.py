@@ -186,12 +186,19 @@ class EndChunk:
     """The last chunk of a stream.
 
     ``reason`` is stop, length, calls or cancelled. ``stopped`` is the entry of ``Sampling.stop`` that ended the text,
-    where the engine reports it.
+    where the engine reports it. ``context`` is the number of tokens of the largest request with its answer, where
+    ``usage`` is the sum of several requests; 0 means that the usage is that of one request.
     """
 
     reason: str
     usage: Usage
     stopped: str = ""
+    context: int = 0
+
+    @property
+    def context_tokens(self) -> int:
+        """The tokens of the model's context that the request and its answer filled."""
+        return self.context or self.usage.prompt_tokens + self.usage.completion_tokens
 
 
 Chunk: TypeAlias = TextChunk | ReasoningChunk | CallChunk | WaitChunk | EndChunk

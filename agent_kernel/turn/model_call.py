@@ -40,7 +40,7 @@ async def model_call(
     finally:
         if reply.end is not None:
             turn.usage += reply.end.usage
-            turn.context = max(turn.context, reply.end.usage.prompt_tokens + reply.end.usage.completion_tokens)
+            turn.context = max(turn.context, reply.end.context_tokens)
             turn.share = max(turn.share, _in_use(engine, turn.context))
             handed = _take_callers_calls(reply, theirs)
         elif reply.chars:

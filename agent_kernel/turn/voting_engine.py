@@ -65,7 +65,8 @@ class VotingEngine:
         if len(calls) == 1 and _code(calls[0].call):
             yield WaitChunk(f"comparing {self.samples + 1} programs")
             calls[0], spent = await self._best(request, calls[0])
-            end = replace(end, usage=end.usage + spent)
+            # A sample has the same prompt, so the context is as full as for the first program.
+            end = replace(end, usage=end.usage + spent, context=end.context_tokens)
         for call in calls:
             yield call
         yield end

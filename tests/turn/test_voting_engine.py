@@ -167,6 +167,16 @@ async def test_the_tokens_of_all_samples_are_counted() -> None:
     assert spent[1] > 3 * spent[0]
 
 
+async def test_the_tokens_of_the_samples_do_not_fill_the_context() -> None:
+    tool, store = Copies(), MemoryStore()
+    engine = ScriptedEngine(rounds("print(7)", *["print(8)"] * SAMPLES))
+    one = Agent(store, engine, KEY, [tool], gate=Gate(Approvals(), answers=frozenset("*")))
+    await one.turn(TurnRequest("Go.", effort="thorough"), lambda body: None)
+    (turn,) = await store.turns(KEY)
+    assert tool.tried, "several programs were compared"
+    assert 0 < int(turn.record["context"]) < turn.usage["prompt_tokens"] / 2
+
+
 class FailingSamples(ScriptedEngine):
     """Every request but the first greedy ones fails."""
 
