@@ -199,7 +199,11 @@ async def test_loading_twice_and_unloading_are_harmless(fresh_notebook: Notebook
     assert (await fresh_notebook.run("%%agent\nhello")).text == "Hello."
     assert (await fresh_notebook.run("%unload_ext agent_kernel")).status == "ok"
     assert "not found" in (await fresh_notebook.run("%agent status")).all
-    status = await fresh_notebook.run("%load_ext agent_kernel\n%agent status")
-    assert status.status == "ok"
-    assert "starts with the first turn" in status.plain
-    assert "session id" not in status.plain, "no row without a value"
+    assert (await fresh_notebook.run("%load_ext agent_kernel\n%agent status")).status == "ok"
+
+
+async def test_the_status_before_the_first_turn_has_no_row_without_a_value(fresh_notebook: Notebook) -> None:
+    status = (await fresh_notebook.run("%agent status")).plain
+    assert "starts with the first turn" in status
+    assert "session id" not in status
+    assert "branch" not in status
