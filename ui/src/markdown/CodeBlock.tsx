@@ -4,7 +4,7 @@ import { PanelContext } from "../conversation/panelContext";
 import { copy } from "./clipboard";
 import { Code } from "./Code";
 import { IconButton } from "./IconButton";
-import { useSaid } from "./useSaid";
+import { useShortMessage } from "./useShortMessage";
 import { trans } from "../translation/translation";
 
 const RUN_HERE = new Set(["", "python", "py", "python3", "ipython"]);
@@ -16,13 +16,13 @@ interface Block {
 }
 
 export function CodeBlock({ code, language, open = false }: Block) {
-  const [said, say] = useSaid();
+  const [message, say] = useShortMessage();
   return (
     <div class="ak-code-block" role="group" aria-label={language ? trans.__("Code, %1", language) : trans.__("Code")}>
       <div class="ak-code-bar">
         <span class="ak-code-language">{language || trans.__("text")}</span>
         <span class="ak-code-said" role="status">
-          {said}
+          {message}
         </span>
         {!open && <Tools code={code} language={language} say={say} />}
       </div>

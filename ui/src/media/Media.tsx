@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Markdown } from "../markdown/Markdown";
 import { IconButton } from "../markdown/IconButton";
-import { useSaid } from "../markdown/useSaid";
+import { useShortMessage } from "../markdown/useShortMessage";
 import type { Medium } from "../wire/events";
 import { BUNDLE } from "./bundle";
 import { Chart } from "./Chart";
@@ -58,14 +58,14 @@ export function Media({ medium, session, alt = "", code = "" }: Shown) {
 
 /** They show when the mouse or the focus is at the medium. */
 function Tools({ code, onSave }: { code: string; onSave: () => void }) {
-  const [said, say] = useSaid();
+  const [message, say] = useShortMessage();
   return (
     <>
       <span class="ak-media-tools">
         {code && <CopyAsCell code={code} say={say} />}
         <IconButton icon="save" label={trans.__("Save as a file")} onClick={onSave} />
       </span>
-      <span role="status">{said}</span>
+      <span role="status">{message}</span>
     </>
   );
 }

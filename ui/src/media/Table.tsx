@@ -100,7 +100,7 @@ function Table({ grid, label, tools }: Shown & { grid: Grid }) {
   );
 }
 
-/** The third shows, while the mouse or the focus is there, that the column can be sorted. */
+/** The mark `none` is visible only at the head with the mouse or the focus. It shows that the column can be sorted. */
 const MARKS = { ascending: "▲", descending: "▼", none: "↕\uFE0E" };
 
 interface HeadShown {
@@ -181,7 +181,7 @@ interface PageButtonShown {
   onPress: () => void;
 }
 
-/** One that cannot be used keeps the focus, so that the keyboard stays where it is at the last page. */
+/** A button that leads nowhere keeps the focus, so that keyboard users stay in the table at its last page. */
 function PageButton({ icon, label, isOff, onPress }: PageButtonShown) {
   return (
     <button

@@ -37,8 +37,8 @@ export function gridOfRows({ columns, index, rows, shape }: Rows): Grid {
   };
   const all = columns.map(({ name, type }, place) =>
     column(
-      written(name),
-      written(type),
+      toText(name),
+      toText(type),
       false,
       rows.map((row) => row[place]),
     ),
@@ -62,7 +62,7 @@ function readValues(values: readonly unknown[], type: string): [Kind, Cell[]] {
   if (there.length > 0 && (NUMERIC_TYPE.test(type) || there.every((value) => typeof value === "number"))) {
     return ["number", readNumbers(values, numberWriter(there, FRACTION_TYPE.test(type)))];
   }
-  const [kind, cells] = readTexts(values.map(written), values.map(isMissing));
+  const [kind, cells] = readTexts(values.map(toText), values.map(isMissing));
   if (kind !== "date") return ["text", cells]; // digits in a column of text are no numbers
   const isDay = cells.every((cell) => cell.missing || MIDNIGHT.test(cell.text));
   return ["date", isDay ? cells.map((cell) => ({ ...cell, text: cell.text.replace(MIDNIGHT, "") })) : cells];
@@ -72,7 +72,7 @@ function readValues(values: readonly unknown[], type: string): [Kind, Cell[]] {
 const readNumbers = (values: readonly unknown[], write: (value: number) => string): Cell[] =>
   values.map((value) => {
     if (typeof value === "number") return { text: write(value), value, missing: false };
-    return { text: written(value), value: parseNumber(written(value)), missing: isMissing(value) };
+    return { text: toText(value), value: parseNumber(toText(value)), missing: isMissing(value) };
   });
 
 /** Writes the numbers of a column with the same number of decimals, as far as that shows each of them. */
@@ -87,7 +87,7 @@ function numberWriter(values: readonly unknown[], isFraction: boolean): (value: 
   return (value) => value.toFixed(most);
 }
 
-function written(value: unknown): string {
+function toText(value: unknown): string {
   if (value === null || value === undefined) return "";
   if (typeof value === "string") return value;
   if (typeof value === "boolean") return value ? "True" : "False";

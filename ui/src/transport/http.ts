@@ -5,7 +5,7 @@ import { trans } from "../translation/translation";
 
 export const offlineError = (): ErrorBody => ({
   code: "offline",
-  message: trans.__("The Jupyter server does not answer."),
+  message: trans.__("The server does not answer."),
 });
 
 export const stoppedError = (): ErrorBody => ({ code: "stopped", message: trans.__("Stopped.") });

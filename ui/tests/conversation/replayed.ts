@@ -12,7 +12,7 @@ export const recorded = record as unknown as TurnEvent[];
 
 const MODEL = { model: "scripted", local: true, host: "", state: "ready", context_length: 1000, vision: false };
 
-const OFFLINE = new ApiError(0, { code: "offline", message: "The Jupyter server does not answer." });
+const OFFLINE = new ApiError(0, { code: "offline", message: "The server does not answer." });
 
 export class Replayed implements Transport {
   readonly connection = signal<Connection>("online");
