@@ -15,8 +15,8 @@ import functools
 import os
 import signal
 import sys
-from collections.abc import Coroutine
-from contextlib import aclosing, suppress
+from collections.abc import Coroutine, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +149,7 @@ class ModelWorker:
     async def _stream(self, key: int, body: dict[str, Any]) -> None:
         assert self._protocol is not None, "the server streams after ready"
         assert self._completer is not None
-        try:
+        with self._errors_of(key):
             prepared = await self._media.prepare(request_from_json(body))
             tell = functools.partial(self._send_position, key)
             completer = self._completer.for_request(prepared.request.session, tell, prepared.pictures)
@@ -159,19 +159,20 @@ class ModelWorker:
             ):
                 async for chunk in chunks:
                     self._outbox.chunk(key, chunk_to_json(chunk))
-        except AgentKernelError as error:
-            self._outbox.chunk(key, {"error": error.to_json()})
-        except Exception as error:  # noqa: BLE001  an error of one request must not end the others
-            fault = EngineError(f"The model worker failed: {type(error).__name__}: {error}")
-            self._outbox.chunk(key, {"error": fault.to_json()})
 
     async def _infill(self, key: int, gap: Gap) -> None:
         assert self._completer is not None, "the server sends infill after ready"
-        try:
+        with self._errors_of(key):
             async with aclosing(fill(gap, self._completer.for_request("", lambda _: None))) as fillings:
                 async for filling in fillings:
                     self._outbox.chunk(key, {"infill": filling.text, "silence": filling.silence})
             self._outbox.chunk(key, {"end": True})
+
+    @contextmanager
+    def _errors_of(self, key: int) -> Iterator[None]:
+        """Send an error of the request ``key`` to the server as the end of that request."""
+        try:
+            yield
         except AgentKernelError as error:
             self._outbox.chunk(key, {"error": error.to_json()})
         except Exception as error:  # noqa: BLE001  an error of one request must not end the others
