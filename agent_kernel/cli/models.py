@@ -143,17 +143,23 @@ def recommendation_lines(result: dict[str, Any]) -> Iterator[str]:
 def _speed_text(row: Mapping[str, Any]) -> str:
     if not row["tokens_per_s"]:
         return "unknown"
-    speed = row["tokens_per_s"]
-    figure = f"{speed:.0f}" if speed >= 10 else f"{speed:.1f}"
-    return f"{figure} measured" if row["speed_basis"] == "measured" else f"about {figure}"
+    return f"{_figure(row)} measured" if row["speed_basis"] == "measured" else f"about {_figure(row)}"
 
 
 def _speed_sentence(row: Mapping[str, Any]) -> str:
-    text = _speed_text(row)
     if not row["tokens_per_s"]:
-        return f"{text} until a model has answered on this machine"
-    figure = text.removesuffix(" measured")
-    return f"{figure} tokens per second, {'measured here' if figure != text else 'estimated'}"
+        return "unknown until a model has answered on this machine"
+    is_measured = row["speed_basis"] == "measured"
+    return (
+        f"{_figure(row)} tokens per second, measured here"
+        if is_measured
+        else (f"about {_figure(row)} tokens per second, estimated")
+    )
+
+
+def _figure(row: Mapping[str, Any]) -> str:
+    speed = row["tokens_per_s"]
+    return f"{speed:.0f}" if speed >= 10 else f"{speed:.1f}"
 
 
 # ---------------------------------------------------------------------------------------------------- setup, path
