@@ -163,6 +163,7 @@ class Services:
         if self.event_publisher is not None:
             await self.event_publisher.aclose()
         await self.remote_turns.aclose()
+        # Responses of turns that have just ended are written through the link.
         await self.on_demand.aclose()
         if self.server_link is not None:
             # What turns have spent is written while there is a link; what the steps below spend is written at the end.

@@ -79,7 +79,7 @@ def _serve(args: argparse.Namespace) -> int:
             config,
             key.value,
             check=lambda services: _check_built(args, services.runtime.settings),
-            told=lambda services, query: _announce(args, services, key, _url(args, port), query),
+            announce=lambda services, query: _announce(args, services, key, _url(args, port), query),
             waits=_wait,
             drain_s=args.drain,
         )

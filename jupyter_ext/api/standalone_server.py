@@ -39,11 +39,10 @@ class HeadlessServer(ServerApp):
     """A Jupyter server that loads only this extension.
 
     ``sockets`` are bound listening sockets. ``check`` is called before the server starts; if it raises an error, the
-    server does not start. ``told`` is called once, when the server accepts requests, with the query that logs in one
-    browser at the web page (empty if the person logs in there in another way), or None without a web page. ``waits`` is
-    called with the
-    number of running turns when the server is asked to stop; the turns then have ``drain_s`` seconds to end by
-    themselves.
+    server does not start. ``announce`` is called once, when the server accepts requests. Its second argument is the
+    query that logs in one browser at the web page: empty if people log in there in another way, None if there is no web
+    page. ``waits`` is called with the number of running turns when the server is asked to stop; the turns then have
+    ``drain_s`` seconds to end by themselves.
     """
 
     default_services = ()  # type: ignore[assignment]  # fewer than all of them
@@ -57,7 +56,7 @@ class HeadlessServer(ServerApp):
         token: str,
         *,
         check: Callable[[Services], None],
-        told: Callable[[Services, str | None], None],
+        announce: Callable[[Services, str | None], None],
         waits: Callable[[int], None],
         drain_s: float,
     ) -> None:
@@ -65,7 +64,7 @@ class HeadlessServer(ServerApp):
         self._token = token
         self._sockets = list(sockets)
         self._check = check
-        self._told = told
+        self._announce = announce
         self._waits = waits
         self._drain_s = drain_s
         self._asked = 0
@@ -158,7 +157,7 @@ class HeadlessServer(ServerApp):
             return
         self.http_server.add_sockets(self._sockets)
         query = f"?{CODE}={self.link.code}" if self.link else ""
-        self._told(self.services, query if self.has_page else None)
+        self._announce(self.services, query if self.has_page else None)
 
     def _on_signal(self, number: int, frame: object) -> None:
         """The first signal stops the server, the second does not wait for turns, the third exits at once."""

@@ -16,7 +16,7 @@ from jupyter_ext.quotas.spending_rows import QuotaAccount
 
 WINDOW_S = 60.0
 REFUSE_S = 2.0
-"""For so long a server refuses an account that was refused, without another look at what other servers counted."""
+"""Seconds for which a server refuses an account again, after a refusal, without asking the database."""
 MANY = 1_000
 """Number of accounts above which accounts without a turn in the last minute are forgotten."""
 Counts = Mapping[QuotaAccount, EventCount]
@@ -29,8 +29,8 @@ class RequestRates(Protocol):
     minute; 0: any number."""
 
     async def count(self, start: str, limits: Mapping[QuotaAccount, int]) -> Counts:
-        """Count a start, which the caller gives a name of its own, for all accounts, unless one of them has reached its
-        limit; then for none. Returns what each had before. Raises StoreError."""
+        """Count a start for all accounts. If one of them has reached its limit, it is counted for none. ``start`` is a
+        unique name. Returns the counts before this start. Raises StoreError."""
 
     def take_back(self, start: str, limits: Mapping[QuotaAccount, int]) -> None:
         """Take back a start that was counted, because no turn began."""
@@ -42,7 +42,7 @@ class RequestRates(Protocol):
         """Return the counts, to be shown. Raises StoreError."""
 
     async def aclose(self) -> None:
-        """Wait until what was taken back is taken back."""
+        """Wait until the starts that ``take_back`` was called for are no longer counted."""
 
 
 class LocalRates:
@@ -73,7 +73,7 @@ class LocalRates:
         return self.peek(limits)
 
     async def aclose(self) -> None:
-        """Nothing is waited for."""
+        """Do nothing: the counts are in memory."""
 
     def _look(self, account: QuotaAccount, limit: int, now: float) -> EventCount:
         began = self._began.get(account, deque())
@@ -99,8 +99,8 @@ class EventCounts(Protocol):
 
 
 class SharedRates:
-    """The starts of the servers that share a store, by the clock of the database. A start asks the database once, and
-    only if an account has a limit; without one, each server counts for itself."""
+    """The starts of the servers that share a store, by the clock of the database. Counting a start takes one request to
+    the database. Accounts without a limit need none: each server counts their starts for itself."""
 
     def __init__(self, counts: EventCounts, clock: Callable[[], float] = time.monotonic) -> None:
         self._counts = counts
@@ -119,7 +119,7 @@ class SharedRates:
     def take_back(self, start: str, limits: Mapping[QuotaAccount, int]) -> None:
         self._unlimited.take_back(start, _without_limit(limits))
         if counters := _counters(limits):
-            task = asyncio.create_task(self._uncount(start, [*counters.values()]), name="takes back a start")
+            task = asyncio.create_task(self._uncount(start, [*counters.values()]), name="take back a start")
             self._taking_back.add(task)
             task.add_done_callback(self._taking_back.discard)
 

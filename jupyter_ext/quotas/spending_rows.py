@@ -120,7 +120,8 @@ class SharedSpending:
 
 @contextmanager
 def _stopping_as_store_error() -> Iterator[None]:
-    """A server that stops keeps what it could not write, as one whose database is away."""
+    """Raise ServerStopping as StoreError. The caller then treats a server that stops like a database that cannot be
+    reached: it keeps what it could not write."""
     try:
         yield
     except ServerStopping as error:

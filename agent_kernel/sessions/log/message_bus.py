@@ -62,8 +62,8 @@ class EventCounter:
 
 @dataclass(frozen=True, slots=True)
 class EventCount:
-    """``number`` of events within that time. ``wait_s``: the seconds until fewer than ``limit`` are; 0 if that is so
-    now."""
+    """``number`` is how many events happened within that time. ``wait_s`` is the number of seconds until another one is
+    allowed; 0 if one is allowed now."""
 
     number: int
     wait_s: float = 0.0
@@ -93,10 +93,10 @@ class MessageBus(Protocol):
         Returns False if another version is there, unless it is that of ``value``, so that a call can be repeated."""
 
     def count_event(self, event: str, counters: Sequence[EventCounter], window_s: float) -> Sequence[EventCount]:
-        """Count an event under all these counters, unless one of them has its limit of events within the last
-        ``window_s`` seconds, by the clock of the database; then under none. Returns what each counter had before, in
-        one round trip. ``event`` is a name of its own, under which the event is counted once, however often the call is
-        repeated; an empty name counts nothing."""
+        """Count an event under all of these counters. If one of them already has its limit of events within the last
+        ``window_s`` seconds, by the clock of the database, the event is counted under none. Returns the counts before
+        this event. ``event`` is the unique name of the event: a call that is repeated with it counts once. An empty
+        name counts nothing. One round trip."""
 
     def uncount_event(self, event: str, counters: Sequence[EventCounter]) -> None:
         """Take back an event that was counted under these counters."""
@@ -108,9 +108,9 @@ class MessageBus(Protocol):
 def change_value(
     bus: MessageBus, namespace: str, name: str, change: Callable[[bytes | None], bytes | None], keep_s: float
 ) -> None:
-    """Replace the value under a name by what ``change`` makes of its body; None stands for no value. No change of
-    another server is lost: if one wrote at the same time, ``change`` is called again with what is there now. Nothing is
-    written if ``change`` returns what it was given. Raises StoreError, and what ``change`` raises."""
+    """Replace the body of a value by what ``change`` returns for it; None stands for no value. No change of another
+    server is lost: if one wrote at the same time, ``change`` is called again with the new body. Nothing is written if
+    ``change`` returns the body that it was given. Raises StoreError, and what ``change`` raises."""
     end = time.monotonic() + CHANGE_WITHIN_S
     while True:
         known = bus.get_value(namespace, name)

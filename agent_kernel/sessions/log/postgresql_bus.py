@@ -91,7 +91,7 @@ BEGIN
 END $$;
 """
 _COUNTS = f"""
--- Unlogged like the messages: after a crash of the database, everybody may ask again at once.
+-- Unlogged like the messages: after a crash of the database, all counts begin at zero.
 CREATE UNLOGGED TABLE agent_kernel_counted (
     namespace text NOT NULL,
     name text NOT NULL,

@@ -159,8 +159,8 @@ class SharedResponses:
         return False
 
     async def sessions(self) -> list[SessionKey]:
-        """Return the sessions of stored responses, in the namespaces in which this server has stored some. Responses
-        of others are deleted in their time; nobody gets one whose session does not exist."""
+        """Return the sessions of stored responses, in the namespaces in which this server has stored some. In other
+        namespaces, the response of a session that no longer exists stays until it expires; no request returns it."""
         found: set[SessionKey] = set()
         for namespace in [*self._namespaces]:
             for part in range(self._parts):
@@ -177,7 +177,7 @@ class SharedResponses:
                 await self._change_index(key.namespace, part, _without(gone))
 
     async def aclose(self) -> None:
-        """Nothing is held; whoever made the link closes it."""
+        """Do nothing: ``services.py`` closes the link."""
 
     def _evict(self, entries: list[IndexEntry]) -> list[IndexEntry]:
         """Return the entries that are kept, the newest last."""

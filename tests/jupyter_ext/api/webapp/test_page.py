@@ -44,12 +44,12 @@ def new_session(client: httpx.Client) -> httpx.Response:
     return client.post("/agent/v1/sessions", json={}, headers=proof(client))
 
 
-def listed(client: httpx.Client) -> list[str]:
+def session_ids(client: httpx.Client) -> list[str]:
     return [one["id"] for one in client.get("/agent/v1/sessions").json()["sessions"]]
 
 
-def made(served: Served, *scopes: str, user: str = "") -> tuple[str, str]:
-    """The id and the text of a lasting token."""
+def new_token(served: Served, *scopes: str, user: str = "") -> tuple[str, str]:
+    """Return the id and the text of a new lasting token."""
     token, text = ApiTokenStore(served.directory / "data" / "tokens").new(scopes, user=user)
     return token.id, text
 
@@ -126,23 +126,23 @@ def test_a_login_needs_the_xsrf_token_too(served: Served, browser: httpx.Client)
 
 def test_each_person_sees_the_conversations_of_their_own_token_only(served: Served) -> None:
     with served.nobody() as anna, served.nobody() as ben, served.nobody() as owner:
-        tokens = {"anna": made(served, *PEOPLE, user="anna")[1], "ben": made(served, *PEOPLE, user="ben")[1]}
+        tokens = {"anna": new_token(served, *PEOPLE, user="anna")[1], "ben": new_token(served, *PEOPLE, user="ben")[1]}
         for client, token in ((anna, tokens["anna"]), (ben, tokens["ben"]), (owner, served.token)):
             client.get("/")
             assert log_in(client, token).status_code == 302
         session = new_session(anna).json()["id"]
-        assert listed(anna) == [session]
-        assert listed(ben) == []
-        assert session not in listed(owner)
+        assert session_ids(anna) == [session]
+        assert session_ids(ben) == []
+        assert session not in session_ids(owner)
         assert ben.get(f"/agent/v1/sessions/{session}").status_code == 404
         with served.client(tokens["anna"]) as program:
-            assert listed(program) == [session], "the browser is the token, as a program with it is"
+            assert session_ids(program) == [session], "the browser is the token, as a program with it is"
         refused = anna.post("/agent/v1/engine/unload", json={}, headers=proof(anna))
         assert refused.status_code == 403, "its scopes do not allow it"
 
 
 def test_a_login_ends_with_its_token(served: Served, browser: httpx.Client) -> None:
-    id, text = made(served, "all", user="carl")
+    id, text = new_token(served, "all", user="carl")
     done = log_in(browser, text)
     assert done.status_code == 302
     assert text[16:] not in done.headers["Set-Cookie"]
@@ -157,12 +157,12 @@ def test_a_login_ends_with_its_token(served: Served, browser: httpx.Client) -> N
 def test_a_token_that_is_not_for_conversations_opens_no_page(
     served: Served, browser: httpx.Client, scopes: list[str]
 ) -> None:
-    assert log_in(browser, made(served, *scopes)[1]).status_code == 403
+    assert log_in(browser, new_token(served, *scopes)[1]).status_code == 403
     assert browser.get("/agent/v1/health").status_code == 401
 
 
 def test_no_secret_of_a_login_is_in_the_log(served: Served) -> None:
-    _, text = made(served, *PEOPLE)
+    _, text = new_token(served, *PEOPLE)
     with served.nobody() as client:
         client.get("/", params={"code": "a-secret-of-a-link"})
         client.get("/")
