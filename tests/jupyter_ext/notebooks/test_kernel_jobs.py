@@ -91,7 +91,7 @@ async def desk() -> AsyncIterator[Desk]:
 
 
 async def test_code_runs_in_the_kernel_and_what_it_says_comes_while_it_runs_and_at_its_end(desk: Desk) -> None:
-    first = await desk.run("import sys\nx = 41\nprint('hello')\nprint('oh', file=sys.stderr)\nx + 1")
+    first = await desk.run("import sys\nx = 41\nprint('hello', flush=True)\nprint('oh', file=sys.stderr)\nx + 1")
     assert (first.status, first.text) == ("success", "hello\noh\n42")
     assert desk.printed == "hello\noh\n42\n"
     assert (await desk.run("x")).text == "41", "the variables are the kernel's"
