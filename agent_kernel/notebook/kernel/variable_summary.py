@@ -175,7 +175,13 @@ def _frame(frame: Any) -> list[str]:
         lines.append(f"first row: {describe_cells(frame)}")
     if rows <= MAX_SCANNED_ROWS:
         lines += [line for name, column in named if (line := _column(name, column))]
+        if missing := [f"{name} {count}" for name, column in named if (count := _count_missing(column))]:
+            lines.append(f"missing values: {', '.join(missing)}")
     return lines
+
+
+def _count_missing(column: Any) -> int:
+    return int(column.null_count() if hasattr(column, "null_count") else column.isna().sum())
 
 
 def _index(frame: Any) -> str:

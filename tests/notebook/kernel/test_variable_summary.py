@@ -53,6 +53,11 @@ def test_a_data_frame_is_told_by_size_columns_first_row_ranges_and_categories() 
     assert facts == ["date: from 2012-01-01 00:00:00 to 2012-01-02 00:00:00", "weather values: drizzle, rain"]
 
 
+def test_the_missing_values_of_a_data_frame_are_counted_by_column() -> None:
+    frame = pd.DataFrame({"temp": [1.0, None, None], "city": ["Rome", None, "Bari"], "rain": [0, 1, 2]})
+    assert summary("df", frame).splitlines()[-1] == "missing values: temp 2, city 1"
+
+
 def test_numbers_and_truth_values_of_the_first_row_are_not_quoted() -> None:
     frame = pd.DataFrame({"rooms": [2], "price": [1.5], "garden": [True], "street": ["High"]})
     assert "first row: rooms=2, price=1.5, garden=True, street='High'" in summary("houses", frame)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from agent_kernel.core.messages import Message, ToolCall
 from agent_kernel.engines.local.backend import ChatMessage
-from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import error_line
+from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import error_line, surplus_rows
 from agent_kernel.engines.local.tool_calling.code_fence_file_loading import reading_lines
 
 TOOL = "python"
@@ -28,6 +28,7 @@ a question beside tables need not be about them."""
 FACTS = re.compile(r"(?:(?:Variables|Earlier variables|Newest tables): )?([A-Za-z_]\w*): \S")
 """Matches a fact about a variable in hidden context: the variable's name, followed by its description."""
 TABLES = re.compile(r"(?:(?:Variables|Earlier variables|Newest tables): )?([A-Za-z_]\w*): (?:\w*DataFrame|Series)\b")
+TABLE_ROWS = re.compile(r"\bDataFrame, (\d+) rows x ")
 FAILED_CELL = "The cell that failed:"
 """The beginning of the hidden context of ``%agent fix``."""
 FILE = re.compile(r"\b[\w-]+\.(?:csv|tsv|jsonl?|txt|log|md|xlsx?|parquet)\b", re.IGNORECASE)
@@ -178,11 +179,23 @@ class Exchange:
             call.id == result.call_id and call.name == TOOL for message in self.replies for call in message.calls
         )
 
+    def objection(self, result: Message) -> str:
+        """Return why a python call is tried again, in the words of the note that the model sees; an empty string if its
+        result needs no second try. A call is tried again if it ended with an error, or if it printed many rows for a
+        question that asks for one value."""
+        if result.status == "error":
+            return f"ended with: {error_line(result.text)}"
+        if result.status != "success" or not self.ran_python(result):
+            return ""
+        tables = {int(rows) for text in self.hidden for rows in TABLE_ROWS.findall(text)}
+        rows = surplus_rows(result.text, self.question, tables)
+        return f"printed {rows} rows, but the question asks for one value" if rows else ""
+
     @property
     def failed_programs(self) -> list[str]:
-        """The code of the python calls that ended with an error."""
-        errors = {result.call_id for result in self.results if result.status == "error"}
-        calls = [call for message in self.replies for call in message.calls if call.id in errors and call.name == TOOL]
+        """The code of the python calls to whose results there is an objection."""
+        failed = {result.call_id for result in self.results if self.objection(result)}
+        calls = [call for message in self.replies for call in message.calls if call.id in failed and call.name == TOOL]
         return [str(call.arguments.get("code", "")) for call in calls]
 
     @property
@@ -190,11 +203,11 @@ class Exchange:
         return sum(result.status == "error" for result in self.results)
 
     def chat(self, *, retry: bool) -> list[ChatMessage]:
-        """Return the messages of this turn for the chat template. Calls that failed and were tried again are left out,
-        because a small model that sees its failed code repeats it; a note with their error follows the question
+        """Return the messages of this turn for the chat template. Calls that were tried again are left out, because a
+        small model that sees its failed code repeats it; a note with the objection to their result follows the question
         instead. ``retry`` means that the last call is to be tried again."""
-        failed = self._failed_before_retry(retry)
-        notes = [f"(Note: an earlier try ended with: {error_line(result.text)})" for result in failed]
+        failed = self._tried_again(retry)
+        notes = [f"(Note: an earlier try {self.objection(result)})" for result in failed]
         dropped = {result.call_id for result in failed}
         shown: list[ChatMessage] = []
         if self.asked:
@@ -208,12 +221,12 @@ class Exchange:
                     shown.append({"role": "assistant", "content": content})
         return shown
 
-    def _failed_before_retry(self, retry: bool) -> list[Message]:
+    def _tried_again(self, retry: bool) -> list[Message]:
         last_call = max((at for at, message in enumerate(self.replies) if message.calls), default=-1)
         again = [message for message in self.replies[: max(0, last_call)] if message.role == "tool"]
         if retry and self.awaiting is not None:
             again.append(self.awaiting)
-        return [message for message in again if message.status == "error"]
+        return [message for message in again if self.objection(message)]
 
 
 def exchanges(messages: Sequence[Message]) -> tuple[str, list[Exchange]]:
@@ -254,14 +267,15 @@ def without_unnamed_data(messages: Sequence[Message]) -> Sequence[Message]:
 def chat(
     messages: Sequence[Message], *, tools: bool, retry: bool = False, examples: Sequence[ChatMessage] = EXAMPLES
 ) -> list[ChatMessage]:
-    """Return the messages for the chat template. With ``tools``, the rules and the worked ``examples`` come first. With
-    ``retry``, the rules allow every import, and the examples are left out, since failed code is often a copy of an
-    example."""
+    """Return the messages for the chat template. With ``tools``, the rules and the worked ``examples`` come first.
+    ``retry`` means that the last call is to be tried again. If it ended with an error, the rules allow every import,
+    and the examples are left out, since code that ends with an error is often a copy of an example."""
     instructions, turns = exchanges(messages)
-    rules = (RULES.replace(IMPORTED, "") if retry else RULES) if tools else ""
+    failed = retry and turns[-1].failures > 0
+    rules = (RULES.replace(IMPORTED, "") if failed else RULES) if tools else ""
     system = " ".join(part for part in (instructions, rules) if part)
     shown: list[ChatMessage] = [{"role": "system", "content": system}] if system else []
-    if tools and not retry:
+    if tools and not failed:
         shown += examples
     for turn in turns:
         shown += turn.chat(retry=retry and turn is turns[-1])

@@ -54,6 +54,13 @@ FILE_MARGIN = 12.0
 """The margin, like MARGIN, for a question that names a file of which the model is shown the first rows. Anything beyond
 these rows needs code."""
 MAX_CODE_TOKENS = 512
+MISSED_DATA = re.compile(
+    r"\A[^.!?\n]*\b(?:(?:don't|can't|cannot|not|no|without|need|provide)\b[^.!?\n]*\b(?:access|information|data|context|details)"
+    r"|keinen Zugriff|keine (?:Informationen|Daten)|pas (?:accès|d'informations)|no tengo (?:acceso|información))\b",
+    re.IGNORECASE,
+)
+"""Finds a first sentence that says that the model lacks the data."""
+SENTENCE_END = re.compile(r"[.!?](?=\s)|\n")
 LAST_WORD = re.compile(r"[^\W\d_]*$")
 RETRIES = 1
 RESAMPLES = 2
@@ -101,7 +108,13 @@ class Fence:
         _, turns = code_fence_prompt.exchanges(request.messages)
         result = turns[-1].awaiting if turns else None
         ran = result if result is not None and turns[-1].ran_python(result) else None
-        retry = offered and ran is not None and ran.status == "error" and turns[-1].failures <= RETRIES
+        failed = ran is not None and ran.status == "error"
+        retry = (
+            offered
+            and ran is not None
+            and bool(turns[-1].objection(ran))
+            and (turns[-1].failures if failed else len(turns[-1].results)) <= RETRIES
+        )
         rows = code_fence_fallback_answer.rows_of(ran.text) if ran is not None and ran.status == "success" else []
         free = not (must or retry or request.output)
         if (
@@ -124,9 +137,9 @@ class Fence:
             likely, spent = await code_margin(text_prompt, completer)
             fits = likely <= self._margin(turns, reading)
         if fits:
-            regex = _code_regex(turns[-1], retry=retry) if turns else CODE
-            failed = turns[-1].failed_programs if retry else ()
-            chunks = self._code(prompt, reading, request, completer, regex=regex, failed=failed)
+            regex = _code_regex(turns[-1], retry=retry and failed) if turns else CODE
+            known = turns[-1].failed_programs if retry else ()
+            chunks = self._code(prompt, reading, request, completer, regex=regex, failed=known)
         elif request.output is not None:
             shortened_prompt = reasoning.without_thinking(
                 await completer.render(with_format_instruction(chat, request.output)), self.template
@@ -136,6 +149,9 @@ class Fence:
             chunks = self._text(text_prompt, request, completer, offered)
             if rows:
                 chunks = _sentence_or_rows(chunks, rows, turns[-1].question)
+            elif offered and result is None and turns and turns[-1].has_its_tables:
+                code = self._code(prompt, "", request, completer, regex=_code_regex(turns[-1], retry=False))
+                chunks = _unless_data_are_missed(chunks, code)
             elif ran is not None and ran.status == "success" and not request.sampling.logprobs:
                 chunks = _with_true_dates(chunks, ran.text, turns[-1].question)
         async with aclosing(chunks):
@@ -163,7 +179,7 @@ class Fence:
         completer: Completer,
         *,
         regex: str | None,
-        failed: Sequence[str],
+        failed: Sequence[str] = (),
     ) -> AsyncGenerator[Chunk, None]:
         """Yield the chunks of one python call. Its code consists of the lines ``reading``, followed by code that the
         model writes, which matches ``regex`` unless that is None. A program that is equal to one in ``failed`` is
@@ -248,6 +264,30 @@ async def _sentence_or_rows(
                 for part in written if agrees else [TextChunk(code_fence_fallback_answer.in_rows(rows))]:
                     yield part
             yield chunk
+
+
+async def _unless_data_are_missed(
+    text: AsyncGenerator[Chunk, None], code: AsyncGenerator[Chunk, None]
+) -> AsyncGenerator[Chunk, None]:
+    """Yield the model's ``text``, or the chunks of ``code`` if its first sentence says that the model lacks the data.
+    The question then is about a table that it did not name, and the model wrote the text without the facts about it."""
+    held: list[Chunk] | None = []
+    said = ""
+    async with aclosing(text), aclosing(code):
+        async for chunk in text:
+            if held is None:
+                yield chunk
+                continue
+            held.append(chunk)
+            said += chunk.text if isinstance(chunk, TextChunk) else ""
+            missed = MISSED_DATA.search(said)
+            if isinstance(chunk, EndChunk) and missed:
+                async for part in code:
+                    yield replace(part, usage=chunk.usage + part.usage) if isinstance(part, EndChunk) else part
+            elif isinstance(chunk, EndChunk) or (not missed and SENTENCE_END.search(said)):
+                for one in held:
+                    yield one
+                held = None
 
 
 async def _with_true_dates(

@@ -49,6 +49,45 @@ async def test_a_model_that_only_repeats_itself_is_asked_a_few_times_with_anothe
     assert [decoding.seed for _, decoding in backend.submitted[1:]] == list(range(1, RESAMPLES + 1))
 
 
+async def test_code_that_prints_many_rows_for_a_question_for_one_value_is_tried_once_more() -> None:
+    call = ToolCall("c1", "python", {"code": "print(s.units * s.price.sum())"})
+    rows = "\n".join(f"{number}  {number}.5" for number in range(10))
+    first = (user("What is the total revenue?"), assistant("", [call]), tool_result(call, rows, "success"))
+    backend = ScriptedBackend(chat_templates.PLAIN, ["print((s.units * s.price).sum())\n```"])
+    chunks = await chunks_of(Fence(), backend.completer(), EngineRequest(first, (PYTHON,)))
+    (second,) = (chunk.call for chunk in chunks if isinstance(chunk, CallChunk))
+    assert second.arguments["code"] == "print((s.units * s.price).sum())\n"
+    ((prompt, _),) = backend.submitted
+    assert "(Note: an earlier try printed 10 rows, but the question asks for one value)" in prompt
+    assert "s.price.sum())\n" not in prompt
+
+    again = (*first, assistant("", [second]), tool_result(second, rows, "success"))
+    backend = ScriptedBackend(chat_templates.PLAIN, ["The total is unknown."])
+    chunks = await chunks_of(Fence(), backend.completer(), EngineRequest(again, (PYTHON,)))
+    assert not any(isinstance(chunk, CallChunk) for chunk in chunks), "a second time it shows the rows"
+
+
+@pytest.mark.parametrize(
+    ("said", "runs_code"),
+    [
+        ("I don't have access to information about who works here.", True),
+        ("Ich habe keinen Zugriff auf Ihre Daten.", True),
+        ("The longest-serving one. More data would help.", False),
+    ],
+)
+async def test_a_text_that_misses_the_data_becomes_code_where_the_notebook_has_a_table(
+    said: str, runs_code: bool
+) -> None:
+    backend = ScriptedBackend(chat_templates.PLAIN, ["I", "```", said, "print(staff.hired.min())\n```"])
+    facts = user("Newest tables: staff: DataFrame, 3 rows x 2 columns: name str, hired str", hidden=True)
+    fence = Fence(margin=-1)
+    chunks = await chunks_of(
+        fence, backend.completer(), EngineRequest((facts, user("Who has worked here longest?")), (PYTHON,))
+    )
+    assert any(isinstance(chunk, CallChunk) for chunk in chunks) == runs_code
+    assert "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk)) == ("" if runs_code else said)
+
+
 @pytest.mark.parametrize("written", [" x = 1\nprint(x)\n", "  x = 1\n  print(x)\n", "\tx = 1\nprint(x)\n"])
 async def test_a_program_whose_first_line_is_indented_begins_at_the_margin(written: str) -> None:
     code, _, _ = await second_try(written)
