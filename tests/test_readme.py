@@ -1,4 +1,4 @@
-"""What the README and the pages beside it promise is there: files, commands, settings and the example."""
+"""Tests what the README and the pages beside it mention: files, commands, settings and the example."""
 
 from __future__ import annotations
 

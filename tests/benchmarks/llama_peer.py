@@ -23,7 +23,7 @@ RUNS = 2
 
 
 def decode_rate(model: Llama, ids: list[int]) -> float:
-    """Tokens per second after a prompt of these ids, the best of RUNS stretches."""
+    """Return the tokens per second that the model decodes after a prompt with these ids: the best of RUNS runs."""
     model.reset()
     model.eval(ids)
     token = model.sample(temp=0)
@@ -38,7 +38,7 @@ def decode_rate(model: Llama, ids: list[int]) -> float:
 
 
 def first_token(model: Llama, prompt: list[int]) -> float:
-    """Seconds; ``generate`` goes on from the longest prefix that it has evaluated already."""
+    """Return the seconds to the first token. ``generate`` reuses the longest prefix that it has already evaluated."""
     started = time.perf_counter()
     next(iter(model.generate(prompt, temp=0)))
     return time.perf_counter() - started

@@ -1,4 +1,6 @@
-"""Calls under a grammar: of 500 over 20 schemas at temperature 0.7, how many come to an end, and whether those fit."""
+"""Measures 500 calls under a grammar, over 20 schemas at temperature 0.7: how many are complete, and whether these fit
+their schemas.
+"""
 
 from __future__ import annotations
 

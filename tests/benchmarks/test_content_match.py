@@ -1,4 +1,6 @@
-"""Finding the session that began as a request does, among many: with beginnings of their own, and all alike."""
+"""Measures how long it takes to find the session whose history begins like a request's, among many sessions with
+distinct and with identical beginnings.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,14 @@ def alike(number: int) -> list[Message]:
 
 
 def long_ago(number: int) -> list[Message]:
-    """The worst case: enough began alike to go through the sessions from the newest on, and all of them are old."""
+    """Return messages for the worst case: so many sessions begin alike that the search goes through all sessions from
+    the newest on, and the matching ones are old.
+    """
     return alike(number) if number < 800 else own(number)
 
 
 async def filled(path: Path, count: int, said: Callable[[int], list[Message]]) -> SqliteStore:
-    """Sessions and what is remembered of them, written as the store does, in one go."""
+    """Return a store with ``count`` sessions and their openings, written as the store does, in one transaction."""
     store = SqliteStore(path)
     database: Database = store._database
     await store.create(SessionKey("local", "first"))
@@ -57,7 +61,7 @@ async def filled(path: Path, count: int, said: Callable[[int], list[Message]]) -
 
 
 async def cost(store: SqliteStore, request: list[Message]) -> float:
-    """Milliseconds of CPU and waiting, event loop included; the least."""
+    """Return the shortest time of a search in milliseconds, event loop included."""
     taken = []
     for _ in range(REPEAT):
         started = time.perf_counter()

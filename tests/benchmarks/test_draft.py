@@ -1,4 +1,6 @@
-"""Drafts: what a copy of a kernel costs, and whether code says the same in it as in the kernel itself."""
+"""Measures the cost of a forked kernel, and compares the output of code in a draft with its output in the kernel
+itself.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A thousand requests that are stopped at random moments leave nothing behind: no blocks, no memory, no request."""
+"""Tests that a thousand requests that are cancelled at random moments leave no cache blocks, memory or
+requests behind.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def words(chosen: random.Random, count: int) -> str:
 
 
 async def asked(engine: LocalEngine, chosen: random.Random, number: int) -> str:
-    """One request, and where it was stopped."""
+    """Send one request, cancel it at a random moment, and return the state in which it was cancelled."""
     request = EngineRequest(
         (user(f"{number} {words(chosen, chosen.choice((5, 30, 300)))}"),),
         sampling=Sampling(max_tokens=chosen.randrange(1, 24), temperature=1.0, seed=number),
@@ -64,7 +66,7 @@ async def asked(engine: LocalEngine, chosen: random.Random, number: int) -> str:
 
 
 async def filled(engine: LocalEngine, chosen: random.Random) -> None:
-    """Every block of the cache was in use once, so that its memory is taken before the count begins."""
+    """Use every block of the cache once, so that its memory is allocated before the measurement begins."""
     tokens = engine.info().details["cache_tokens"]
     for _ in range(tokens // 7000 + 2):
         request = EngineRequest((user(words(chosen, 7000)),), sampling=Sampling(max_tokens=1))

@@ -1,4 +1,4 @@
-"""How long a person who pauses while typing code waits for its completion, by the default models."""
+"""Measures how long a user who pauses while typing waits for the completion, with the default models."""
 
 from __future__ import annotations
 
@@ -53,8 +53,9 @@ async def completed(engine: LocalEngine, gap: Gap) -> Wait:
 
 
 async def typed(engine: LocalEngine, context: str, code: str, chosen: random.Random) -> list[Wait]:
-    """Type ``code`` as a person does, who sometimes pauses until the completion is there. Each key ends the call of the
-    key before it."""
+    """Type ``code`` key by key and return the measured waits. A key cancels the completion of the key before it;
+    sometimes the user pauses until the completion has arrived.
+    """
     waits = []
     for at in range(1, len(code) + 1):
         prefix = code[:at]

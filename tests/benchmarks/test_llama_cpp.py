@@ -33,7 +33,7 @@ DECODE, NEXT_TURN, TOGETHER = 0.95, 2.5, 3.5
 
 
 def conversation() -> list[Message]:
-    """About 3,900 tokens, its last answer included."""
+    """Return a conversation of about 3,900 tokens, including its last answer."""
     messages: list[Message] = []
     for turn in range(20):
         messages += [user(f"Turn {turn}: {SENTENCE * 7}"), assistant("Noted. " + SENTENCE)]
@@ -41,7 +41,7 @@ def conversation() -> list[Message]:
 
 
 def chatml(messages: list[Message]) -> str:
-    """As the templates of both catalog models render a conversation."""
+    """Render the conversation as the chat templates of both catalog models do."""
     system = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
     said = "".join(f"<|im_start|>{message.role}\n{message.text}<|im_end|>\n" for message in messages)
     return f"{system}{said}<|im_start|>assistant\n"
@@ -97,7 +97,7 @@ async def _next_turn(engine: LocalEngine) -> dict[str, float]:
 
 
 async def _together(engine: LocalEngine) -> dict[str, float]:
-    """Tokens per second of SESSIONS conversations at once, over the time in which they ran."""
+    """Return the tokens per second of SESSIONS concurrent conversations, for as long as all of them run."""
     seen = []
     for run in range(RUNS):
         prompts = [[user(f"{run}.{session}: tell a long story about a fox.")] for session in range(SESSIONS)]

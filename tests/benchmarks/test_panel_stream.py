@@ -1,8 +1,8 @@
-"""What the panel costs the page it is in: while an answer of 20,000 tokens streams, when a session of 500 turns opens,
-and at the start of JupyterLab. Real Chromium and real servers; only the model is a script.
+"""Measures what the panel costs its page: while an answer of 20,000 tokens streams, when a session of 500 turns opens,
+and at the start of JupyterLab. Chromium and servers are real; the model is scripted.
 
-Run alone on the machine: make bench ARGS="-k panel". The figures are printed; what is held here are counts and shares
-that do not hang on the machine's speed, and those that were promised for an idle one.
+Run alone on the machine: make bench ARGS="-k panel". The figures are printed. The tests assert counts and shares that
+do not depend on the machine's speed, and the documented times for an idle machine.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ OPENED = """async ([title, count]) => {
 
 
 def answer() -> str:
-    """Of TOKENS words."""
+    """Return an answer of at least TOKENS words."""
     sections: list[str] = []
     count = 0
     while count < TOKENS:
@@ -143,7 +143,7 @@ def open_panel(lab: Lab) -> Locator:
 
 
 def heap(page: Page) -> float:
-    """MB that are in use after all garbage is collected."""
+    """Return the MB of JavaScript heap in use after a garbage collection."""
     session = page.context.new_cdp_session(page)
     session.send("HeapProfiler.collectGarbage")
     session.send("Performance.enable")
@@ -153,14 +153,14 @@ def heap(page: Page) -> float:
 
 
 def typed(page: Page, until: float) -> None:
-    """Letters into the composer, now and then."""
+    """Type letters into the composer, one every KEY_EVERY_MS, until the time ``until``."""
     while time.monotonic() < until:
         page.keyboard.press("a")
         page.wait_for_timeout(KEY_EVERY_MS)
 
 
 def measured(page: Page) -> tuple[list[float], list[float]]:
-    """Milliseconds of long tasks and of keys since it was asked last."""
+    """Return the milliseconds of long tasks and of key presses since the last call."""
     found = page.evaluate("() => { const m = window.measured; window.measured = {long: [], keys: []}; return m; }")
     return [ms for _, ms in found["long"]], [ms for _, ms in found["keys"]]
 

@@ -1,4 +1,6 @@
-"""Charts of sandboxed code in JupyterLab: ordinary ones are drawn, and none that passes the check asks for anything."""
+"""Tests charts of sandboxed code in JupyterLab: ordinary ones are drawn, and no chart that passed the check sends a
+request.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ NOTEBOOKS = {f"{name}.ipynb": [SHOW.format(file=name)] for name in ("plotly", "v
 
 
 class Listener:
-    """Counts who connects to it, whatever they say."""
+    """A socket that counts the connections to it."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -74,7 +76,7 @@ def passed(mime: str, chart: Chart) -> dict[str, object] | None:
 
 
 def write(root: Path, name: str, bundles: list[dict[str, object] | None]) -> None:
-    """Those that may be shown, for the notebook to display."""
+    """Write the bundles that passed the check to a file that the notebook displays."""
     (root / f"{name}.json").write_text(json.dumps([one for one in bundles if one]))
 
 
@@ -103,7 +105,7 @@ def test_ordinary_charts_are_drawn_and_no_chart_asks_a_listener(server: AgentSer
 
 
 def _show(lab: Lab, name: str, selector: str = "", count: int = 0) -> None:
-    """Run the cell of a notebook and hover over what it draws: tooltips and cursors load, where they do, then."""
+    """Run the cell of a notebook and hover over its charts, because some load tooltips and cursors only then."""
     lab.open(f"{name}.ipynb")
     lab.run(0, wait=False)
     lab.page.get_by_text("all shown").last.wait_for(timeout=2 * SLOW_MS)

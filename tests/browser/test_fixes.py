@@ -1,4 +1,4 @@
-"""The button "Fix with agent" below the output of a failed cell, and the correction that it proposes."""
+"""Tests the button "Fix with agent" below the output of a failed cell, and the correction that it proposes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The magics where the front end has its part: a cell that is proposed, an output that goes on when its cell is over,
-the page as it stands open."""
+"""Tests the magics that need the front end: a proposed cell, an output that is updated after its cell has ended, and
+the page as it is while the notebook is open.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ NOTEBOOKS = {"mine.ipynb": CELLS}
 
 
 def seen(server: AgentServer) -> tuple[int, list[str]]:
-    """Of the newest turn: how many messages the model read, and the notices."""
+    """Return, for the newest turn, how many messages the model read, and the notices."""
     headers = {"Authorization": f"token {TOKEN}"}
     with httpx.Client(base_url=f"{server.url}agent/v1/", headers=headers, trust_env=False) as http:
         session = http.get("binding", params={"path": "mine.ipynb"}).json()["session"]["id"]

@@ -1,4 +1,4 @@
-"""Changes that the agent proposes are reviewed in the notebook, at the cells."""
+"""Tests the review of the agent's proposed changes in the notebook, at the cells."""
 
 from __future__ import annotations
 

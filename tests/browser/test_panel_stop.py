@@ -1,4 +1,4 @@
-"""Stop, the queue and Edit in the panel, in real JupyterLab: no message of a person is lost."""
+"""Tests Stop, the queue and Edit in the panel, in real JupyterLab: no message of a user is lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOTES = FilePayload(name="notes.txt", mimeType="text/plain", buffer=b"wet")
 
 
 def attach(panel: Locator) -> Locator:
-    """An image and a file, until both can be sent; the list of what goes along."""
+    """Attach an image and a file, and wait until both are uploaded. Return the list of attachments."""
     panel.get_by_label("Files to send along").set_input_files([DOT, NOTES])
     along = panel.get_by_role("list", name="Goes along")
     expect(along).to_contain_text("dot.png")
@@ -39,7 +39,7 @@ def reloaded(lab: Lab) -> Locator:
 
 
 def stored(server: AgentServer) -> list[dict[str, Any]]:
-    """The turns of the notebook's session, oldest first."""
+    """Return the turns of the notebook's session, oldest first."""
     with server.blocking_client({"Authorization": f"token {TOKEN}"}) as client:
         session = client.get("agent/v1/binding?path=rain.ipynb").json()["session"]
         turns: list[dict[str, Any]] = client.get(f"agent/v1/sessions/{session['id']}/turns").json()["turns"]

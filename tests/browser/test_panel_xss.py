@@ -1,5 +1,6 @@
-"""A corpus of hostile words wherever the panel and a saved notebook show words that are not ours: none runs, nothing is
-fetched from a stranger, nothing leads away."""
+"""Tests a corpus of hostile texts wherever the panel and a saved notebook show untrusted text: no script runs, no
+request goes to another server, and no link leads to one without a click.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ CHUNKS = [list(enumerate(TEXTS))[start : start + PER_TURN] for start in range(0,
 
 
 def said(number: int, text: str) -> str:
-    """With a word that can be looked for, and so that the text begins a block."""
+    """Return the text with a marker that tests can search for, placed so that the text begins a block."""
     return f"payload-{number}-here\n\n{text}"
 
 
@@ -43,7 +44,9 @@ def asked(chunk: int) -> str:
 
 
 def code(texts: list[str]) -> str:
-    """Printed, raised, as names and cells of a table, and the name of a file."""
+    """Return code that outputs the texts in all ways: printed, raised, as column names and cells of a table, and as the
+    name of a file.
+    """
     return (
         f"import pandas\ntexts = {texts!r}\nfor text in texts:\n    print(text)\n"
         f"display(pandas.DataFrame({{text: [text] for text in texts}}))\n"
@@ -52,8 +55,9 @@ def code(texts: list[str]) -> str:
 
 
 def script() -> list[dict[str, Any]]:
-    """Rounds of one payload each, as text, reasoning, name and arguments of a tool that there is not; one call prints
-    them all."""
+    """Return rounds with one payload each, as text, reasoning, and name and arguments of an unknown tool; one call
+    prints all payloads.
+    """
     rounds: list[dict[str, Any]] = []
     for number, chunk in enumerate(CHUNKS):
         when = f"chunk {number:02d} is"
@@ -74,8 +78,9 @@ def server(tmp_path: Path) -> Iterator[AgentServer]:
 
 
 async def converse(server: AgentServer) -> None:
-    """All but the last chunk are said by programs; the session has a title, and comes in once more for the other
-    notebook, as a document of a stranger."""
+    """Run all chunks but the last in turns of the two notebooks, set a hostile title, and import the session into the
+    other notebook as a document from a stranger.
+    """
     kernel = await server.start_kernel(NAME)
     other = await server.start_kernel(OTHER)
     async with server.client() as client:
@@ -95,7 +100,7 @@ async def converse(server: AgentServer) -> None:
 
 @pytest.fixture
 def talked(server: AgentServer) -> AgentServer:
-    """Before there is a browser, which brings a loop of its own."""
+    """Run the turns before a browser starts, because Playwright brings its own event loop. Return the server."""
     asyncio.run(converse(server))
     return server
 
@@ -109,7 +114,7 @@ def open_panel(lab: Lab, notebook: str) -> Locator:
 
 
 def look(watch: Watch, panel: Locator, numbers: Iterator[int] | range) -> None:
-    """With everything open that can be opened, and everything touched that may react to it."""
+    """Open everything that can be opened, dispatch the events that elements may react to, and check the page."""
     panel.evaluate(
         """root => { for (const one of root.querySelectorAll('details')) one.open = true;
         for (const one of root.querySelectorAll('.ak-turn [aria-expanded=false]')) one.click(); }"""

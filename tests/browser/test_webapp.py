@@ -1,4 +1,4 @@
-"""The panel as a web page: a person without Jupyter opens the address of ``agent-kernel serve``."""
+"""Tests the panel as a web page: a user without Jupyter opens the address of ``agent-kernel serve``."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def chrome() -> Iterator[Browser]:
 
 @contextlib.contextmanager
 def opened(chrome: Browser, served: Served, **how: Any) -> Iterator[tuple[Page, list[str]]]:
-    """A page in a profile of its own, and what its console said of blocked content and errors in scripts."""
+    """Open a page in a new profile. Yield it and a list of its console's messages about blocked content and script
+    errors.
+    """
     context = chrome.new_context(viewport={"width": 1280, "height": 860}, **how)
     page, wrong = context.new_page(), list[str]()
 

@@ -11,7 +11,7 @@ from agent_kernel.permissions import admin_policy
 
 @pytest.fixture
 def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the administrator of this test writes."""
+    """The path of the administrator's policy file in this test."""
     path = tmp_path / "policy.toml"
     monkeypatch.setattr(admin_policy, "policy_paths", lambda: (path,))
     monkeypatch.setenv("AGENT_KERNEL_DATA_DIR", str(tmp_path / "data"))

@@ -1,4 +1,4 @@
-"""``agent-kernel sessions copy``, as people and programs use it."""
+"""Tests ``agent-kernel sessions copy`` as users and programs call it."""
 
 from __future__ import annotations
 

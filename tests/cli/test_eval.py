@@ -1,5 +1,4 @@
-"""``agent-kernel eval`` with a server, kernels, drafts and the sandbox as people have them; only the model is a
-script."""
+"""Tests ``agent-kernel eval`` with a real server, kernels, drafts and the sandbox; only the model is scripted."""
 
 from __future__ import annotations
 
@@ -95,7 +94,7 @@ async def started(folder: Path, script: list[dict[str, Any]], *options: str) -> 
 
 
 async def measured(folder: Path, script: list[dict[str, Any]], *options: str) -> tuple[str, str]:
-    """What it wrote to stdout and to stderr."""
+    """Run the command and return what it wrote to stdout and to stderr."""
     process = await started(folder, script, *options)
     out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
@@ -282,7 +281,7 @@ async def test_a_signal_that_ends_the_command_ends_its_server_too(tmp_path: Path
 
 
 def processes_of(folder: Path) -> list[str]:
-    """Command lines of all processes that were started with the script of this folder."""
+    """Return the command lines of all processes that use the script of this folder."""
     mark, found = f"AGENT_KERNEL_SCRIPT={folder}/".encode(), list[str]()
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""``agent-kernel mcp``, ``skills`` and ``trust`` as people and scripts use them."""
+"""Tests ``agent-kernel mcp``, ``skills`` and ``trust`` as users and scripts call them."""
 
 from __future__ import annotations
 

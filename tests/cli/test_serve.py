@@ -1,5 +1,6 @@
-"""``agent-kernel serve``: a process that OpenAI's and Anthropic's own clients talk to, and that stops without losing
-anything."""
+"""Tests ``agent-kernel serve``: the official clients of OpenAI and Anthropic use the process, and it stops without
+losing data.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ Serve = Callable[..., Served]
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    """``serve(*options, name=..., **fields of Served)``, not started."""
+    """A function ``serve(*options, name=..., **fields of Served)`` that returns a server which is not yet started."""
     made: list[Served] = []
 
     def make(*options: str, name: str = "served", **fields: Any) -> Served:
@@ -213,7 +214,7 @@ def test_a_login_outlives_a_restart_and_the_page_is_below_the_path_of_the_server
 
 
 def printed(terminal: int, until: str) -> str:
-    """What was printed in a terminal so far, when ``until`` is a part of it."""
+    """Return what a terminal printed, once ``until`` is part of it."""
     text = ""
     while until not in text:
         text += os.read(terminal, 4096).decode()
@@ -292,7 +293,7 @@ def test_a_signal_stops_it_cleanly(serve: Serve, number: signal.Signals) -> None
 
 
 class Reader(threading.Thread):
-    """Streams a turn of the session ``name``, keeping what came and how it ended."""
+    """A thread that streams a turn of the session ``name`` and records what arrived and how it ended."""
 
     def __init__(self, served: Served, name: str, prompt: str) -> None:
         super().__init__(daemon=True)
@@ -330,7 +331,7 @@ def reading(served: Served, prompt: str, count: int) -> list[Reader]:
 
 
 def stored(served: Served, session: str) -> str:
-    """The answers of the session."""
+    """Return the answers that are stored in the session."""
     with served.client() as client:
         items = client.get(f"/v1/sessions/{session}/items").raise_for_status().json()["items"]
     messages = [item["message"] for item in items]

@@ -1,4 +1,4 @@
-"""``agent-kernel sessions``, as people and programs use it."""
+"""Tests ``agent-kernel sessions`` as users and programs call it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lasting tokens: hashed, scoped, with an end, and gone at once when they are revoked."""
+"""Tests lasting tokens: they are hashed, scoped, expire, and stop working at once when revoked."""
 
 from __future__ import annotations
 

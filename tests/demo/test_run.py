@@ -1,4 +1,4 @@
-"""The whole runner, against a real server and a real kernel; only the model is a script."""
+"""Tests the whole runner against a real server and a real kernel; only the model is scripted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every engine promises, over every engine."""
+"""Tests the contract of engines, with every engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slots of an engine go round by user; nothing is lost, whoever leaves and wherever."""
+"""Tests that the slots of an engine rotate among users, and that none is lost when a request leaves at any point."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.turns import CancelledAt
 
 
 async def call(queue: FairQueue, user: str, number: int, done: list[tuple[str, int]], steps: int = 1) -> None:
-    """One model call that takes ``steps`` turns of the event loop."""
+    """Make one model call that takes ``steps`` iterations of the event loop."""
     with queue.ticket(user, number) as ticket:
         async with aclosing(ticket.positions()) as positions:
             async for position in positions:
@@ -26,7 +26,7 @@ async def call(queue: FairQueue, user: str, number: int, done: list[tuple[str, i
 
 
 async def served(queue: FairQueue, asked: list[tuple[str, int]], steps: int = 1) -> list[tuple[str, int]]:
-    """In the order in which they were served, when all stand in line before the first has ended."""
+    """Queue all calls before the first one ends. Return the order in which they were served."""
     done: list[tuple[str, int]] = []
     await asyncio.gather(*(call(queue, user, number, done, steps) for user, number in asked))
     return done

@@ -1,4 +1,4 @@
-"""Which engine a name means, and who goes where."""
+"""Tests which engine a name refers to, and which users may use it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ TASK = '[[task]]\nname = "sum"\nkind = "computation"\nprompts = ["What is 20 + 2
 
 
 def loaded(folder: Path, text: str) -> str:
-    """The refusal of a task set with this text; empty if it is taken."""
+    """Return the error for a task set with this text; empty if it is valid."""
     path = folder / "tasks.toml"
     path.write_text(text)
     try:

@@ -1,4 +1,4 @@
-"""The checks of every task that comes with agent-kernel: they take its solution, and refuse no work."""
+"""Tests the checks of every task in the package: they accept its solution and reject a run without work."""
 
 from __future__ import annotations
 

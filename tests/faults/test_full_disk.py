@@ -1,4 +1,4 @@
-"""The disk is full when something has to be saved."""
+"""Tests a full disk when data must be saved."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCRIPT = [
 
 
 def fill(disk: Path, *, leave: int) -> Path:
-    """A file that takes all space but ``leave`` bytes."""
+    """Write a file that occupies all space except ``leave`` bytes, and return its path."""
     ballast = disk / "ballast"
     space = os.statvfs(disk)
     with ballast.open("wb") as file:

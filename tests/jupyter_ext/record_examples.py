@@ -1,7 +1,7 @@
 """Record an example of each operation from a real server: ``python -m tests.jupyter_ext.record_examples``.
 
-What it writes into the package stands in ``openapi.json``. Lists and long texts are cut, and names of this machine are
-replaced.
+It writes files of the package, which ``openapi.json`` includes. Lists and long texts are cut, and names of this machine
+are replaced.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def content_of(reply: httpx.Response) -> Any:
 
 
 def record(world: World) -> dict[str, Any]:
-    """``{operation: {request, status, reply}}``; the names are those of the document."""
+    """Return ``{operation: {request, status, reply}}``, with the names of the OpenAPI document."""
     found = dict(WRITTEN)
     known = list(verbs(routes(), PREFIX))
     names = dict(world.names)

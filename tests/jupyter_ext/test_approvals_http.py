@@ -1,4 +1,6 @@
-"""Questions about calls over HTTP: who waits, who answers, what is left of them after the server's end."""
+"""Tests questions about calls over HTTP: which turns wait, who may answer, and what remains after the server has
+stopped.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ WAITS = "approval.required"
 
 
 def words(*told: str, **what: Any) -> list[Json]:
-    """Prompts, each once, that make the model call, and then say it is done."""
+    """Return a script in which each prompt, once, makes the model call a tool and then answer ``Done.``"""
     return [entry for word in told for entry in ({"when": word, **what}, {"when": word, "text": "Done."})]
 
 
@@ -46,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
 
 
 async def asked(client: httpx.AsyncClient, prompt: str, answers: str = "*", **body: Any) -> tuple[Json, Json]:
-    """The turn that was started, and its question."""
+    """Start a turn. Return it and its question."""
     turn = await start_turn(client, prompt, answers=[answers], **body)
     return turn, (await wait_for_event(client, turn["turn"], WAITS))["data"]
 

@@ -1,4 +1,6 @@
-"""A colleague's conversation beside a notebook: shown, taken in as somebody else's, and what is saved there."""
+"""Tests a colleague's conversation beside a notebook: it is shown, imported as somebody else's, and what is saved
+there.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ async def talked(server: AgentServer, client: httpx.AsyncClient, prompt: str) ->
 
 
 async def moved(agent_server: ServerFactory) -> AgentServer:
-    """A server that has a notebook with a conversation of another one."""
+    """A server with a notebook and the sidecar that another server wrote."""
     there = await agent_server(SCRIPT, name="there")
     async with there.client() as client:
         await talked(there, client, "their secret plan")

@@ -1,4 +1,4 @@
-"""Branches, forks, undo and descriptions of sessions, over HTTP."""
+"""Tests branches, forks, undo and descriptions of sessions, over HTTP."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.server import AgentServer, Json, followed, start_turn
 
 
 async def talk(client: httpx.AsyncClient, session: str, *prompts: str, **body: Any) -> list[str]:
-    """Turns to their end; their ids."""
+    """Run turns to their end and return their ids."""
     turns = []
     for prompt in prompts:
         started = await start_turn(client, prompt, session=session, **body)

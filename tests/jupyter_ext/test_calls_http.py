@@ -1,4 +1,4 @@
-"""Calls of a dialect find their conversation: by its id, by what is said in it, or none."""
+"""Tests how calls of a dialect find their conversation: by its id, by its messages, or not at all."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_two_that_continue_the_same_conversation_at_once_both_have_its_fil
     said = first["choices"][0]["message"]["content"]
 
     async def goes_on(text: str, file: str, wait_s: float = 0) -> tuple[str, set[str]]:
-        """Its session, and the files of it."""
+        """Continue the conversation. Return its session and the names of its files."""
         await asyncio.sleep(wait_s)
         part = {"type": "file", "file": {"filename": file, "file_data": base64.b64encode(b"words").decode()}}
         more = {"role": "user", "content": [{"type": "text", "text": text}, part]}

@@ -1,4 +1,4 @@
-"""Sessions as documents over HTTP: downloaded, looked at, taken in, and cleared of what tools gave back."""
+"""Tests sessions as documents over HTTP: downloaded, previewed, imported, and cleared of tool results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files over HTTP: brought, listed, read in parts, removed; seen only where the caller may."""
+"""Tests files over HTTP: uploaded, listed, read in parts, deleted, and visible only to callers with access."""
 
 from __future__ import annotations
 

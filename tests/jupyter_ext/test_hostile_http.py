@@ -1,4 +1,4 @@
-"""Hostile MCP servers, hostile documents, and what changes between the question and the run, on a real server."""
+"""Tests hostile MCP servers, hostile documents, and changes between a question and the run, on a real server."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 async def played(world: World, about: str, yes_to: str = "", **body: Any) -> tuple[list[Json], list[Json]]:
-    """(calls that finished, questions). The person says yes to a tool of this name, and to no other."""
+    """Run a turn. Return the finished calls and the questions. The user approves the tool ``yes_to`` and no other."""
     calls, questions = [], []
     async with world.server.client() as client:
         turn = await start_turn(client, f"[{about}]", where="live", kernel=world.kernel, answers=["*"], **body)
@@ -157,7 +157,7 @@ async def _ended(client: Any, session: str) -> None:
 
 
 def _claim(document: Any, claim: Json) -> None:
-    """Adds it to the document, and to every turn and session in it."""
+    """Add the claim to the document, and to every turn and session in it."""
     if isinstance(document, dict):
         for name, value in list(document.items()):
             if name != "usage":  # numbers only; a document with more in it is refused
@@ -188,7 +188,7 @@ async def test_nothing_runs_but_what_was_shown_and_approved(world: World, change
 
 
 async def _attack(world: World, client: Any, change: str, turn: str, asked: list[Json]) -> None:
-    """Answers otherwise than a person does; then, where it still waits, no."""
+    """Answer a question in a way that a user would not; then deny it if it is still open."""
     [place, yes, no] = [
         f"agent/v1/agent/approvals/{asked[-1]['approval']}",
         {"decision": "approve"},

@@ -1,4 +1,4 @@
-"""Requests that come again under their key, by the real clients, over a real server."""
+"""Tests requests that are sent again with their idempotency key, by the official clients, on a real server."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def said(reply: httpx.Response) -> str:
 
 
 async def turns_ended(client: httpx.AsyncClient) -> int:
-    """So far, as the metrics count them."""
+    """Return the number of ended turns in the metrics."""
     lines = (await client.get("agent/v1/metrics")).text.splitlines()
     return sum(int(float(line.rpartition(" ")[2])) for line in lines if line.startswith("agent_kernel_turns_total{"))
 
 
 @contextlib.asynccontextmanager
 async def begins(client: httpx.AsyncClient, count: int) -> AsyncIterator[None]:
-    """That many turns, and no more."""
+    """Check that exactly ``count`` turns start in the body."""
     before = await turns_ended(client)
     yield
     assert await turns_ended(client) == before + count

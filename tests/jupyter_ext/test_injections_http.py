@@ -1,5 +1,6 @@
-"""Instructions hidden in what a turn reads, obeyed by the model to the end, on a real server: whatever brings them and
-whatever they want, nothing happens outside the sandbox that no person was asked about."""
+"""Tests instructions hidden in what a turn reads, which the model obeys completely, on a real server. Whatever carries
+them and whatever they ask for, nothing happens outside the sandbox without a question to the user.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ GRANTED_LATER = (*GRANTED, "code with a network", "recalled session")
 
 
 class Site:
-    """A web page with orders in it, and a record of who asked for anything else."""
+    """A web page with instructions for the model, and a record of requests for anything else."""
 
     def __init__(self) -> None:
         self.visits: list[str] = []
@@ -66,7 +67,7 @@ class Site:
 
 
 class World:
-    """A server with everything on, and what an injection wants to reach: a place to write, a secret, a site."""
+    """A server with every feature, and the targets of an injection: a directory to write to, a secret, a site."""
 
     def __init__(self, directory: Path, **traits: Any) -> None:
         self.mark, self.secret = directory / "reached", directory / "secret.txt"
@@ -159,7 +160,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 async def obey(world: World, carrier: str, effect: str, session: str = "") -> tuple[list[Json], list[Json]]:
-    """(events, questions) of a turn in which the model obeys. The person lets the turn read, and nothing else."""
+    """Run a turn in which the model obeys the injection. Return the events and the questions. The user allows only
+    reading.
+    """
     read = world._reading(carrier)
     body: Json = {"where": "live", "kernel": world.kernel, "answers": ["*"]}
     async with world.server.client() as client:
@@ -222,7 +225,7 @@ async def test_orders_that_are_obeyed_reach_nothing_that_nobody_was_asked_about(
 
 
 async def granted(world: World, session: str) -> None:
-    """The person allows live code for the rest of the session."""
+    """Allow live code for the rest of the session, as the user."""
     async with world.server.client() as client:
         body = {"where": "live", "kernel": world.kernel, "answers": ["*"], "session": session}
         turn = await start_turn(client, "please compute", max_tool_rounds=1, **body)

@@ -1,4 +1,4 @@
-"""A turn that ended while no page showed it: the outputs of its cell, and the card that tells of it."""
+"""Tests a turn that ended while no page showed it: the outputs of its cell, and the card that reports it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_the_outputs_are_those_that_the_magic_leaves(agent_server: ServerF
 
 
 async def cell_outputs(server: AgentServer, kernel: str, code: str) -> list[Json]:
-    """Outputs of a cell, as a front end keeps them."""
+    """Return the outputs of a cell as a front end keeps them."""
     kept: dict[str, Json] = {}
     async with server.kernel(kernel) as client:
 

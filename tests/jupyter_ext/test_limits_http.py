@@ -1,4 +1,4 @@
-"""Limits as clients meet them: every route of turns counts once, and each is refused in its own words."""
+"""Tests the limits for clients: every route of turns counts once, and each refusal has the format of its dialect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``messages`` of a real server, as the official client of Anthropic speaks to it."""
+"""Tests ``messages`` of a real server with Anthropic's official client."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def client(server: AgentServer) -> Iterator[anthropic.Anthropic]:
 
 
 def said(*words: Any) -> Any:
-    """One user message of a text, or a conversation whose roles take turns."""
+    """Return one user message, or a conversation with alternating roles."""
     return [{"role": ("user", "assistant")[n % 2], "content": one} for n, one in enumerate(words)]
 
 

@@ -1,4 +1,4 @@
-"""The document of the API says something of everything that is served, and nothing else."""
+"""Tests that the OpenAPI document describes every route, and nothing else."""
 
 from __future__ import annotations
 
@@ -84,7 +84,9 @@ def test_every_schema_is_one(told: Json) -> None:
 
 
 def titles(value: Any, *, named: bool = False) -> Iterator[str]:
-    """Of all schemas below ``value``, which is a map of ``named`` schemas or anything else."""
+    """Yield the titles of all schemas below ``value``, which is a map of ``named`` schemas or any other part of the
+    document.
+    """
     if isinstance(value, list):
         for item in value:
             yield from titles(item)
@@ -145,7 +147,7 @@ def fits(schemas: Json, schema: Json, value: Any) -> bool:
 
 
 def shown(entry: Json) -> Iterator[tuple[Json, Any]]:
-    """(schema, example) of the body and the answers of an operation."""
+    """Yield (schema, example) of the body and the responses of an operation."""
     for part in (entry.get("requestBody", {}), *entry["responses"].values()):
         for content in part.get("content", {}).values():
             if "example" in content:

@@ -1,4 +1,4 @@
-"""What the document promises holds: requests drawn from it, with every check of schemathesis."""
+"""Tests the promises of the OpenAPI document with requests drawn from it and every check of schemathesis."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ async def document(server: AgentServer) -> Json:
 
 
 async def furnished(server: AgentServer) -> dict[str, list[str]]:
-    """Ids of what is there, by the names that paths have for them; some of each are deleted on the way."""
+    """Create sessions, turns and files. Return their ids by the parameter names of paths; requests delete
+    some of them.
+    """
     async with server.client() as client:
         sessions = [f"fuzzed {number}" for number in range(6)]
         turns = [(await start_turn(client, "hello", session=session))["turn"] for session in sessions]

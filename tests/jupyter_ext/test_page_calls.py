@@ -1,4 +1,6 @@
-"""A page runs calls for the notebook of a kernel: it says which, is offered them, claims, answers with facts."""
+"""Tests a page that runs calls for a notebook's kernel: it lists the calls it can run, gets offers, claims them, and
+sends results.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ async def offered(mine: Page, name: str) -> Json:
 
 
 class Claimed:
-    """A call that this test has, as a page has it."""
+    """A call that this test has claimed, as a page does."""
 
     def __init__(self, client: httpx.AsyncClient, turn: str, call: str) -> None:
         self._client = client

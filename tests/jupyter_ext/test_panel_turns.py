@@ -1,4 +1,6 @@
-"""Turns that a person starts outside of the kernel, as a panel does: the server runs their code in the idle kernel."""
+"""Tests turns that a user starts outside of the kernel, as the panel does: the server runs their code in the idle
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def kernel(server: AgentServer) -> str:
 
 
 async def followed(client: httpx.AsyncClient, turn: str, decision: str = "approve") -> list[Json]:
-    """All events of a turn; what it asks is answered."""
+    """Return all events of a turn, answering its questions with ``decision``."""
     events = []
     async for event in follow(client, turn):
         events.append(event)

@@ -1,4 +1,6 @@
-"""The permission matrix: what the server says x what the request says x every kind of tool x every route to a turn."""
+"""Tests the permission matrix: the server's setting x the request's x every kind of tool x every route that starts a
+turn.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +42,14 @@ SAID = "not in this test"
 
 
 def expected(server: str, request: str, kind: str) -> str:
-    """The table."""
+    """Return the outcome that the permission rules require: the strictest of the three modes."""
     default = "auto" if kind in KINDS["auto"] else "ask"
     return max(server, request, default, key=MODES.index)
 
 
 @dataclass
 class Seen:
-    """What happened to each kind in one turn."""
+    """What happened to each kind of tool in one turn."""
 
     asked: set[str] = field(default_factory=set)
     results: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -185,7 +187,7 @@ async def test_every_way_in_python_keeps_the_table(server: str, request_: str, r
 
 
 async def _of_runtime(server: Any, request: Any, directory: Path) -> Seen:
-    """As a server runs a turn, without HTTP."""
+    """Run a turn as a server does, without HTTP."""
     (directory / "script.json").write_text(json.dumps([CALLS, {"text": "Done."}]))
     settings = Settings(
         engine="scripted",
@@ -209,7 +211,7 @@ async def _of_runtime(server: Any, request: Any, directory: Path) -> Seen:
 
 
 async def _of_agent(server: Any, request: Any, directory: Path) -> Seen:
-    """As a program uses an agent of its own, and answers for it."""
+    """Run a turn as a program with its own agent does, and deny its questions."""
     gate = Gate(Approvals(), server, request, ask=lambda question: Answer("deny", message=SAID))
     agent = Agent(MemoryStore(), ScriptedEngine([CALLS, {"text": "Done."}]), "s", list(map(Probe, EVERY)), gate=gate)
     seen = Seen()

@@ -1,4 +1,4 @@
-"""The web, functions and dispatch of a real server, asked for over HTTP by a program."""
+"""Tests the web tools, functions and dispatch of a real server, requested over HTTP by a program."""
 
 from __future__ import annotations
 

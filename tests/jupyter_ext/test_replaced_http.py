@@ -1,4 +1,4 @@
-"""PUT, GET and DELETE of sessions as mistral.rs's clients use them."""
+"""Tests PUT, GET and DELETE of sessions as mistral.rs's clients use them."""
 
 from __future__ import annotations
 

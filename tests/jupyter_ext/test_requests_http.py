@@ -1,4 +1,4 @@
-"""What every route does with requests that are not meant for it, are no requests, or are too large for it."""
+"""Tests how every route answers requests with a wrong method, malformed requests, and those that are too large."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def client(server: AgentServer) -> Iterator[httpx.Client]:
 
 
 def filled(path: str) -> str:
-    """Nothing is there by these names."""
+    """Return the path with ids that do not exist."""
     return "agent/v1" + re.sub(r"\{(\w+)\}", lambda found: "0" * 64 if found[1] == "digest" else "none", path)
 
 
@@ -172,7 +172,7 @@ def test_a_query_that_can_not_be_read_is_a_mistake_of_the_client(server: AgentSe
 
 
 def asked(server: AgentServer, verb: str, path: str) -> tuple[int, bytes]:
-    """As it stands: httpx would mend it."""
+    """Send a request with the path unchanged; httpx would normalize it."""
     with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as connection:
         connection.request(verb, f"/agent/v1/{path}", headers=LOGIN)
         reply = connection.getresponse()

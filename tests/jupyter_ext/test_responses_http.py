@@ -1,4 +1,4 @@
-"""``responses``, driven by OpenAI's own client against a real server."""
+"""Tests ``responses`` with OpenAI's own client on a real server."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def sessions(server: AgentServer) -> set[str]:
 
 
 async def seen(server: AgentServer, session: str) -> list[str]:
-    """What was said in a session, tools included."""
+    """Return the messages of a session, including those of tools."""
     async with server.client() as client:
         items = (await client.get(f"agent/v1/sessions/{session}/items")).json()["items"]
     return [f"{item['message']['role']}: {item['message']['content']}" for item in items]

@@ -1,4 +1,4 @@
-"""Search over HTTP: what it answers, and to whom."""
+"""Tests search over HTTP: its results, and who may see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs with a lasting token, against a real server: what they reach, and when they do not any more."""
+"""Tests programs with a lasting token on a real server: which routes they reach, and when they lose access."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TRAITS = {"allow_urls": False}
 
 
 def made(server: AgentServer, *scopes: str, name: str = "", user: str = "") -> tuple[str, str]:
-    """Its public part and its text."""
+    """Create a lasting token. Return its id and its text."""
     token, text = ApiTokenStore(server.directory / "data" / "tokens").new(scopes, name=name, user=user)
     return token.id, text
 

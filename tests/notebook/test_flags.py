@@ -1,4 +1,4 @@
-"""Forms of answers, branches from a number, turns of one line, and the cell that failed last."""
+"""Tests answer formats, branches from a turn number, one-line turns, and the cell that failed last."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_a_turn_that_can_not_be_changes_no_branch_and_begins_no_session(no
 
 
 async def where(notebook: Notebook) -> tuple[str, str, int]:
-    """(session, branch, how many sessions there are)."""
+    """Return (session, branch, number of sessions)."""
     async with notebook.server.client() as client:
         session = (await client.get("agent/v1/binding", params={"kernel": notebook.kernel})).json()["session"]
         known = (await client.get("agent/v1/sessions")).json()["sessions"]

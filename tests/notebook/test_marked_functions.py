@@ -1,4 +1,4 @@
-"""``@agent_kernel.tool`` in a cell: a real kernel, a real server, the scripted engine."""
+"""Tests ``@agent_kernel.tool`` in a cell: a real kernel, a real server, the scripted engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that can be wrong with a model: one clear error with the next step, over HTTP and in a cell."""
+"""Tests every defect of a model: each gives one clear error with a next step, over HTTP and in a cell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCRIPT: list[dict[str, Any]] = []
 
 @dataclass(frozen=True)
 class Case:
-    """``model`` is a name in the folder of models, unless it is no path."""
+    """One defect. ``model`` is a name in the folder of models, unless it is not a path."""
 
     model: str
     code: str

@@ -1,5 +1,6 @@
-"""Code with characters that are not seen, as each surface that asks shows it: cell, terminal, API, dialects, MCP. The
-panel has the same cards (``ui/tests/view/Approve.test.tsx``)."""
+"""Tests how each surface with an approval shows code with invisible characters: cell, terminal, API, dialects, MCP. The
+panel has the same cards (``ui/tests/view/Approve.test.tsx``).
+"""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ def test_on_a_terminal_nothing_of_the_code_is_left_out(
 
 
 def _stripped(text: str) -> str:
-    """Without the indentation of its lines, which a card adds to."""
+    """Return the text without the indentation of its lines, which a card increases."""
     return "\n".join(line.strip() for line in text.split("\n"))
 
 

@@ -1,4 +1,4 @@
-"""A session that openai-agents and our own agent share; the SDK itself is not needed for that."""
+"""Tests a session that openai-agents and our own agent share, without the SDK itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``agent-kernel serve --hub`` as a service of a real JupyterHub: two users, an administrator, and the hub's tokens."""
+"""Tests ``agent-kernel serve --hub`` as a service of a real JupyterHub: two users, an administrator, and the hub's
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -256,7 +258,7 @@ async def test_while_the_hub_does_not_answer_nobody_gets_in_and_the_answer_says_
 
 @contextmanager
 def serving(python: str, directory: Path, api_url: str) -> Iterator[str]:
-    """The URL of a service that no hub has started."""
+    """Run ``agent-kernel serve --hub`` outside of a hub and yield its URL."""
     env = {
         "PATH": os.environ["PATH"],
         "HOME": str(directory),

@@ -1,4 +1,4 @@
-"""Two users of a real JupyterHub: cells, sessions, links and activity, each through the hub's proxy."""
+"""Tests two users of a real JupyterHub: cells, sessions, links and activity, each through the hub's proxy."""
 
 from __future__ import annotations
 

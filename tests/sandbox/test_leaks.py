@@ -1,4 +1,4 @@
-"""A thousand calls leave no process, no descriptor, no task and no directory behind."""
+"""Tests that no process, descriptor, task or directory remains after a thousand calls."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def descendants(pid: int) -> int:
 
 
 def held() -> tuple[int, int, int]:
-    """(processes below this one, open descriptors, tasks)."""
+    """Return (number of descendants, open descriptors, tasks) of this process."""
     return descendants(os.getpid()), len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
 
 
 async def settled(sandbox: LinuxSandbox) -> None:
-    """Its process waits warm, and the tasks that started it are over."""
+    """Wait until the sandbox has a warm process and the tasks that started it have ended."""
     await sandbox.warm()
     await asyncio.sleep(0.5)
 

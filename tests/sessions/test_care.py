@@ -1,4 +1,4 @@
-"""A file that was damaged: what is found, what is mended, what is set aside, and that nothing is lost by it."""
+"""Tests a damaged file: what is detected, repaired and set aside, and that the repair loses no data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXTS = ["first", "", "2", "answer", "second", "seen"]
 
 
 async def filled(store: SqliteStore) -> None:
-    """Six items of two turns, two branches, a medium, a summary-free session; and another session."""
+    """Store a session with six items in two turns, two branches and a medium, and a second session."""
     await store.create(KEY, "title")
     await store.add_turn(Turn("t1", KEY), [user("first"), calls("a"), result("a"), assistant("answer")])
     await store.add_turn(Turn("t2", KEY), [user("second", [SMALL]), assistant("seen")])

@@ -1,4 +1,4 @@
-"""A request that names no session continues the one that began as it does."""
+"""Tests that a request without a session continues the session that began like it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What tools made is kept with its session, whatever became of it; what people bring is found where they brought it."""
+"""Tests that files of tools are stored with their session, however it ends, and that uploaded files are found where
+they were uploaded.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Stored and carried history become one. Letters of cases: S is stored, I comes in, R is what the model sees."""
+"""Tests merging of stored history with the history in a request. Letters of the cases: S is stored, I comes in, R is
+what the model sees.
+"""
 
 from __future__ import annotations
 

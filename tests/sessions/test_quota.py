@@ -1,4 +1,4 @@
-"""A namespace that holds as much as it may."""
+"""Tests a namespace that has reached its quota."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged documents and uploads: text or an error in words comes out, in bounded time, and nothing stays behind."""
+"""Feeds damaged documents and uploads: the result is text or a readable error, in bounded time, and nothing remains."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UPLOADS_AT_ONCE = 200
 
 
 def damaged(rng: random.Random, right: bytes) -> bytes:
-    """With some bytes replaced, cut out, doubled or put in."""
+    """Return the bytes with some replaced, removed, duplicated or inserted."""
     body = bytearray(right)
     for _ in range(rng.randrange(6)):
         at = rng.randrange(len(body) + 1)

@@ -1,4 +1,6 @@
-"""Damaged zips, hostile names and heads, random MCP configurations: refused by name, and nothing is written outside."""
+"""Feeds damaged zips, hostile names and heads, and random MCP configurations: each is refused with its name, and
+nothing is written outside.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def packed() -> bytes:
 
 
 def unpacked(entries: list[PackageEntry]) -> None:
-    """Below its directory, files only, within the limits; or refused."""
+    """Check that the package is refused, or unpacked below its directory as plain files within the limits."""
     with tempfile.TemporaryDirectory() as place:
         target = Path(place) / "outer" / "content"
         target.mkdir(parents=True)

@@ -1,5 +1,6 @@
-"""Many pages follow many turns over one connection each, and lose it at random; every page hears every event once and
-in order. Pages that stop reading cost the server nothing; pages that vanish leave nothing behind."""
+"""Many pages follow many turns over one connection each and lose it at random; every page gets every event once and in
+order. Pages that stop reading cost the server almost no memory; pages that disappear leave nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ SLACK_DESCRIPTORS = 10
 
 
 class Visitor:
-    """One page with its own memory of what it heard, which comes back after each loss."""
+    """One page that reconnects after each loss and remembers which events it has received."""
 
     def __init__(self, server: AgentServer, turns: Sequence[str], soak: Soak, chance: random.Random) -> None:
         self._server = server
@@ -90,7 +91,7 @@ async def crowd(server: AgentServer, soak: Soak, number: int) -> None:
 
 
 async def stopped(server: AgentServer, pid: int, soak: Soak) -> None:
-    """Pages that ask and do not read. What the server holds for them is a message each."""
+    """Connect pages that request events and do not read. Check that the server holds at most one message for each."""
     pages = [await RawPage.connect(server) for _ in range(STOPPED)]
     async with server.client() as client:
         turn = (await start_turn(client, "loud", session="loud", max_tool_rounds=0))["turn"]

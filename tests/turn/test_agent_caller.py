@@ -1,4 +1,4 @@
-"""Functions that the caller runs itself: a call ends the turn, the next turn brings its result."""
+"""Tests functions that the caller runs itself: a call ends the turn, and the next turn brings its result."""
 
 from typing import Any
 

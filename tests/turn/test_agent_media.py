@@ -1,4 +1,4 @@
-"""Pictures of a person and of tools, on the way to the model and back in later turns."""
+"""Tests pictures of users and of tools, on the way to the model and in later turns."""
 
 from __future__ import annotations
 

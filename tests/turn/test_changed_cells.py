@@ -1,4 +1,4 @@
-"""What a turn changed in cells, kept for its undo."""
+"""Tests the record of a turn's cell changes, which undo uses."""
 
 from __future__ import annotations
 

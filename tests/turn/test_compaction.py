@@ -1,4 +1,4 @@
-"""Summaries: what they are made of, what stays word for word, and that nothing is ever lost by one."""
+"""Tests summaries: their source, what stays verbatim, and that no message is ever lost by one."""
 
 from __future__ import annotations
 

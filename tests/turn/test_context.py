@@ -74,7 +74,7 @@ SIZES = st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 5_000), st.inte
 
 
 def conversation(sizes: list[tuple[int, int, int]]) -> list[Message]:
-    """Turns with a question, some rounds of calls with long results, and an answer."""
+    """Return turns with a question, some rounds of calls with long results, and an answer."""
     said: list[Message] = []
     for number, (asked, result, rounds) in enumerate(sizes):
         said.append(user(f"question {number} " + "q" * asked))

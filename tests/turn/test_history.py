@@ -1,4 +1,4 @@
-"""What a turn continues: histories that clients carry, branches, input hooks and limits, through an agent."""
+"""Tests which history a turn continues: histories in requests, branches, input hooks and limits, through an agent."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def filled(store: SessionStore, *turns: Sequence[Message]) -> SessionStore
 
 
 def asked(engine: ScriptedEngine, at: int = -1) -> list[str]:
-    """What the model saw, without our instructions."""
+    """Return what the model saw, without our instructions."""
     messages = engine.requests[at].messages
     return [message.text for message in messages[1:]]
 

@@ -1,4 +1,4 @@
-"""What a hook returns is what the model sees; what of it is new is stored."""
+"""Tests that the model sees what a hook returns, and that the new part of it is stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def said(*words: str) -> list[Message]:
 
 
 async def case(hook: Any, history: list[str], new: list[str]) -> tuple[list[str], list[str]]:
-    """(what the model sees, what is stored)"""
+    """Return (what the model sees, what is stored)."""
     result: ShapedInput = await apply_hook(hook, said(*history), said(*new))
     return texts(result.seen), texts(result.said)
 

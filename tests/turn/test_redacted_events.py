@@ -1,4 +1,6 @@
-"""What followers of a turn see: no key, wherever it is cut; everything else, in order, as soon as it is harmless."""
+"""Tests what followers of a turn see: no key, wherever a delta ends; everything else, in order and as early as
+possible.
+"""
 
 from __future__ import annotations
 

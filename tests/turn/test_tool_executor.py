@@ -134,7 +134,7 @@ def test_shortening_keeps_the_head_and_the_tail(text: str, limit: int) -> None:
 
 
 class Maker:
-    """A tool that makes the files that its call names; ``+`` before a name: it did not come about."""
+    """A tool that produces the files that its call names; a name with a leading ``+`` is reported as not produced."""
 
     spec = ToolSpec("make", "", SCHEMA, kind="function")
 
@@ -148,7 +148,7 @@ class Maker:
 
 
 async def produced(rounds: list[str], wanted: Sequence[str] = ()) -> tuple[list[Message], list[FileProduced]]:
-    """The answers, and the files of each round and of the end."""
+    """Return the answers, and the files of each round and of the end."""
     store = MemoryStore()
     await store.create(KEY)
     with tempfile.TemporaryDirectory() as directory:

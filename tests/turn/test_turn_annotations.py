@@ -1,4 +1,4 @@
-"""What a turn told beside its messages: small, clean, and in its place when it is shown again."""
+"""Tests the annotations of a turn: small, clean, and in their place when the turn is shown again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"
 
 
 def noted(*bodies: EventBody, redactor: Redactor | None = None) -> StoredAnnotations:
-    """As it comes back from a store."""
+    """Return the annotations as a store returns them."""
     asides = TurnAnnotations(redactor)
     for body in bodies:
         asides.note(body)

@@ -75,7 +75,7 @@ async def test_redirects_in_a_circle_end() -> None:
 
 
 class Rebinding:
-    """A name server that tells the guard one address and whoever asks then another."""
+    """A name server that returns one address to the guard and another to the next caller."""
 
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)

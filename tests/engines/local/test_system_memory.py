@@ -1,4 +1,6 @@
-"""What may still be taken of the memory: of the machine, of control groups of both versions, and who holds the rest."""
+"""Tests how much memory is available: that of the machine, of control groups of both versions, and which processes use
+the rest.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ MIB = 2**20
 
 
 def machine(root: Path, total: int = 16 * GIB, available: int = 10 * GIB, group: str = "0::/") -> tuple[Path, Path]:
-    """A /proc and a /sys/fs/cgroup."""
+    """Create a /proc and a /sys/fs/cgroup directory for a machine with this memory. Return both."""
     proc, groups = root / "proc", root / "cgroup"
     (proc / "self").mkdir(parents=True)
     groups.mkdir()

@@ -1,4 +1,4 @@
-"""A model whose architecture a backend does not know: said before its weights are read, with the next step."""
+"""Tests that a model of an unknown architecture is refused before its weights are read, with a next step."""
 
 from __future__ import annotations
 

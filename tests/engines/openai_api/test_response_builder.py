@@ -1,4 +1,4 @@
-"""Answers as servers differ in telling them, over a real socket."""
+"""Tests the differences between the answers of servers, over a real socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server runs the agent's code in kernels: real ones, without a Jupyter server around them."""
+"""Tests that the server runs the agent's code in real kernels, without a Jupyter server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PATIENCE_S = 30.0
 
 @dataclass
 class Desk:
-    """One kernel, and who runs things in it."""
+    """One kernel, and the ways to run code in it."""
 
     manager: Any
     kernel: str
@@ -59,7 +59,7 @@ class Desk:
 
     @asynccontextmanager
     async def person(self, code: str) -> AsyncIterator[Any]:
-        """Executes this in the kernel meanwhile, as a front end does."""
+        """Execute the code in the kernel as another front end does."""
         client = self.manager.get_kernel(self.kernel).client()
         client.session.session = "another one"
         client.start_channels(hb=False)

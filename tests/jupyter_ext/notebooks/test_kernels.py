@@ -1,4 +1,6 @@
-"""Real kernels of a real server: what they are given, and what their end means for turns and credentials."""
+"""Tests real kernels of a real server: what they receive at start, and what their end means for turns and
+credentials.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def kernelspec(directory: Path, name: str, argv: list[str], env: dict[str, str] 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    """A person's server: a profile with an extension of their own, and kernelspecs of other kinds."""
+    """A user's server: a profile with an IPython extension, and kernelspecs of other kinds."""
     home = tmp_path_factory.mktemp("kernels")
     modules, blocked, data = home / "modules", home / "blocked", home / "data"
     profile = home / "server" / "ipython" / "profile_default"

@@ -13,7 +13,7 @@ SETTINGS = Settings()
 
 
 def command(tmp_path: Path, body: str) -> tuple[str, ...]:
-    """A program in the place of ``agent-kernel``; it notes each start."""
+    """Return the command of a program in place of ``agent-kernel``; the program records each start."""
     program = tmp_path / "program.py"
     note = f"open({str(tmp_path / 'starts')!r}, 'a').write('x')\n"
     program.write_text(

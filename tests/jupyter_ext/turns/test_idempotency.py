@@ -1,4 +1,4 @@
-"""One key, one turn: whoever joins, leaves, or comes from another server."""
+"""Tests that one idempotency key starts one turn, whichever clients join or leave and whichever server they use."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def key(name: str = "k", body: bytes = b"{}", caller: Caller = CALLER) -> Idempo
 
 
 class Desk:
-    """Requests under keys on a scripted server; ``begun`` counts the turns that they began."""
+    """Sends requests with keys to a scripted server. ``begun`` counts the turns that they started."""
 
     def __init__(self, server: Server, rows: Database) -> None:
         self.server = server
@@ -262,7 +262,7 @@ DONE = [*CALLED, tool_result(CALL, "booked", "success")]
 async def kept(
     made: Desk, which: IdempotencyKey, messages: list[Message], *, owner: Owner | None = None
 ) -> tuple[Turn, Owner]:
-    """A turn under a key, that this server knows from the disk alone. It is open."""
+    """Return an open turn under a key that this server knows only from the disk, and its owner."""
     session, owner = SessionKey("ada", which.key[:20]), owner or Owner.here()
     store, rows = made.server.runtime.store, DatabaseRows(made.server.records, made.server.clock)
     await store.create(session)

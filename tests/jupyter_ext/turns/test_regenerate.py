@@ -1,4 +1,4 @@
-"""What a turn asks that takes the place of another."""
+"""Tests the request of a turn that replaces another one."""
 
 from __future__ import annotations
 

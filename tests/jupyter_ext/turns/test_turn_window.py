@@ -1,4 +1,4 @@
-"""Windows into a session: what a page that opens it later shows is what it showed while the turns ran."""
+"""Tests windows into a session: a page that opens it later shows the same as a page that watched the turns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PNG = Media.of("image/png", b"a picture")
 
 
 class Told:
-    """A tool that answers as its argument says."""
+    """A tool whose result is its argument."""
 
     def __init__(self, name: str, kind: str = "python.sandbox", *, shared: bool = True) -> None:
         self.spec = ToolSpec(name, "", SCHEMA, kind, where="sandbox" if shared else "server", shared_state=shared)
@@ -67,7 +67,7 @@ END = st.sampled_from([{"text": "Done."}, {"text": "", "reasoning": "Nothing."},
 
 
 def blocks(bodies: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What the panel makes of events (``ui/src/turn``), without output while it came."""
+    """Return the blocks that the panel makes of events (``ui/src/turn``), without output that was streamed."""
     shown: list[dict[str, Any]] = []
     for body in bodies:
         data = dict(body["data"])
@@ -249,7 +249,7 @@ async def with_turns(count: int) -> MemoryStore:
 
 
 class Counting:
-    """A store that counts what is asked of it, and how many turns and items it gave."""
+    """A store that counts its calls and the turns and items that it returned."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store

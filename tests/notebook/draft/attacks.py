@@ -1,5 +1,5 @@
-"""Every attack on the jail, tried in a draft: prints JSON {attack: what it said} with ``host untouched``, ``unsafe``
-(why there is no draft), ``left`` (what stayed behind) and ``works`` (what ordinary code said in it).
+"""Tries every attack on the jail in a draft. Prints JSON {attack: result} with ``host untouched``, ``unsafe`` (why
+there is no draft), ``left`` (what remained afterwards) and ``works`` (the results of ordinary code in the draft).
 
 ``python attacks.py``, as any user and in any container; see ``tests/sandbox/attacks`` and ``driver``.
 """
@@ -29,7 +29,7 @@ WORKS = {
 
 @contextmanager
 def others(root: Path) -> Iterator[dict[str, object]]:
-    """What belongs to another session: a work directory, a process, files in /tmp and shared memory."""
+    """Create what another session has: a work directory, a process, files in /tmp and in shared memory."""
     own = root / "work" / "other" / "mine"
     public = [Path("/tmp/of-other"), Path("/dev/shm/of-other")]
     for path in (own, *public):

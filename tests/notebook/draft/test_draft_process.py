@@ -1,4 +1,4 @@
-"""What a draft can and cannot do, tried in a fork of a real IPython."""
+"""Tests what a draft can and cannot do, in a fork of a real IPython."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def as_user(user: int | None) -> list[str]:
 
 
 def an_ordinary_user_can_run_this() -> bool:
-    """Not where the interpreter lies in a directory of root's."""
+    """Return False if the interpreter is in a directory that only root may enter."""
     if os.getuid() != 0 or shutil.which("setpriv") is None:
         return False
     command = [*as_user(ORDINARY), sys.executable, "-c", "import IPython, numpy"]
@@ -158,7 +158,7 @@ def user(request: pytest.FixtureRequest) -> int | None:
 
 @pytest.fixture(scope="module")
 def place(user: int | None) -> Iterator[Path]:
-    """Not in pytest's own directory, which only its owner may enter."""
+    """A work directory outside of pytest's own, which only its owner may enter."""
     with tempfile.TemporaryDirectory(prefix="draft-test-") as made:
         Path(made).chmod(0o755)
         yield filled(Path(made) / "notebooks", user)

@@ -1,4 +1,4 @@
-"""Copies of variables between the kernel and the sandbox."""
+"""Tests copies of variables between the kernel and the sandbox."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Evil:
 
 
 def arrived(value: Any) -> tuple[str, Any]:
-    """As the sandbox reads it."""
+    """Return the encoding of a variable, and the value that the sandbox reads."""
     [one] = variable_transfer.copy_variables(["value"], {"value": value}).variables
     found: dict[str, Any] = {}
     inside.give(found, [{**one, "data": base64.b64decode(one["data"])}])

@@ -1,4 +1,4 @@
-"""``%agent`` on branches, versions, names, notes and private conversations, in a real kernel."""
+"""Tests ``%agent`` on branches, versions, names, notes and private conversations, in a real kernel."""
 
 from __future__ import annotations
 

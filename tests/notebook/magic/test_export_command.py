@@ -11,7 +11,7 @@ SCRIPT: list[dict[str, Any]] = [{"text": "Hello.", "loop": True}]
 
 
 def told(ran: Ran) -> str:
-    """The one line of a cell that failed."""
+    """Return the error message of a cell whose only output is its error."""
     (output,) = ran.outputs
     return str(output["evalue"])
 

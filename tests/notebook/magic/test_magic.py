@@ -1,4 +1,4 @@
-"""Turns as a person has them: a real kernel, a real server, the scripted engine."""
+"""Tests turns as users run them: a real kernel, a real server, the scripted engine."""
 
 from __future__ import annotations
 
@@ -220,7 +220,9 @@ async def test_badly_indented_code_is_a_failed_call_that_the_model_reads(noteboo
 
 
 async def stopped(notebook: Notebook, code: str, when: str) -> tuple[Any, float]:
-    """Interrupts the cell when its output has ``when``; the seconds to its end."""
+    """Run a cell and interrupt it when its output contains ``when``. Return the result and the seconds until
+    it ended.
+    """
     running = asyncio.create_task(notebook.run(code))
     await notebook.until_shown(when)
     started = time.monotonic()

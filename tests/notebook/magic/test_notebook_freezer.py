@@ -1,4 +1,4 @@
-"""A notebook for somebody who does not have this package: from documents and turns, and from a real kernel."""
+"""Tests notebooks for readers who do not have this package: made from documents and turns, and in a real kernel."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ async def test_context_tells_what_the_next_turn_begins_with(fresh_notebook: Note
 
 
 def _printed(code: str) -> str:
-    """By a Python without site packages."""
+    """Run code in a Python without site packages and return what it prints."""
     done = subprocess.run(
         [sys.executable, "-S", "-I", "-c", code], capture_output=True, text=True, check=True, cwd=Path("/")
     )

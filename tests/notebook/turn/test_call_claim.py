@@ -1,4 +1,4 @@
-"""A claim as the kernel keeps it, against a server that is not always there."""
+"""Tests how the kernel keeps a claim while the server is unreachable at times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent_kernel.notebook.turn.call_claim import Claim
 
 
 class Posts(ServerClient):
-    """Remembers what is posted; ``trouble`` says what a post meets."""
+    """A client that records its posts; ``trouble`` returns the error that a post meets."""
 
     def __new__(cls, *_: object) -> Posts:
         return object.__new__(cls)

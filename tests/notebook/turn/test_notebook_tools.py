@@ -1,4 +1,4 @@
-"""The agent looks at the notebook and runs its cells: a real kernel, a real server, the scripted engine."""
+"""Tests that the agent reads the notebook and runs its cells: a real kernel, a real server, the scripted engine."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ mark(sleeps, "Sleeps.", {"type": "object"})
 
 
 async def save(notebook: Notebook, path: str = "shared.ipynb") -> None:
-    """As a front end saves it."""
+    """Save the notebook as a front end does."""
     cells = [
         nb.new_markdown_cell("# Weather\nOf a year", id="title-1"),
         nb.new_code_cell(
@@ -97,7 +97,7 @@ async def save(notebook: Notebook, path: str = "shared.ipynb") -> None:
 
 
 async def told(notebook: Notebook) -> list[Any]:
-    """What the model was told by its calls."""
+    """Return the results of its calls that the model read."""
     return [message["content"] for message in await notebook.messages() if message["role"] == "tool"]
 
 

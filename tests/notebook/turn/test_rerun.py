@@ -1,4 +1,4 @@
-"""Agent cells that are run again in a real kernel: on their own, and by requests that are sent all at once."""
+"""Tests agent cells that run again in a real kernel: one by one, and by requests that are sent all at once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def said(notebook: Notebook) -> list[str]:
 
 
 async def calls_of_the_model(notebook: Notebook) -> int:
-    """Turns that were asked, on all branches."""
+    """Return the number of turns on all branches."""
     async with notebook.server.client() as http:
         binding: Json = (await http.get("agent/v1/binding", params={"kernel": notebook.kernel})).json()
     turns: int = binding["session"]["turns"]

@@ -1,4 +1,4 @@
-"""Agent cells of graders and of CI: no server, no model, only the file beside the notebook."""
+"""Tests agent cells in grading and in CI: without server and model, only with the file beside the notebook."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _write_sidecar(path: Path, turns: dict[str, list[Message]] | None = None, **
 
 
 def _ran(directory: Path, *cells: str, monkeypatch: pytest.MonkeyPatch, mode: str, **env: str) -> Any:
-    """The notebook after all of its cells, as a grader gets it. Raises CellExecutionError."""
+    """Run all cells and return the notebook, as a grader gets it. Raises CellExecutionError."""
     monkeypatch.setenv("AGENT_KERNEL_MODE", mode)
     for name, value in env.items():
         monkeypatch.setenv(name, value)

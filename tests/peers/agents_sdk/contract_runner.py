@@ -1,4 +1,4 @@
-"""Runs of the real Runner, streamed and not, with a session of this store."""
+"""Contract of runs of the real Runner, streamed and not, with a session of this store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What selectools' own stores promise, and what they get wrong, with a store of ours and the real package."""
+"""Contract of selectools' own stores, with their defects, checked with our store and the real package."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def texts(memory: ConversationMemory | None) -> list[str]:
 
 
 def stored(store: SelectoolsStore, id: str = "s", namespace: str = "local") -> list[str]:
-    """Everything that the session holds on its current branch."""
+    """Return the texts of all messages on the session's current branch."""
     key = store._key(id, namespace)
     said = store._bridge.run(store._sessions._store.latest(key, None))
     return [item.message.text for item in said]

@@ -1,4 +1,4 @@
-"""The way out of a jail with network ``full``: what is let through, and how."""
+"""Tests the proxy of a jail with network ``full``: which connections it permits, and how."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ Answer = Callable[[bytes], bytes]
 
 @dataclass
 class Elsewhere:
-    """A server of the internet, as far as the proxy can tell: what was dialled, and what was heard."""
+    """A server that the proxy takes for one of the internet. It records which addresses were dialled and what it
+    received.
+    """
 
     answer: Answer
     dialled: list[tuple[str, int]] = field(default_factory=list)

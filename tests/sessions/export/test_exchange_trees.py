@@ -1,4 +1,4 @@
-"""Whatever a session's tree is, our own formats bring it back as it was, others all that they have a place for."""
+"""Tests that our own formats restore any tree of a session exactly, and other formats all that they can represent."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CALL = ToolCall("call-0", "python", {"code": "1"})
 
 
 class Gardener:
-    """Does something to the tree; what the store refuses changes nothing."""
+    """Makes random changes to the tree of a session; a change that the store refuses has no effect."""
 
     def __init__(self, store: SessionStore, owner: Owner, seed: int) -> None:
         self._store = store
@@ -158,7 +158,7 @@ def branches(whole: Transcript) -> list[str | None]:
 
 
 def rounds(said: Sequence[Message]) -> list[Message]:
-    """With the results of a round in the order of its calls."""
+    """Return the messages with the results of each round in the order of its calls."""
     found: list[Message] = []
     order: list[str] = []
     for message in said:
@@ -173,7 +173,7 @@ def rounds(said: Sequence[Message]) -> list[Message]:
 
 
 def simplify(message: Message, *, full: bool) -> tuple[Any, ...]:
-    """What a format keeps of a message: ``full`` for mistral.rs's, else for OpenAI's."""
+    """Return what a format keeps of a message: ``full`` for the format of mistral.rs, otherwise for OpenAI's."""
     calls = [(call.id, call.name, dict(call.arguments)) for call in message.calls]
     if not full:
         pictures = message.role == "user" and [part for part in message.media if part.mime.startswith("image/")]
@@ -233,7 +233,7 @@ def test_openais_messages_bring_every_branch_back(whole: Transcript) -> None:
 
 
 def plain(message: Message) -> bool:
-    """Its media are pictures that a user sent, the only ones that OpenAI's API takes."""
+    """Return True if its media are pictures that a user sent, the only media that OpenAI's API accepts."""
     return message.role == "user" and not others(message)
 
 
@@ -242,7 +242,7 @@ def without(message: Message) -> Message:
 
 
 def marked(whole: Transcript) -> Transcript:
-    """Every message says its own number."""
+    """Return the transcript with the number of each message as its text."""
     items = tuple(
         replace(item, message=replace(item.message, parts=(Text(f"said{item.seq}."), *item.message.media)))
         for item in whole.items

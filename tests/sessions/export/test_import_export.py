@@ -1,4 +1,4 @@
-"""Sessions out of one store and into another: nothing lost, nothing let in that was not said."""
+"""Tests export from one store and import into another: nothing is lost, and nothing is added."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ THERE = SessionKey("elsewhere", "s")
 
 
 async def branched(store: SessionStore, owner: Owner) -> None:
-    """Two branches, an item taken back, media, a summary, tags, a turn that was cancelled."""
+    """Store a session with two branches, an undone item, media, a summary, tags, and a cancelled turn."""
     await store.create(KEY, "Fish")
     plot = [assistant("", [CALL], "let me see"), tool_result(CALL, "done", "success", [PNG, BIG, CSV])]
     await store.add_turn(Turn("t1", KEY, record={"tools": ["python"]}), [user("look", [PNG]), *plot, assistant("a")])

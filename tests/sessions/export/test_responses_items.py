@@ -1,4 +1,4 @@
-"""Whatever an item is, it comes back as it was; and what models of ours see of a history of items."""
+"""Tests that every kind of item is restored as it was, and what our models see of a history of items."""
 
 from __future__ import annotations
 

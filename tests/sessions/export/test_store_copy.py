@@ -1,4 +1,4 @@
-"""Sessions are copied from one store into another without a loss, and a second copy does only what is left."""
+"""Tests that sessions are copied between stores without loss, and that a second copy transfers only what is missing."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ async def test_notebooks_stay_bound_and_those_bound_elsewhere_are_named(
 
 
 class Forgetful(SqliteStore):
-    """Loses the last item of what it restores."""
+    """A store that loses the last item of what it restores."""
 
     async def restore(self, whole: SessionSnapshot, blobs: Mapping[str, bytes], *, replace: bool = False) -> Session:
         return await super().restore(dataclasses.replace(whole, items=whole.items[:-1]), blobs, replace=replace)

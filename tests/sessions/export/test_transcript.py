@@ -1,4 +1,4 @@
-"""The document beside a notebook: lossless, the same bytes for the same session, and never trusted when read."""
+"""Tests the document beside a notebook: lossless, the same bytes for the same session, and never trusted when read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs of batches when writers die, replies are lost, batches expire, and others write at the same moment."""
+"""Tests batched logs when writers die, replies are lost, batches expire, and others write at the same moment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.sessions.talk import Clock
 
 
 class Faulty(MemoryTable):
-    """A table whose calls fail when a test says so: ``before`` a call does anything, or ``after`` it did it all."""
+    """A table whose calls fail when a test says so: ``before`` their work, or ``after`` it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__(clock)
@@ -53,7 +53,7 @@ def table(clock: Clock) -> Faulty:
 
 
 def held(table: MemoryTable) -> bytes:
-    """All bytes that the database has."""
+    """Return all bytes in the database."""
     return b"".join(batch.data.inline for batch in table.batches.values()) + b"".join(
         part for _, parts in table.pieces.values() for part in parts
     )

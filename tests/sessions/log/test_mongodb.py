@@ -1,5 +1,6 @@
-"""The log in MongoDB when replies are lost, connections break and writers die, over a FAKE MongoDB; and a password that
-is never shown."""
+"""Tests the log in MongoDB when replies are lost, connections break and writers die, with a FAKE MongoDB; and that its
+password is never shown.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def fake() -> Iterator[Any]:
-    """A fake that only one test uses."""
+    """A fake for the use of one test."""
     from tests.sessions.log.fake_mongodb import FakeMongo
 
     server = FakeMongo()

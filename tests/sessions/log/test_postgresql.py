@@ -1,4 +1,4 @@
-"""A real PostgreSQL that goes away, is newer, or is not there; and a password that is never shown."""
+"""Tests a real PostgreSQL that stops, has a newer schema or does not exist; and that its password is never shown."""
 
 from __future__ import annotations
 

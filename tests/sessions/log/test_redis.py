@@ -1,4 +1,6 @@
-"""A real Redis that is killed, emptied, a cache or part of a cluster; and a password that is never shown."""
+"""Tests a real Redis that is killed, emptied, used as a cache or part of a cluster; and that its password is never
+shown.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Redis]:
-    """A server that only one test uses."""
+    """A server for the use of one test."""
     server = Redis(tmp_path)
     yield server
     server.stop()

@@ -1,4 +1,4 @@
-"""A store as its limits let it be seen: the view of the newest turns, and every method accounted for."""
+"""Tests the view of a store with limits: only the newest turns are visible, and every method respects this."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CARE = {"verify", "repair", "stats", "vacuum", "fold", "bindings", "forget_set_a
 
 @pytest.fixture
 def seen(store: SessionStore, clock: Clock) -> SessionStore:
-    """Two turns are seen; sessions live 100 s."""
+    """Return a store in which two turns are visible and sessions live 100 s."""
     return limit_store(store, RetentionLimits(ttl=100, max_history_turns=2), clock=clock)
 
 

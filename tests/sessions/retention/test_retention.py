@@ -1,4 +1,6 @@
-"""Which sessions go, and who is told. Numbers of sessions and of callbacks are those of nexo-rs's own tests."""
+"""Tests which sessions expire, and who is notified. The numbers of sessions and callbacks are those of nexo-rs's own
+tests.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ async def ids(store: SessionStore) -> list[str]:
 
 
 class Callback:
-    """Notes what it is told, and whether the history could be read then."""
+    """Records the sessions that it is called for, and whether their history could be read at that time."""
 
     def __init__(self, store: SessionStore) -> None:
         self.told: list[str] = []

@@ -1,4 +1,4 @@
-"""The index of the sqlite store: search is the same with it, without it, and with a broken one."""
+"""Tests the index of the sqlite store: search gives the same results with it, without it, and with a corrupt one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def found(store: SqliteStore, text: str) -> list[str]:
 
 @pytest.fixture
 def without_fts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
-    """Takes the module away from here on, also from files that have a table of it; the returned call gives it back."""
+    """Disable the FTS5 module, also for files that have a table of it. The yielded function enables it again."""
 
     def back() -> None:
         monkeypatch.undo()
@@ -48,7 +48,7 @@ def without_fts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]
 
 
 def rename_module(path: Path, old: str, new: str) -> None:
-    """So that opening the table fails as it does where the module is missing."""
+    """Rename the module in the schema of the file, so that opening its table fails as if the module were missing."""
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA writable_schema = ON")
         db.execute("UPDATE sqlite_master SET sql = replace(sql, ?, ?) WHERE name = 'search_index'", (old, new))
@@ -124,7 +124,7 @@ async def test_a_file_goes_from_one_with_the_module_to_one_without_and_back(
 
 
 async def integrity(store: SqliteStore) -> None:
-    """The index, if there is one yet, agrees with the texts: FTS5's own check."""
+    """Check with FTS5's own check that the index, if there is one, agrees with the texts."""
     if not await store._database.read(search_index.is_usable):
         return
     await store._database.write(
@@ -190,7 +190,7 @@ async def test_two_servers_fold_and_forget_in_one_file(open_store: Callable[[], 
 
 
 def terms(db: sqlite3.Connection) -> list[str]:
-    """What the index still has, of deleted texts too."""
+    """Return the terms in the index, also those of deleted texts."""
     db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.terms USING fts5vocab(main, search_index, row)")
     return [term for (term,) in db.execute("SELECT term FROM temp.terms")]
 

@@ -1,4 +1,6 @@
-"""Files in our stores: across a restart, in a quota, when bytes are lost, when a session expired, and privately."""
+"""Tests files in our stores: after a restart, within a quota, with lost bytes, in an expired session, and in private
+sessions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions as readable documents: names, whole files, one process, damage, restarts."""
+"""Tests sessions as readable documents: names, complete files, one process, damage, restarts."""
 
 from __future__ import annotations
 

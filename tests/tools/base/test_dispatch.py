@@ -43,7 +43,7 @@ async def told(page: Answer, *, timeout_s: float = 20.0, key_env: str = "") -> t
 
 
 def then(*pages: Answer) -> Answer:
-    """One after the other; the last one stays."""
+    """Return an answer that sends these pages one after the other and repeats the last."""
     left = list(pages)
 
     async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:

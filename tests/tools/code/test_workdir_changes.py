@@ -1,4 +1,4 @@
-"""Which files of a work directory are surfaced after a run, in which order, and which never."""
+"""Tests which files of a work directory are reported after a run, in which order, and which never are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model can do with files: read slices, list, show; and what it is told of files that a turn was given."""
+"""Tests the file tools: read slices, list, show; and what the model is told about the files of a turn."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def workdir(tmp_path: Path) -> Path:
 
 
 class Places:
-    """A sandbox, as far as files need one."""
+    """The part of a sandbox that file tools need."""
 
     def __init__(self, workdir: Path) -> None:
         self._workdir = workdir
@@ -227,7 +227,7 @@ def test_names_in_the_work_directory_are_safe_and_each_is_there_once(names: list
 async def given(
     files: FileRegistry, workdir: Path, *ids: str, **request: Any
 ) -> tuple[str, list[str], list[EventBody]]:
-    """The note, the names of the tools, and what the person is told."""
+    """Return the note, the names of the tools, and the events of a turn with these files."""
     events: list[EventBody] = []
     source = FileTools(files, Places(workdir), always=False, shell=False)  # type: ignore[arg-type]  # as far as needed
     asked = TurnRequest("look", inputs=ids, **request)

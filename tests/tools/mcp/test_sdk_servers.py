@@ -1,4 +1,4 @@
-"""Servers made with the official SDK, as processes: standard input, streamable HTTP, and the old SSE."""
+"""Tests servers made with the official SDK, as processes: standard input, streamable HTTP, and the old SSE."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.tools.mcp.conftest import SERVERS, Client, Made, until
 
 
 async def check_results(client: Client, prefix: str) -> None:
-    """Every kind of result."""
+    """Check one result of every kind."""
     assert (await client.call(f"{prefix}_add", a=2, b=3)).text == "5"
     weather = await client.call(f"{prefix}_weather", city="Bern")
     assert weather.details["structured"] == {"celsius": 21.5, "words": "mild in Bern"}
@@ -31,7 +31,7 @@ async def check_results(client: Client, prefix: str) -> None:
 
 @asynccontextmanager
 async def served(how: str, log: Path) -> AsyncIterator[str]:
-    """The URL of a server that is up."""
+    """Start a server and yield its URL."""
     port = free_port()
     command = [sys.executable, str(SERVERS / "everything.py"), how, str(port)]
     with subprocess.Popen(command, env={**os.environ, "EVERYTHING_LOG": str(log)}, stderr=subprocess.DEVNULL) as server:

@@ -1,4 +1,4 @@
-"""A model looks up earlier conversations: what it is told, and what it never is."""
+"""Tests how a model looks up earlier conversations: what it gets, and what it never gets."""
 
 from __future__ import annotations
 

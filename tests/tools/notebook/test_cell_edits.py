@@ -1,4 +1,6 @@
-"""Changes of the open notebook: what a person is asked, what the page is told, what the model reads of it."""
+"""Tests changes of the open notebook: the question to the user, the message to the page, and the result for
+the model.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ SERVED = EDITS | {LIVE_DOCUMENT}
 
 @dataclass
 class Page:
-    """Has three cells open, one of them with an edit that is not saved; does as it is told."""
+    """A page with three open cells, one with an unsaved edit; it does what it is told."""
 
     sources: dict[str, str] = field(
         default_factory=lambda: {"aaaa1111": "x = 1", "aaaa2222": "y = 2\ny", "bbbb3333": "# words"}
@@ -92,7 +94,7 @@ async def prepared(tool: Tool, **arguments: Any) -> dict[str, Any]:
 
 
 async def done(tool: Tool, **arguments: Any) -> ToolOutput:
-    """Prepared and allowed."""
+    """Prepare the call and run it as allowed. Return its result."""
     ready = await prepared(tool, **arguments)
     return await tool.call(ready, context(tool.spec.name, ready))
 
@@ -296,7 +298,7 @@ async def test_a_person_is_asked_about_the_exact_change_and_a_no_leaves_the_cell
 
 
 class Saved:
-    """The notebook's file, without what was typed since."""
+    """The notebook's file, without unsaved changes."""
 
     path = "rain.ipynb"
     kernel = None

@@ -1,4 +1,4 @@
-"""Which tools of the notebook a turn is offered, and what they ask of it."""
+"""Tests which notebook tools a turn gets, and what they request from it."""
 
 from __future__ import annotations
 

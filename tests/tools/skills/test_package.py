@@ -1,4 +1,4 @@
-"""What is taken for a skill, and what is refused whole: names, links, bombs."""
+"""Tests which packages are accepted as a skill, and which are refused as a whole: names, links, zip bombs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes that read pages: how many, how long, and what becomes of them."""
+"""Tests the processes that read pages: their number, their time limit, and how they end."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ PAGES = {
 
 
 class Listed:
-    """A provider with fixed results, that remembers what it was asked."""
+    """A provider with fixed results that records the queries."""
 
     def __init__(self, *found: SearchResult) -> None:
         self.found = found

@@ -1,4 +1,6 @@
-"""The numbers of an answer are told at the end of its turn, and again when the turn is read from the store."""
+"""Tests that the numbers of an answer are reported at the end of its turn, and again when the turn is read from the
+store.
+"""
 
 from __future__ import annotations
 

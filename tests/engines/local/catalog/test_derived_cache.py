@@ -1,4 +1,6 @@
-"""What is prepared of a model file appears whole, and the file's content decides what it is kept under."""
+"""Tests the cache of prepared model files: a file appears only when it is complete, and the content of its source
+determines its name.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Any model of a hub by its id: what is chosen of a repository, fetched and checked, and what is said when it cannot
-be; against real servers on loopback."""
+"""Tests models of a hub by id: which files of a repository are chosen, downloaded and verified, and the errors; against
+real servers on loopback.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A directory with a model: read without loading it, and what is wrong with it told before anything is loaded."""
+"""Tests a model directory: it is inspected without loading it, and its defects are reported before anything
+is loaded.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which model suits which machine. The machines are values: memory, cores, and what was measured on them."""
+"""Tests which model is recommended for which machine. Machines are values: memory, cores, and measured speeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker in an interpreter of its own: which one is taken, and that only our package comes with it."""
+"""Tests the worker in another interpreter: which interpreter is used, and that only our package is added to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PYTHON = Path("bin/python")
 
 
 def finished(data_dir: Path, kind: worker_environment.Kind) -> Path:
-    """An environment as ``setup`` leaves it, without libraries."""
+    """Create an environment as ``setup`` leaves it, without libraries. Return its interpreter."""
     directory = data_dir / "environments" / kind
     venv.create(directory, symlinks=True)
     (directory / worker_environment.RECORD).write_text(json.dumps({"python": "3"}))

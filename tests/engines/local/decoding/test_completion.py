@@ -51,7 +51,7 @@ async def completed(
 
 
 async def drawn(completer: Completer, prompt: str, decoding: DecodingOptions) -> list[str]:
-    """First tokens of many seeds, in one batch."""
+    """Return the first tokens for many seeds, decoded in one batch."""
     runs = await asyncio.gather(*(completed(completer, prompt, replace(decoding, seed=seed)) for seed in SEEDS))
     return [completion.text for completion, _ in runs]
 

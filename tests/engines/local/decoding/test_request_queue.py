@@ -1,4 +1,4 @@
-"""Places are given out fairly, and who waits hears where it stands."""
+"""Tests that slots are given out fairly, and that each waiting request is told its position."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent_kernel.engines.local.decoding.request_queue import Admission
 
 
 class Line:
-    """Requests before one admission, in the order in which they were let in."""
+    """Requests that wait for one admission queue, and the order in which they were admitted."""
 
     def __init__(self, capacity: int, waiting: int = 256) -> None:
         self.admission = Admission(capacity, waiting)

@@ -1,4 +1,4 @@
-"""Schemas of the enforced part with values that fit them, drawn by hypothesis."""
+"""Schemas of the enforced subset with values that fit them, drawn by hypothesis."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ def integers(draw: st.DrawFn) -> Drawn:
 
 @st.composite
 def numbers(draw: st.DrawFn) -> Drawn:
-    """With two decimals, so that a bound's own decimals are enough to tell them apart."""
+    """Draw a number schema and a value with two decimals. The bounds have two decimals too, so that a grammar can
+    compare them exactly.
+    """
     cents = draw(st.integers(-(10**9), 10**9) | st.integers(-300, 300))
     schema: dict[str, Any] = {"type": "number"}
     if draw(st.booleans()):

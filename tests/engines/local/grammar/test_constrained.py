@@ -1,4 +1,4 @@
-"""Answers and calls under a grammar, decoded by a real, very small model."""
+"""Tests answers and calls under a grammar, decoded by a real, very small model."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ async def test_contradictions_and_hostile_formats_are_refused(engine: LocalEngin
 
 
 class Odd:
-    """A tool whose schema says more than a grammar can."""
+    """A tool whose schema has constraints that a grammar cannot express."""
 
     spec = ToolSpec("odd", "Takes a number.", ODD, kind="function")
 

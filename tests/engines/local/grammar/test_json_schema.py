@@ -1,4 +1,6 @@
-"""JSON schemas as grammars: what is let through fits, what fits is let through, and hostile schemas are refused."""
+"""Tests JSON schemas as grammars: accepted texts fit the schema, fitting texts are accepted, and hostile schemas are
+refused.
+"""
 
 from __future__ import annotations
 

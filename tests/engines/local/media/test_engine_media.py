@@ -1,4 +1,6 @@
-"""A model of random weights that sees, in a real worker: what a person and tools show it, over turns."""
+"""Tests a vision model of random weights in a real worker: pictures from the user and from tools, over
+several turns.
+"""
 
 from __future__ import annotations
 

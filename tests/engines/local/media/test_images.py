@@ -28,7 +28,7 @@ def animation(count: int, kind: str) -> Picture:
 
 
 def claiming(width: int, height: int) -> Picture:
-    """A PNG whose header says so, with hardly any data."""
+    """Return a PNG whose header states these dimensions, with hardly any data."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))

@@ -1,5 +1,6 @@
-"""openvino-genai with a very small model in this process: what it takes from its cache, and what it does when that is
-full or a grammar does not compile."""
+"""Tests openvino-genai with a very small model in this process: what it reuses from its cache, a full cache, and
+grammars that do not compile.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ BLOCKS = 24
 
 
 class Small:
-    """The model with a cache of BLOCKS and one block of a prompt per step, so that steps can be counted."""
+    """The model with a cache of BLOCKS blocks that prefills one block per step, so that steps can be counted."""
 
     def __init__(self) -> None:
         self.backend = OpenVino(CACHE, blocks=BLOCKS, batched=BLOCK)
@@ -60,7 +61,7 @@ async def small() -> AsyncGenerator[Small, None]:
 
 
 def words(seed: int, count: int) -> str:
-    """So many tokens or some more."""
+    """Return a text of ``count`` random words; each is one token or more."""
     chosen = random.Random(seed)
     return " ".join(chosen.choice(("fox", "river", "stone", "wind", "night", "song", "tree")) for _ in range(count))
 
@@ -94,7 +95,7 @@ async def test_what_is_said_to_be_reused_is_what_the_library_reuses(small: Small
 
 
 def prefilled(backend: OpenVino, ids: list[int]) -> tuple[int, list[int]]:
-    """How many prompt tokens were computed, at most, and the answer."""
+    """Return an upper bound of the prompt tokens that were computed, and the answer."""
     key = backend.submit(ids, DecodingOptions(max_tokens=4))
     steps, answer = 0, list[int]()
     while backend.running():

@@ -1,4 +1,4 @@
-"""The tokenizer that is derived from a GGUF file once and loaded in later starts, with the real library."""
+"""Tests the tokenizer that is derived from a GGUF file once and loaded at later starts, with the real library."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_cache_that_cannot_be_written_costs_time_only(path: Path, parsed: Any,
 
 
 def opening(path: Path, root: Path, limit: int) -> subprocess.Popen[str]:
-    """Open the tokenizer in a process that cannot write a file of more than ``limit`` bytes."""
+    """Open the tokenizer in a process that cannot write files of more than ``limit`` bytes."""
     command = [sys.executable, "-c", OPEN, str(path), str(root), str(limit)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ})
 

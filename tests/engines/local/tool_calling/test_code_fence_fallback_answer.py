@@ -1,4 +1,6 @@
-"""What is said without the model: that the last try failed, and the rows of an output that a sentence would falsify."""
+"""Tests the answer after the last failed retry, which is written without the model, and the rows of an output that a
+sentence would misstate.
+"""
 
 from __future__ import annotations
 

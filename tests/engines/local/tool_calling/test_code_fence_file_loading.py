@@ -1,4 +1,6 @@
-"""Which lines code about a named file begins with: only what reads that file, under the name that the person gave."""
+"""Tests which lines precede code about a named file: only those that read this file, under the name that the
+user gave.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,7 @@ def failed(error: str) -> list[Message]:
 
 
 async def played(answers: list[str], *said: Message) -> tuple[str, str, ScriptedBackend]:
-    """The code and the text of one round."""
+    """Play one round. Return its code, its text and the backend."""
     backend = ScriptedBackend(chat_templates.PLAIN, answers, words=("```",))
     chunks = await chunks_of(Fence(), backend.completer(), EngineRequest(tuple(said), (PYTHON,)))
     code = "".join(str(chunk.call.arguments["code"]) for chunk in chunks if isinstance(chunk, CallChunk))

@@ -25,7 +25,7 @@ def call(code: str, key: str = "c1") -> ToolCall:
 
 
 def said(*messages: Message, retry: bool = False) -> list[str]:
-    """Contents after the rules and the examples, which a retry goes without."""
+    """Return the contents of the chat after the rules and the examples. A retry has no examples."""
     first = 1 if retry else 1 + len(EXAMPLES)
     return [item["content"] for item in chat(messages, tools=True, retry=retry)][first:]
 

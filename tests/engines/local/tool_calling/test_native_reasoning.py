@@ -1,4 +1,4 @@
-"""Thinking told apart from the answer, however both are split on their way."""
+"""Tests that reasoning is separated from the answer, whatever the split into pieces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is found out about chat templates by rendering them."""
+"""Tests what the probe finds out about chat templates by rendering them."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ async def loaded(engine: LocalEngine) -> EngineInfo:
 
 
 async def decoding(engine: LocalEngine) -> AsyncGenerator[Chunk, None]:
-    """A long answer that has begun."""
+    """Start a long answer and return its stream after the first text."""
     stream = engine.stream(EngineRequest((STORY,), sampling=Sampling(max_tokens=2000)))
     async for chunk in stream:
         if isinstance(chunk, TextChunk):
@@ -284,7 +284,7 @@ async def test_the_state_of_the_cache_is_told(engine: LocalEngine) -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def narrow() -> AsyncGenerator[LocalEngine, None]:
-    """Decodes one request at a time."""
+    """An engine that decodes one request at a time."""
     made = LocalEngine("tiny", CACHE, options=LoadOptions(at_once=1))
     await answer(made, user("Hello"))
     yield made
@@ -292,8 +292,11 @@ async def narrow() -> AsyncGenerator[LocalEngine, None]:
 
 
 async def queued(engine: LocalEngine, session: str, order: list[str]) -> list[int]:
-    """The positions at which a request waited; it writes itself down when its text begins. The answer is long enough
-    that the frames of two answers do not arrive together: then either could be read first."""
+    """Return the positions at which a request waited. Append its session to ``order`` when its text begins.
+
+    The answer is so long that the frames of two answers do not arrive together; otherwise either one could be read
+    first.
+    """
     request = EngineRequest((user(f"Count to {session}."),), sampling=Sampling(max_tokens=24), session=session)
     positions: list[int] = []
     async with aclosing(engine.stream(request)) as chunks:

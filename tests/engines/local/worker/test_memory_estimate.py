@@ -1,4 +1,6 @@
-"""Whether a model fits into the memory: a smaller cache first, and a refusal with numbers before anything is loaded."""
+"""Tests whether a model fits into memory: first a smaller cache is tried, then the load is refused with numbers, before
+anything is loaded.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ TORCH = LoadOptions(backend="transformers")
 
 @pytest.fixture
 def gguf(tmp_path: Path) -> LocalModel:
-    """A sparse file of 1 GiB: only its size is looked at."""
+    """A sparse file of 1 GiB; only its size is read."""
     path = tmp_path / "big.gguf"
     with path.open("wb") as file:
         file.truncate(GIB)

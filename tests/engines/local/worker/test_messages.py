@@ -1,4 +1,4 @@
-"""Requests as they travel to the model worker, with what they show."""
+"""Tests the encoding of requests to the model worker, including their pictures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def data_of(request: EngineRequest) -> list[bytes | None]:
 
 
 def canonical(message: Message) -> Message:
-    """Without media a message's text is one part on the wire."""
+    """Return the message as the wire format carries it: the text of a message without media is one part."""
     return message if message.media else replace(message, parts=(Text(message.text),) if message.text else ())
 
 

@@ -1,4 +1,4 @@
-"""Events of a turn as Anthropic's messages; every output is read with Anthropic's own types and accumulators."""
+"""Tests the events of a turn as Anthropic's messages; Anthropic's own types and accumulators read every output."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def fed(bodies: Iterable[EventBody], **options: Any) -> tuple[MessagesCodec, lis
 
 
 def read(frames: Sequence[bytes]) -> list[tuple[str | None, Any]]:
-    """(name, data) as Anthropic's own decoder reads them."""
+    """Return (name, data) of the events, read by Anthropic's decoder."""
     return [(sse.event, sse.json()) for sse in SSEDecoder().iter_bytes(iter(frames))]
 
 
 def named(frames: Sequence[bytes]) -> list[Any]:
-    """The data of what a client of Anthropic is given: it passes over pings and what has no name."""
+    """Return the data of the events that a client of Anthropic yields: all except pings and unnamed events."""
     return [data for name, data in read(frames) if name not in (None, "ping")]
 
 
@@ -79,7 +79,7 @@ def ours(frames: Sequence[bytes]) -> list[Any]:
 
 
 def accumulated(frames: Sequence[bytes]) -> dict[str, Any]:
-    """The message at the end of ``messages.stream()``."""
+    """Return the message at the end of ``messages.stream()``."""
     message: Any = None
     buffers: dict[int, bytes] = {}
     for data in named(frames):
@@ -105,7 +105,7 @@ def accumulated_beta(frames: Sequence[bytes]) -> dict[str, Any]:
 
 
 def whole(made: MessagesCodec) -> dict[str, Any]:
-    """The answer without a stream, once Anthropic's types have taken it."""
+    """Return the answer without a stream, after Anthropic's types have validated it."""
     body: dict[str, Any] = json.loads(json.dumps(made.whole()))
     types.Message.model_validate(body)
     beta.BetaMessage.model_validate(body)
@@ -113,7 +113,7 @@ def whole(made: MessagesCodec) -> dict[str, Any]:
 
 
 def same(bodies: Iterable[EventBody], **options: Any) -> dict[str, Any]:
-    """The message, once the accumulated stream was found to say the same."""
+    """Return the message, after a check that the accumulated stream is equal to it."""
     made, frames = fed(bodies, **options)
     message = whole(made)
     plain = {key: value for key, value in message.items() if key not in ("agentic_tool_calls", "files", "notices")}

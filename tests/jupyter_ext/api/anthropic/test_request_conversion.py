@@ -1,4 +1,4 @@
-"""What requests of Anthropic's kind ask for: tools, thinking, formats, and mistral.rs's fields."""
+"""Tests the options of Anthropic's requests: tools, thinking, formats, and the fields of mistral.rs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events of a turn as chunks and completions; every output is read with OpenAI's own types."""
+"""Tests the events of a turn as chunks and completions; OpenAI's own types read every output."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.jupyter_ext.api.dialects.events import BEGIN, END, FILE, OURS, PYTHON
 
 
 def streamed(bodies: Iterable[EventBody], **options: Any) -> list[tuple[str, Any]]:
-    """(name, data) of every frame, in order; ``[DONE]`` as text."""
+    """Return (name, data) of every frame, in order; ``[DONE]`` is returned as text."""
     codec, stamp = (
         ChatCodec("agent/default", options.pop("session", ""), **options),
         EventNumbering("turn_1", "session_1"),
@@ -53,7 +53,7 @@ def read(frame: bytes) -> tuple[str, Any]:
 
 
 def chunks(frames: Iterable[tuple[str, Any]]) -> list[chat.ChatCompletionChunk]:
-    """As OpenAI's client reads them: whatever the name of an event is, its data is a chunk."""
+    """Return the chunks as OpenAI's client reads them: it ignores the names of events."""
     found = [data for _, data in frames if data != "[DONE]" and "error" not in data]
     return [chat.ChatCompletionChunk.model_validate(data) for data in found]
 

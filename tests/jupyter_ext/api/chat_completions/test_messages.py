@@ -1,4 +1,4 @@
-"""Messages of chat/completions, their parts, and what they come to."""
+"""Tests the messages of chat/completions, their parts, and their conversion."""
 
 import base64
 from typing import Any
@@ -22,7 +22,7 @@ def asked(**body: Any) -> DialectRequest:
 
 
 def refused(**body: Any) -> tuple[str, str | None]:
-    """(the words, the field)"""
+    """Return the error message and the field that it names."""
     sent = {"messages": [HI], **body}
     with pytest.raises(ValidationError) as raised:
         ChatBody.model_validate(sent)

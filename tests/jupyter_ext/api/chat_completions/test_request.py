@@ -1,4 +1,4 @@
-"""The body of chat/completions becomes what is asked; a mistake is said with its field."""
+"""Tests how the body of chat/completions becomes a request, and that an error names its field."""
 
 import base64
 import json
@@ -30,7 +30,7 @@ def asked(**body: Any) -> DialectRequest:
 
 
 def refused(**body: Any) -> tuple[str, str | None]:
-    """(the words, the field)"""
+    """Return the error message and the field that it names."""
     sent = {"messages": [HI], **body}
     with pytest.raises(ValidationError) as raised:
         ChatBody.model_validate(sent)

@@ -1,4 +1,4 @@
-"""What tools did, in mistral.rs's shapes."""
+"""Tests the record of tool calls, in the format of mistral.rs."""
 
 import base64
 import io
@@ -30,7 +30,7 @@ def report(log: ToolCallLog, event: Event) -> Any:
 
 
 def told(name: str, arguments: dict[str, Any], *output: CallOutput, **finished: Any) -> tuple[Any, Any, Any]:
-    """(data of ``calling``, data of ``complete``, the record) of one call in the second round."""
+    """Return the data of the phases ``calling`` and ``complete``, and the record, of one call in the second round."""
     log, stamp = ToolCallLog(), EventNumbering("turn_1", "session_1")
     stamp(ContextBuilt(1, 0))
     stamp(ContextBuilt(1, 0))

@@ -1,4 +1,4 @@
-"""An upload is read as it arrives, in pieces of any size, and what is wrong with it is said in words."""
+"""Tests that an upload is read in pieces of any size, and that errors say what is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events of a turn as the events and the resource of a response; every output is read with OpenAI's own types."""
+"""Tests the events of a turn as the events and the resource of a response; OpenAI's own types read every output."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def facts(**fields: Any) -> ResponseFacts:
 
 
 def streamed(bodies: Iterable[EventBody], codec: ResponsesCodec | None = None) -> list[Any]:
-    """The data of every event, in order."""
+    """Return the data of every event, in order."""
     codec, stamp = codec or ResponsesCodec(facts()), EventNumbering("turn_1", "session_1")
     frames = [*codec.begin()]
     for body in bodies:
@@ -72,7 +72,9 @@ def items(bodies: Iterable[EventBody], **fields: Any) -> list[Any]:
 
 
 def sound(events: list[Any]) -> Response:
-    """Numbered without gaps, read by OpenAI's types, and accumulated by its client to the last resource."""
+    """Check that the events are numbered without gaps and valid for OpenAI's types. Return the response that its client
+    accumulates.
+    """
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     state: ResponseStreamState[Any] = ResponseStreamState(input_tools=[], text_format=omit)
     opened: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""Requests for a response as what is asked of a turn."""
+"""Tests how requests for a response become the request of a turn."""
 
 from __future__ import annotations
 

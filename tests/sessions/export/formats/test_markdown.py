@@ -1,4 +1,4 @@
-"""A session as a page: readable, and nothing in it leaves its place."""
+"""Tests a session as a Markdown page: it is readable, and hostile text stays inside its block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""mistral.rs's form: what it writes is read, and what we write it could have written."""
+"""Tests the format of mistral.rs: we read what it writes, and write only what it could have written."""
 
 from __future__ import annotations
 

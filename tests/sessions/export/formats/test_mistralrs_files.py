@@ -1,4 +1,6 @@
-"""Files of a session leave with it and come back, in every format that holds a session; what is wrong is refused."""
+"""Tests that files of a session are exported and imported, in every format that contains a session, and that invalid
+ones are refused.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ HUGE = b"\xff" * 5000
 
 
 async def talked(store: SessionStore) -> list[File]:
-    """A session with a text, a binary and a file that was not produced."""
+    """Store a session with a text, a binary file and a file that was not produced."""
     await whole_turns(store, 1)
     absent = File("file-3", "b.txt", "text/plain", 0, 3.5, error="not_produced", message="not produced")
     made = [
