@@ -20,7 +20,9 @@ OFFER_METADATA = {METADATA_KEY: {"offer": "ask"}}
 
 
 class PromptCells:
-    """Runs prompt cells as turns in one shell, and says how to ask the agent where a sentence was run as Python."""
+    """Runs prompt cells as turns in one shell, and tells the user how to ask the agent when a sentence was run as
+    Python.
+    """
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell

@@ -1,5 +1,6 @@
-"""Model servers that a user adds: list, test, save, remove. Only a person may do this, since such a server receives
-conversations; a key goes into the store of keys and never into a reply."""
+"""The model servers that a user adds: list, test, save, remove. Only a person may use these routes, because such a
+server receives conversations. A key is stored in the key store and is never part of a response.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +33,9 @@ def server_to_json(server: AddedServer) -> dict[str, Any]:
 
 
 async def probe(endpoint: Endpoint) -> dict[str, Any]:
-    """Test a server as ``agent-kernel doctor --model`` does, and list its models. Without a model, and with several to
-    choose from, nothing is asked."""
+    """Test a server as ``agent-kernel doctor --model`` does, and list its models. If no model is named and the server
+    has several, only the list is requested.
+    """
     engine = OpenAIEngine(replace(endpoint, first_token_s=FIRST_TOKEN_S, tries=1))
     seeing = engine.seeing()
     try:

@@ -420,15 +420,16 @@ class EngineBody(Body):
 
 
 class ModelServerBody(Body):
-    """A server with OpenAI's API. ``key`` null keeps the key that is stored for this name and address; it is never sent
-    back."""
+    """A model server with OpenAI's API. If ``key`` is null, the key that is stored for this name and address stays. A
+    response never contains the key.
+    """
 
     url: Annotated[str, Field(min_length=1, max_length=2_000)]
     model: Annotated[str, Field(max_length=500)] = ""
     key: Annotated[SecretStr, Field(max_length=4_096)] | None = None
 
     def endpoint(self) -> Endpoint:
-        """Return the address and the model, without a key. Raises InvalidRequest."""
+        """Return the endpoint with the address and the model, without a key. Raises InvalidRequest."""
         return Endpoint(self.url, self.model)
 
     @property
