@@ -71,8 +71,8 @@ class BatchTable(Protocol):
     def now(self) -> float: ...
 
     def tail(self, after: int) -> BatchPage:
-        """Return the batches after number ``after`` in order. Every batch that was appended before the last rewrite of a
-        returned batch is returned too, or ``more`` is set."""
+        """Return the batches after number ``after`` in order. Every batch that was appended before the last
+        rewrite of a returned batch is returned too, or ``more`` is set."""
 
     def append(self, batch: Batch) -> bool:
         """Store the batch if its number follows that of the newest batch; otherwise return False. This is the only
