@@ -28,7 +28,7 @@ from agent_kernel.notebook.kernel.missing_imports import missing_imports
 ADDRESS = re.compile(r"0x[0-9a-f]+|Out\[\d+\]|in \d+\.\d+ s")
 
 
-def prepared(shell: Any, code: str, known: set[str]) -> str:
+def prepare(shell: Any, code: str, known: set[str]) -> str:
     namespace = dict.fromkeys(known) | shell.user_ns
     return "\n".join([*missing_imports(shell.transform_cell(code), namespace), code])
 
@@ -46,7 +46,7 @@ def of_task(shell: Any, task: Task) -> dict[str, Any]:
         before = names_and_files(shell)
         draft, told, known = DraftProcess.start(shell), [], set[str]()
         for code in task.solution:
-            said = draft.run(prepared(shell, code, known), lambda stream, text: None, lambda shown: None, 60.0)
+            said = draft.run(prepare(shell, code, known), lambda stream, text: None, lambda shown: None, 60.0)
             known |= {*said["new"], *said["changed"]}
             told.append((outcome(said["text"]), said["status"], bool(said["refused"])))
         untouched = names_and_files(shell) == before
@@ -57,7 +57,7 @@ def of_task(shell: Any, task: Task) -> dict[str, Any]:
         draft.end()
         live = []
         for code in task.solution:
-            ran = LiveCode(shell).run(prepared(shell, code, set()), lambda s, t: None, lambda *shown: None)
+            ran = LiveCode(shell).run(prepare(shell, code, set()), lambda s, t: None, lambda *shown: None)
             live.append((outcome(ran.text), ran.status))
         held = bool(eval(task.holds, shell.user_ns)) if task.holds else None
         os.chdir("/")

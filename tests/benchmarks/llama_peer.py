@@ -44,7 +44,7 @@ def first_token(model: Llama, prompt: list[int]) -> float:
     return time.perf_counter() - started
 
 
-def measured(path: str, talk: dict[str, Any], threads: int, flash: bool) -> dict[str, float]:
+def measure(path: str, talk: dict[str, Any], threads: int, flash: bool) -> dict[str, float]:
     model = Llama(
         path, n_ctx=8192, n_threads=threads, n_threads_batch=threads, n_batch=512, flash_attn=flash, verbose=False
     )
@@ -61,7 +61,7 @@ def main() -> None:
     path, talk = sys.argv[1], json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
     cores = os.cpu_count() or 1
     runs = {
-        f"{threads} threads, flash attention {'on' if flash else 'off'}": measured(path, talk, threads, flash)
+        f"{threads} threads, flash attention {'on' if flash else 'off'}": measure(path, talk, threads, flash)
         for threads in (cores,)
         for flash in (False, True)
     }

@@ -32,7 +32,7 @@ def prepare(numbers: Iterable[int]) -> None:
         text(n)
 
 
-async def timed(work: Callable[[int], Awaitable[Any]]) -> dict[str, float]:
+async def time_call(work: Callable[[int], Awaitable[Any]]) -> dict[str, float]:
     """Return the milliseconds of one call, as processor time and as wall-clock time.
 
     The processor time is the lowest of the means of BLOCKS blocks: its clock is too coarse for one call, and other load
@@ -55,13 +55,13 @@ async def timed(work: Callable[[int], Awaitable[Any]]) -> dict[str, float]:
 async def append(it: Any, count: int) -> dict[str, float]:
     await it.fill("s", count)
     prepare(range(LATER - 2, LATER + 2 * TURNS * BLOCKS))
-    return await timed(lambda n: it.turn("s", LATER + 2 * n))
+    return await time_call(lambda n: it.turn("s", LATER + 2 * n))
 
 
 async def tail(it: Any, count: int) -> dict[str, float]:
     await it.fill("s", count)
     assert await it.tail("s") == 20
-    return await timed(lambda n: it.tail("s"))
+    return await time_call(lambda n: it.tail("s"))
 
 
 async def calls(it: Any, count: int) -> dict[str, float]:
@@ -71,15 +71,15 @@ async def calls(it: Any, count: int) -> dict[str, float]:
     await it.fill("s", count)
     await it.turn("s", LATER - 2)
     os.path.exists("/mark-begin")
-    before = _written()
+    before = bytes_written()
     for n in range(20):
         await it.turn("s", LATER + 2 * n)
-    after = _written()
+    after = bytes_written()
     os.path.exists("/mark-end")
     return {"bytes": (after - before) / 20}
 
 
-def _written() -> int:
+def bytes_written() -> int:
     lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("wchar"))
 
@@ -131,7 +131,7 @@ async def search(it: Any, count: int) -> dict[str, float]:
     if isinstance(it, Ours):
         await it.index()
     assert await it.search("rareword") == await it.search("common") == 5
-    rare, common = await timed(lambda n: it.search("rareword")), await timed(lambda n: it.search("common"))
+    rare, common = await time_call(lambda n: it.search("rareword")), await time_call(lambda n: it.search("common"))
     return {"rare": rare["wall"], "rare cpu": rare["cpu"], "common": common["wall"], "common cpu": common["cpu"]}
 
 
@@ -146,7 +146,7 @@ async def match(it: Any, count: int) -> dict[str, float]:
     found = await it.store.match("local", "scope", [f"{count // 2}.0", wanted, "newer"])
     assert found is not None
     assert found.key.id == f"s{count // 2}"
-    return await timed(lambda n: it.store.match("local", "scope", [f"{n}.0", f"{n}.1", "newer"]))
+    return await time_call(lambda n: it.store.match("local", "scope", [f"{n}.0", f"{n}.1", "newer"]))
 
 
 async def stall(it: Any, count: int) -> dict[str, float]:

@@ -137,7 +137,7 @@ def p99(values: list[float]) -> float:
     return statistics.quantiles(values, n=100)[98]
 
 
-async def held(client: httpx.AsyncClient) -> dict[str, Any]:
+async def count_resources(client: httpx.AsyncClient) -> dict[str, Any]:
     found: dict[str, Any] = (await client.get("probe/held")).raise_for_status().json()
     return found
 
@@ -150,7 +150,7 @@ async def test_fifty_streams_lose_nothing_and_leave_nothing(tmp_path: Path, caps
         async with server.client() as client:
             await one_client(server.url, Seen(), time.monotonic() + 3, 1)  # what is loaded at first use
             await asyncio.sleep(2)
-            before = await held(client)
+            before = await count_resources(client)
             idle = await jupyters_own(client, time.monotonic() + 10)
             seen, until = Seen(), time.monotonic() + SECONDS
             streams = [one_client(server.url, seen, until, number) for number in range(STREAMS)]
@@ -158,7 +158,7 @@ async def test_fifty_streams_lose_nothing_and_leave_nothing(tmp_path: Path, caps
             await asyncio.gather(*streams)
             busy = await beside
             await asyncio.sleep(SETTLED_S)
-            after = await held(client)
+            after = await count_resources(client)
         with capsys.disabled():
             print(
                 f"\n{STREAMS} streams for {SECONDS:.0f} s: {seen.turns} turns and {seen.chats} completions to their "

@@ -41,7 +41,7 @@ print(sum(counts))
 """
 
 
-async def computed(threads: int) -> int:
+async def count_products(threads: int) -> int:
     """Return how many matrix products a separate program computes in SECONDS, as a training cell would."""
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", LOOP, str(threads), str(SECONDS)]
@@ -65,7 +65,7 @@ async def beside(engine: LocalEngine, threads: int) -> tuple[int, int]:
     while not pieces:
         await asyncio.sleep(0.05)
     pieces = 0
-    done = await computed(threads)
+    done = await count_products(threads)
     decoding.cancel()
     with suppress(asyncio.CancelledError):
         await decoding
@@ -77,7 +77,7 @@ async def beside(engine: LocalEngine, threads: int) -> tuple[int, int]:
 async def test_a_computation_keeps_its_share_while_a_model_gives_way(threads: int) -> None:
     engine = LocalEngine("tiny", Settings.from_env().cache_dir)
     try:
-        alone = await computed(threads)
+        alone = await count_products(threads)
         free, text = await beside(engine, threads)
         engine.give_way(True)
         polite, less = await beside(engine, threads)

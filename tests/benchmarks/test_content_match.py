@@ -36,7 +36,7 @@ def long_ago(number: int) -> list[Message]:
     return alike(number) if number < 800 else own(number)
 
 
-async def filled(path: Path, count: int, said: Callable[[int], list[Message]]) -> SqliteStore:
+async def fill_store(path: Path, count: int, said: Callable[[int], list[Message]]) -> SqliteStore:
     """Return a store with ``count`` sessions and their openings, written as the store does, in one transaction."""
     store = SqliteStore(path)
     database: Database = store._database
@@ -71,7 +71,7 @@ async def cost(store: SqliteStore, request: list[Message]) -> float:
 
 
 async def test_the_worst_case_is_said(tmp_path: Path) -> None:
-    store = await filled(tmp_path / "s.db", MANY, long_ago)
+    store = await fill_store(tmp_path / "s.db", MANY, long_ago)
     request = [*alike(0), user("go on")]
     found = await conversation_match.find_session(store, "local", SCOPE, request)
     assert found is not None
@@ -85,7 +85,7 @@ async def test_content_match_costs_the_same_among_ten_thousand_sessions(kind: st
     said = own if kind == "own" else alike
     figures = []
     for count in (FEW, MANY):
-        store = await filled(tmp_path / f"{count}.db", count, said)
+        store = await fill_store(tmp_path / f"{count}.db", count, said)
         request = [*said(count // 2), user("go on")]
         found = await conversation_match.find_session(store, "local", SCOPE, request)
         assert found is not None

@@ -31,7 +31,7 @@ def words(chosen: random.Random, count: int) -> str:
     return " ".join(chosen.choice(WORDS) for _ in range(count))
 
 
-async def asked(engine: LocalEngine, chosen: random.Random, number: int) -> str:
+async def send_and_cancel(engine: LocalEngine, chosen: random.Random, number: int) -> str:
     """Send one request, cancel it at a random moment, and return the state in which it was cancelled."""
     request = EngineRequest(
         (user(f"{number} {words(chosen, chosen.choice((5, 30, 300)))}"),),
@@ -65,7 +65,7 @@ async def asked(engine: LocalEngine, chosen: random.Random, number: int) -> str:
     return state
 
 
-async def filled(engine: LocalEngine, chosen: random.Random) -> None:
+async def fill_cache(engine: LocalEngine, chosen: random.Random) -> None:
     """Use every block of the cache once, so that its memory is allocated before the measurement begins."""
     tokens = engine.info().details["cache_tokens"]
     for _ in range(tokens // 7000 + 2):
@@ -89,8 +89,8 @@ async def test_requests_stopped_at_random_moments_leave_nothing(capsys: pytest.C
     engine = LocalEngine("tiny", Settings.from_env().cache_dir, options=options)
     ended: dict[str, int] = {}
     try:
-        await asked(engine, chosen, 0)
-        await filled(engine, chosen)
+        await send_and_cancel(engine, chosen, 0)
+        await fill_cache(engine, chosen)
         pid = engine.worker_pid
         assert pid is not None
         tasks, start = len(asyncio.all_tasks()), resident_bytes(pid)
@@ -98,7 +98,7 @@ async def test_requests_stopped_at_random_moments_leave_nothing(capsys: pytest.C
 
         async def some() -> None:
             for number in numbers:
-                state = await asked(engine, random.Random(SEED * REQUESTS + number), number)
+                state = await send_and_cancel(engine, random.Random(SEED * REQUESTS + number), number)
                 ended[state] = ended.get(state, 0) + 1
 
         await asyncio.gather(*(some() for _ in range(TOGETHER)))

@@ -49,7 +49,7 @@ async def turn(client: httpx.AsyncClient, session: str) -> list[Json]:
     return await followed(client, reply.json()["turn"])
 
 
-def served(user: int, events: list[Json]) -> Served:
+def served_turn_of(user: int, events: list[Json]) -> Served:
     times = {event["type"]: event["time"] for event in reversed(events)}
     return Served(user, times["context"], times["text.delta"], times["turn.finished"])
 
@@ -90,7 +90,7 @@ async def test_nobody_waits_for_more_than_a_fair_share_and_nothing_crosses(tmp_p
 
             async def ask(user: int, session: str) -> None:
                 events = await turn(clients[user], session)
-                found.append(served(user, events))
+                found.append(served_turn_of(user, events))
                 turns[user].append(events[0]["turn"])
 
             async def little(user: int) -> None:

@@ -56,7 +56,7 @@ def conversation(prompt: Mapping[str, Any], facts: Mapping[str, str]) -> list[Me
 async def test_the_margins_are_near_the_best_ones(capsys: pytest.CaptureFixture[str]) -> None:
     body = tomllib.loads(PROMPTS.read_text(encoding="utf-8"))
     prompts: list[dict[str, Any]] = body["prompt"]
-    completer, fence = await loaded()
+    completer, fence = await load_model()
     for prompt in prompts:
         messages = conversation(prompt, body["facts"])
         text = await completer.render(code_fence_prompt.chat(messages, tools=True, examples=fence.examples))
@@ -78,7 +78,7 @@ async def test_the_margins_are_near_the_best_ones(capsys: pytest.CaptureFixture[
         assert sum(errors(those, margin)) <= min(sum(errors(those, tried)) for tried in TRIED) + NEAR
 
 
-async def loaded() -> tuple[Completer, Fence]:
+async def load_model() -> tuple[Completer, Fence]:
     """Load the model in this process and return it with its protocol, as the worker does."""
     cache = Settings.from_env().cache_dir
     model = catalog.resolve(MODEL, cache)

@@ -68,7 +68,7 @@ def bundle(mime: str, data: bytes) -> dict[str, object]:
     return media_bundle(mime, base64.b64encode(data).decode(), "a chart")
 
 
-def passed(mime: str, chart: Chart) -> dict[str, object] | None:
+def check_chart(mime: str, chart: Chart) -> dict[str, object] | None:
     try:
         return bundle(mime, validate_chart(mime, json.dumps(chart).encode()))
     except NotShown:
@@ -87,10 +87,12 @@ def test_ordinary_charts_are_drawn_and_no_chart_asks_a_listener(server: AgentSer
         charts = list(ordinary())
         assert len(variants) >= 100
         assert len(charts) >= 40
-        shown = {mime: [passed(mime, chart) for _, kind, chart in charts if kind == mime] for mime in (PLOTLY, VEGA)}
+        shown = {
+            mime: [check_chart(mime, chart) for _, kind, chart in charts if kind == mime] for mime in (PLOTLY, VEGA)
+        }
         write(server.root, "plotly", shown[PLOTLY])
         write(server.root, "vega", shown[VEGA])
-        write(server.root, "hostile", [passed(mime, chart) for mime, chart in variants])
+        write(server.root, "hostile", [check_chart(mime, chart) for mime, chart in variants])
         write(server.root, "unchecked", [bundle(mime, json.dumps(chart).encode()) for mime, chart in variants[:2]])
         elsewhere: list[str] = []
         lab.page.on("request", lambda asked: None if _own(server, asked.url) else elsewhere.append(asked.url))

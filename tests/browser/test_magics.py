@@ -25,7 +25,7 @@ CELLS = ("%%agent -f code\nwrite a cell", "%%agent --background\ncount slowly", 
 NOTEBOOKS = {"mine.ipynb": CELLS}
 
 
-def seen(server: AgentServer) -> tuple[int, list[str]]:
+def read_newest_turn(server: AgentServer) -> tuple[int, list[str]]:
     """Return, for the newest turn, how many messages the model read, and the notices."""
     headers = {"Authorization": f"token {TOKEN}"}
     with httpx.Client(base_url=f"{server.url}agent/v1/", headers=headers, trust_env=False) as http:
@@ -63,7 +63,7 @@ def test_a_cell_is_proposed_another_grows_aside_and_the_open_page_is_the_history
     lab.type_into(4, "%%agent --above\nwhat is there?")
     lab.run(4)
     expect(lab.cell(4)).to_contain_text("Answer.", timeout=SLOW)
-    messages, notices = seen(server)
+    messages, notices = read_newest_turn(server)
     assert notices == [], "the page told where the cell stands"
     # instructions; the first turn with its note and its answer; two plain cells around the second turn; the question
     assert messages == 9, messages

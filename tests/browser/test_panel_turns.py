@@ -123,7 +123,7 @@ WATCH_SHIFTS = """log => {
 def test_a_session_of_many_turns_opens_at_its_end_and_shows_earlier_ones_in_their_place(
     lab: Lab, server: AgentServer
 ) -> None:
-    talked(server, 60)
+    run_turns(server, 60)
     panel = open_panel(lab)
     turns = panel.locator(".ak-turn")
     expect(turns.last).to_contain_text("ask 59", timeout=30_000)
@@ -141,7 +141,7 @@ def test_a_session_of_many_turns_opens_at_its_end_and_shows_earlier_ones_in_thei
     expect(panel.get_by_text("ask 58", exact=True)).to_be_in_viewport()
 
 
-def talked(server: AgentServer, count: int) -> None:
+def run_turns(server: AgentServer, count: int) -> None:
     """Run ``count`` turns of the notebook's session before a page is opened."""
     with server.blocking_client({"Authorization": f"token {TOKEN}"}) as client:
         made = client.post("agent/v1/sessions", params={"path": "rain.ipynb"}, json={"bind": True}).json()["id"]

@@ -34,12 +34,12 @@ FORBIDDEN = "script, iframe, object, embed, link, meta, base, style, form, templ
 CHUNKS = [list(enumerate(TEXTS))[start : start + PER_TURN] for start in range(0, len(TEXTS), PER_TURN)]
 
 
-def said(number: int, text: str) -> str:
+def mark_text(number: int, text: str) -> str:
     """Return the text with a marker that tests can search for, placed so that the text begins a block."""
     return f"payload-{number}-here\n\n{text}"
 
 
-def asked(chunk: int) -> str:
+def prompt_of(chunk: int) -> str:
     return f"chunk {chunk:02d} is\n\n" + "\n\n".join(text for _, text in CHUNKS[chunk])
 
 
@@ -65,7 +65,7 @@ def script() -> list[dict[str, Any]]:
         for place, text in chunk:
             call = {"name": text[:60] or "x", "arguments": {text[:40]: text}}
             calls = [call, *([ran] if place == chunk[0][0] and number < len(CHUNKS) - 1 else [])]
-            words = said(place, text)
+            words = mark_text(place, text)
             rounds.append({"when": when, "text": words, "reasoning": text, "deltas": 3, "delay": 0.002, "calls": calls})
         rounds.append({"when": when, "text": f"chunk {number:02d} was shown"})
     return [*rounds, {"text": "ok", "loop": True}]
@@ -86,7 +86,7 @@ async def converse(server: AgentServer) -> None:
     async with server.client() as client:
         session = ""
         for chunk in range(len(CHUNKS) - 1):
-            started = await start_turn(client, asked(chunk), kernel=kernel, where="sandbox")
+            started = await start_turn(client, prompt_of(chunk), kernel=kernel, where="sandbox")
             session = started["session"]
             events = await followed(client, started["turn"])
             assert events[-1]["data"]["state"] == "committed", events[-1]
@@ -150,7 +150,7 @@ def test_nothing_that_is_shown_in_the_panel_runs(talked: AgentServer, lab: Lab) 
             table.scroll_into_view_if_needed()
             expect(table.locator("tbody td").first).to_be_attached()
         look(watch, panel, stored)
-        panel.get_by_label("Message to the agent").fill(asked(last))
+        panel.get_by_label("Message to the agent").fill(prompt_of(last))
         panel.get_by_label("Message to the agent").press("Enter")
         expect(panel.get_by_role("log")).to_contain_text(f"chunk {last:02d} was shown", timeout=60_000)
         look(watch, panel, range(len(TEXTS)))

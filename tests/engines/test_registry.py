@@ -26,11 +26,11 @@ def engines(**settings: Any) -> NamedEngines:
     return NamedEngines(
         Settings(**{"engine": "scripted", "engines": SERVERS, **settings}),
         ScriptedEngine([]),
-        lambda chosen: made(chosen),
+        lambda chosen: make_engine(chosen),
     )
 
 
-def made(settings: Settings) -> Engine:
+def make_engine(settings: Settings) -> Engine:
     engine = ScriptedEngine([])
     engine.model = settings.model  # type: ignore[attr-defined]  # what it was made for
     return engine

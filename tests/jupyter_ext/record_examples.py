@@ -91,21 +91,21 @@ WRITTEN: dict[str, Any] = {
 """Of what needs a model, a click of a person, or a client that holds a call."""
 
 
-def shortened(value: Any) -> Any:
+def shorten(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: shortened(item) for key, item in value.items()}
+        return {key: shorten(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [shortened(item) for item in value[:MAX_ITEMS]]
+        return [shorten(item) for item in value[:MAX_ITEMS]]
     return value[:MAX_TEXT] if isinstance(value, str) else value
 
 
 def content_of(reply: httpx.Response) -> Any:
     kind = reply.headers.get("Content-Type", "")
     if "json" in kind:
-        return shortened(reply.json())
+        return shorten(reply.json())
     if "event-stream" in kind:
         line = next((line for line in reply.text.splitlines() if line.startswith("data: {")), "")
-        return shortened(json.loads(line[6:])) if line else None
+        return shorten(json.loads(line[6:])) if line else None
     return reply.text[:MAX_TEXT]
 
 

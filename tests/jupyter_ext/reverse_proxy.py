@@ -20,7 +20,7 @@ UPGRADE = re.compile(rb"(?im)^upgrade: *websocket\r?$")
 PIECE = 1 << 16
 
 
-def told(head: bytes, address: str) -> bytes:
+def forwarded_head(head: bytes, address: str) -> bytes:
     """Return the head of a request as the proxy passes it to the server behind it."""
     first, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     host = next((line.split(b":", 1)[1].strip() for line in lines if line.lower().startswith(b"host:")), b"")
@@ -57,7 +57,7 @@ async def serve(port: int, behind: Sequence[int]) -> None:
             head = await reader.readuntil(b"\r\n\r\n")
             first = next(numbers) % len(behind)
             inner_reader, inner_writer = await connect([*behind[first:], *behind[:first]])
-            inner_writer.write(told(head, writer.get_extra_info("peername")[0]))
+            inner_writer.write(forwarded_head(head, writer.get_extra_info("peername")[0]))
             await asyncio.gather(pass_on(reader, inner_writer), pass_on(inner_reader, writer))
 
     async with await asyncio.start_server(connected, "127.0.0.1", port, limit=1 << 20) as server:

@@ -325,7 +325,7 @@ TABLE: list[Row] = [
 ]
 
 
-def expected(row: Row, caller: str, opens: frozenset[str]) -> int:
+def expected_status(row: Row, caller: str, opens: frozenset[str]) -> int:
     """Return the status that a row of the table promises for a caller.
 
     Scopes are those of ``scopes.py``. Rules cover what a row does not list: an unknown caller gets 401, a page of
@@ -349,7 +349,7 @@ def expected(row: Row, caller: str, opens: frozenset[str]) -> int:
     return statuses.get(caller, statuses["token"])
 
 
-def shown(caller: str, opens: frozenset[str]) -> str:
+def credential_for(caller: str, opens: frozenset[str]) -> str:
     """Return the name of the credential to send. For a token without the scope, it is a token with a scope that does
     not open the route.
     """
@@ -389,9 +389,9 @@ def ask(world: World, row: Row, caller: str) -> list[str]:
     url = f"{PREFIX}/{filled(path, world.names)}"
     pattern, _ = next(route for route in routes() if re.fullmatch(route[0], url.partition("?")[0]))
     opens = scopes_of(method, name_of(pattern))
-    with world.client(shown(caller, opens)) as client:
+    with world.client(credential_for(caller, opens)) as client:
         reply = client.request(method, url, json=filled(body, names_in_body(world, caller)))
-    status = expected(row, caller, opens)
+    status = expected_status(row, caller, opens)
     problems = []
     if reply.status_code != status:
         problems.append(f"{reply.status_code} in place of {status}: {reply.text[:500]}")

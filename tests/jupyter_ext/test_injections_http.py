@@ -171,7 +171,7 @@ async def obey(world: World, carrier: str, effect: str, session: str = "") -> tu
         if carrier == "cell output":
             body["context"] = [{"title": "Output of cell 3", "text": ORDERS}]
         if carrier == "imported session" and not session:
-            session = await _imported(client)
+            session = await import_session(client)
         if carrier == "web page" or "page" in effect:
             body["web"] = {}
         turn = await start_turn(client, _prompt(carrier, effect), **body, **({"session": session} if session else {}))
@@ -195,7 +195,7 @@ async def _upload(client: httpx.AsyncClient) -> str:
     return str(reply.json()["id"])
 
 
-async def _imported(client: httpx.AsyncClient) -> str:
+async def import_session(client: httpx.AsyncClient) -> str:
     messages = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": ORDERS}]
     reply = await client.post("agent/v1/sessions/import", json={"messages": messages})
     assert reply.status_code == 201, reply.text
@@ -224,7 +224,7 @@ async def test_orders_that_are_obeyed_reach_nothing_that_nobody_was_asked_about(
         assert [asked["name"] for asked in questions] == [obeyed]
 
 
-async def granted(world: World, session: str) -> None:
+async def allow_live_code(world: World, session: str) -> None:
     """Allow live code for the rest of the session, as the user."""
     async with world.server.client() as client:
         body = {"where": "live", "kernel": world.kernel, "answers": ["*"], "session": session}
@@ -240,8 +240,8 @@ async def test_what_was_allowed_for_the_session_is_asked_again_after_words_of_st
     world: World, carrier: str
 ) -> None:
     async with world.server.client() as client:
-        session = await _imported(client) if carrier == "imported session" else f"granted {carrier}"
-    await granted(world, session)
+        session = await import_session(client) if carrier == "imported session" else f"granted {carrier}"
+    await allow_live_code(world, session)
     _, questions = await obey(world, carrier, "granted", session)
     assert [asked["kind"] for asked in questions] == ["python.live"]
     assert questions[0]["again"]
@@ -253,7 +253,7 @@ async def test_what_sandboxed_code_fetched_counts_as_words_of_strangers(tmp_path
     world = World(tmp_path, sandbox_network=network)
     try:
         await world.start()
-        await granted(world, "code")
+        await allow_live_code(world, "code")
         _, questions = await obey(world, "code with a network", "granted", "code")
     finally:
         world.close()
@@ -269,10 +269,10 @@ async def test_what_is_recalled_of_an_imported_session_counts_as_words_of_strang
     world = World(tmp_path, tools="python,recall")
     try:
         await world.start()
-        await granted(world, "mine")
+        await allow_live_code(world, "mine")
         async with world.server.client() as client:
             if imported:
-                await _imported(client)
+                await import_session(client)
             else:
                 await followed(client, (await start_turn(client, ORDERS, session="another"))["turn"])
         events, questions = await obey(world, "recalled session", "granted", "mine")

@@ -146,7 +146,7 @@ def fits(schemas: Json, schema: Json, value: Any) -> bool:
     return Draft202012Validator({**schema, "components": {"schemas": schemas}}).is_valid(value)
 
 
-def shown(entry: Json) -> Iterator[tuple[Json, Any]]:
+def examples_of(entry: Json) -> Iterator[tuple[Json, Any]]:
     """Yield (schema, example) of the body and the responses of an operation."""
     for part in (entry.get("requestBody", {}), *entry["responses"].values()):
         for content in part.get("content", {}).values():
@@ -159,10 +159,10 @@ def test_every_operation_has_an_example_that_fits(told: Json) -> None:
     for path, method, entry in operations(told):
         (sample,) = entry["x-codeSamples"]
         assert sample["source"].startswith("curl "), (method, path)
-        for schema, example in shown(entry):
+        for schema, example in examples_of(entry):
             assert fits(schemas, schema, example), f"{method} {path}: python -m tests.jupyter_ext.record_examples"
         assert ("example" in json.dumps(entry.get("requestBody", {}))) or not takes_json(entry), (method, path)
-        assert list(shown(entry)) or not answers_json(entry), (method, path)
+        assert list(examples_of(entry)) or not answers_json(entry), (method, path)
 
 
 def takes_json(entry: Json) -> bool:

@@ -41,7 +41,7 @@ CALLS: Json = {"calls": [{"name": name_of(kind), "arguments": {}} for kind in EV
 SAID = "not in this test"
 
 
-def expected(server: str, request: str, kind: str) -> str:
+def expected_outcome(server: str, request: str, kind: str) -> str:
     """Return the outcome that the permission rules require: the strictest of the three modes."""
     default = "auto" if kind in KINDS["auto"] else "ask"
     return max(server, request, default, key=MODES.index)
@@ -132,7 +132,9 @@ async def test_every_route_of_the_server_keeps_the_table(
     async with world.server.client() as user, world.server.client(None, token) as kernel:
         client = kernel if route == "turns of a kernel" else user
         seen = await _turn(client, _word(request_, route), request_, route)
-    assert {kind: seen.outcome(kind) for kind in EVERY} == {kind: expected(server, request_, kind) for kind in EVERY}
+    assert {kind: seen.outcome(kind) for kind in EVERY} == {
+        kind: expected_outcome(server, request_, kind) for kind in EVERY
+    }
 
 
 async def _turn(client: httpx.AsyncClient, prompt: str, permission: str, route: str) -> Seen:
@@ -172,7 +174,7 @@ async def test_the_mcp_endpoint_keeps_the_table_for_every_kind_that_its_client_c
     async with world.server.client() as user:
         for event in await followed(user, answer.structured_content["turn"]):
             seen.hears(event)
-    table = {kind: expected(server, "auto", kind) for kind in EVERY}
+    table = {kind: expected_outcome(server, "auto", kind) for kind in EVERY}
     if server != "deny":
         table[UNKNOWN] = "nobody"
     assert {kind: seen.outcome(kind) for kind in EVERY} == table
@@ -183,7 +185,9 @@ async def test_the_mcp_endpoint_keeps_the_table_for_every_kind_that_its_client_c
 @pytest.mark.parametrize("server", MODES)
 async def test_every_way_in_python_keeps_the_table(server: str, request_: str, route: str, tmp_path: Path) -> None:
     seen = await (_of_runtime if route == "runtime" else _of_agent)(server, request_, tmp_path)
-    assert {kind: seen.outcome(kind) for kind in EVERY} == {kind: expected(server, request_, kind) for kind in EVERY}
+    assert {kind: seen.outcome(kind) for kind in EVERY} == {
+        kind: expected_outcome(server, request_, kind) for kind in EVERY
+    }
 
 
 async def _of_runtime(server: Any, request: Any, directory: Path) -> Seen:

@@ -72,11 +72,11 @@ def test_on_a_terminal_nothing_of_the_code_is_left_out(
     written = io.StringIO()
     RichScreen(Console(file=written, width=200, color_system=None), markdown=True).card(asked)
     for shown in (plain, written.getvalue()):
-        check(_stripped(shown), {"shown": _stripped(card["shown"])})
+        check(strip_lines(shown), {"shown": strip_lines(card["shown"])})
         assert printable(shown) == shown
 
 
-def _stripped(text: str) -> str:
+def strip_lines(text: str) -> str:
     """Return the text without the indentation of its lines, which a card increases."""
     return "\n".join(line.strip() for line in text.split("\n"))
 

@@ -36,7 +36,7 @@ PICTURE = (
 )
 
 
-def _animated() -> go.Figure:
+def animate() -> go.Figure:
     return px.scatter(SALES, x="sold", y="price", animation_frame=SALES.month.dt.month, range_x=[0, 100])
 
 
@@ -112,7 +112,7 @@ PLOTLY_FIGURES: dict[str, Callable[[], go.Figure]] = {
         go.Indicator(mode="gauge+number+delta", value=7, delta={"reference": 5}, title="Speed (km/h)")
     ),
     "table": lambda: go.Figure(go.Table(header={"values": ["a", "b"]}, cells={"values": [[1, 2], ["x", "y/z"]]})),
-    "animated": _animated,
+    "animated": animate,
     "menus": _menus,
     "picture": _picture,
     "axes": _axes,

@@ -101,10 +101,10 @@ async def _answer(call: Coroutine[Any, Any, Any]) -> Any:
         return f"{error.code}: {error}"
     if isinstance(found, Branch):
         return replace(found, since=0)
-    return [replace(each, since=0) if isinstance(each, Branch) else each for each in found] if _listed(found) else found
+    return [replace(each, since=0) if isinstance(each, Branch) else each for each in found] if is_list(found) else found
 
 
-def _listed(found: Any) -> bool:
+def is_list(found: Any) -> bool:
     return isinstance(found, list)
 
 

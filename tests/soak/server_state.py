@@ -44,16 +44,18 @@ def check_store(path: Path, *, taken_back: bool = False) -> Counter[str]:
 def _check_session(db: sqlite3.Connection, key: tuple[str, str], head: int, turns: int, *, taken_back: bool) -> None:
     here = "WHERE namespace = ? AND session = ?"
     items = db.execute(f"SELECT seq, turn, body FROM items {here} ORDER BY seq", key).fetchall()
-    assert _numbered([seq for seq, _, _ in items], head, gaps=taken_back), f"{key}: numbers have gaps or pass the head"
+    assert are_numbers_valid([seq for seq, _, _ in items], head, gaps=taken_back), (
+        f"{key}: numbers have gaps or pass the head"
+    )
     states = db.execute(f"SELECT id, state, ordinal FROM turns {here} ORDER BY ordinal", key).fetchall()
-    assert _numbered([ordinal for _, _, ordinal in states], turns, gaps=taken_back), f"{key}: turns have gaps"
+    assert are_numbers_valid([ordinal for _, _, ordinal in states], turns, gaps=taken_back), f"{key}: turns have gaps"
     is_open = {turn for turn, state, _ in states if state == "open"}
     order = {turn: ordinal for turn, _, ordinal in states}
     assert [order[turn] for _, turn, _ in items] == sorted(order[turn] for _, turn, _ in items), f"{key}: turns mix"
     _check_pairs(key, [(turn, json.loads(body)) for _, turn, body in items], is_open)
 
 
-def _numbered(numbers: list[int], last: int, *, gaps: bool) -> bool:
+def are_numbers_valid(numbers: list[int], last: int, *, gaps: bool) -> bool:
     if not gaps:
         return numbers == list(range(1, last + 1))
     return numbers == sorted(set(numbers)) and all(1 <= number <= last for number in numbers)

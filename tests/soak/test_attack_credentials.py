@@ -88,7 +88,7 @@ async def state(server: AgentServer, target: Victim) -> Any:
         return sessions, items, bound, open_still
 
 
-def drawn(target: Victim, chance: random.Random) -> tuple[str, str, Json]:
+def draw_request(target: Victim, chance: random.Random) -> tuple[str, str, Json]:
     """Return a random method, a route filled with ids of B, and a body that may name B too."""
     pattern, _ = chance.choice(ROUTES)
 
@@ -110,7 +110,7 @@ def drawn(target: Victim, chance: random.Random) -> tuple[str, str, Json]:
     return chance.choice(METHODS), path + query, chance.choice(bodies)
 
 
-def disguised(token: str, chance: random.Random) -> tuple[dict[str, str], Json]:
+def disguise_token(token: str, chance: random.Random) -> tuple[dict[str, str], Json]:
     """Return headers and query in which a kernel's credential takes the place of a user's; none of them may log in."""
     headers = [
         {"Authorization": f"token {token}"}, {"Authorization": f"Bearer {token}"}, {"x-api-key": token},
@@ -122,7 +122,7 @@ def disguised(token: str, chance: random.Random) -> tuple[dict[str, str], Json]:
 
 async def attack_b(client: httpx.AsyncClient, target: Victim, soak: Soak) -> None:
     """Attack B with A's valid credential: the request must be refused or contain nothing of B."""
-    method, path, body = drawn(target, soak.random)
+    method, path, body = draw_request(target, soak.random)
     try:
         reply = await client.request(method, path, json=body, timeout=5)
     except httpx.ReadTimeout:
@@ -145,7 +145,7 @@ async def attack_b(client: httpx.AsyncClient, target: Victim, soak: Soak) -> Non
 
 
 async def attack_jupyter(server: AgentServer, token: str, soak: Soak) -> None:
-    headers, query = disguised(token, soak.random)
+    headers, query = disguise_token(token, soak.random)
     method, path = soak.random.choice(METHODS), soak.random.choice([*JUPYTER, "agent/v1/sessions", "agent/v1/turns"])
     async with server.client(None, headers) as client:
         reply = await client.request(method, path, params=query, json={"prompt": "x"})

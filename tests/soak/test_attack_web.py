@@ -61,7 +61,7 @@ def own_addresses() -> list[str]:
     return sorted(found)
 
 
-def spelled(address: str, rng: random.Random) -> str:
+def spell_host(address: str, rng: random.Random) -> str:
     """Return one of the many spellings of a host."""
     ip = ipaddress.ip_address(address)
     if isinstance(ip, ipaddress.IPv6Address):
@@ -97,7 +97,7 @@ def spelled(address: str, rng: random.Random) -> str:
     )
 
 
-def dressed(host: str, port: int, rng: random.Random) -> str:
+def spell_url(host: str, port: int, rng: random.Random) -> str:
     """Return one of the many spellings of a URL of a host."""
     scheme = rng.choice(["http", "HTTP", "https", "hTTp"])
     return rng.choice(
@@ -150,8 +150,8 @@ async def test_no_url_redirect_or_name_leads_a_fetch_to_this_machine(soak: Soak)
         assert (await fetcher.get(web.url("/fine"), BOUNDS)).data == b"fine"
         soak.begin()
         while soak.running or not soak.counts["refused"]:
-            host = rng.choice([spelled(rng.choice(own), rng), f"rebind-{rng.random()}.example"])
-            url = dressed(host, bird.port, rng)
+            host = rng.choice([spell_host(rng.choice(own), rng), f"rebind-{rng.random()}.example"])
+            url = spell_url(host, bird.port, rng)
             if rng.random() < 0.4 and url.isascii() and url.isprintable():
                 target[0], url = url, web.url()
                 soak.counts["by a redirect"] += 1

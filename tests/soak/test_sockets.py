@@ -90,7 +90,7 @@ async def crowd(server: AgentServer, soak: Soak, number: int) -> None:
             soak.counts["events, each heard once by every page"] += len(truth)
 
 
-async def stopped(server: AgentServer, pid: int, soak: Soak) -> None:
+async def connect_idle_pages(server: AgentServer, pid: int, soak: Soak) -> None:
     """Connect pages that request events and do not read. Check that the server holds at most one message for each."""
     pages = [await RawPage.connect(server) for _ in range(STOPPED)]
     async with server.client() as client:
@@ -119,7 +119,7 @@ async def test_sockets(soak: Soak, agent_server: ServerFactory) -> None:
     assert server.process is not None
     pid = server.process.pid
     await crowd(server, soak, -1)
-    await stopped(server, pid, soak)
+    await connect_idle_pages(server, pid, soak)
     await asyncio.sleep(2)
     fds = descriptors(pid)
     soak.counts.clear()
@@ -128,7 +128,7 @@ async def test_sockets(soak: Soak, agent_server: ServerFactory) -> None:
     while soak.running:
         await crowd(server, soak, number)
         if number % 3 == 0:
-            await stopped(server, pid, soak)
+            await connect_idle_pages(server, pid, soak)
         number += 1
     await asyncio.sleep(2)
     left = descriptors(pid) - fds

@@ -79,7 +79,7 @@ def savable(bundle: render.Bundle) -> Json:
     return found
 
 
-def printed(watch: Watch, texts: list[str], soak: Soak) -> None:
+def check_printed_notebook(watch: Watch, texts: list[str], soak: Soak) -> None:
     """Check the notebook as nbconvert prints it, without sanitising."""
     notebook = nbformat.from_dict(notebook_of(texts, soak.random))
     exporter = HTMLExporter(template_name="basic")  # type: ignore[no-untyped-call]
@@ -93,7 +93,7 @@ def printed(watch: Watch, texts: list[str], soak: Soak) -> None:
     soak.counts["texts printed by nbconvert"] += len(texts)
 
 
-def opened(watch: Watch, lab: Lab, texts: list[str], soak: Soak, http: httpx.Client) -> None:
+def check_opened_notebook(watch: Watch, lab: Lab, texts: list[str], soak: Soak, http: httpx.Client) -> None:
     """Check the same notebook in JupyterLab, trusted."""
     body = notebook_of(texts, soak.random)
     http.put("api/contents/hostile.ipynb", json={"type": "notebook", "content": body}).raise_for_status()
@@ -180,8 +180,8 @@ def drive(server: AgentServer, pages: list[str], soak: Soak) -> None:
             number = 0
             while soak.running or not number:
                 for _ in range(8):
-                    printed(watch, [hostile(soak.random) for _ in range(BATCH)], soak)
-                opened(watch, lab, [hostile(soak.random) for _ in range(BATCH)], soak, http)
+                    check_printed_notebook(watch, [hostile(soak.random) for _ in range(BATCH)], soak)
+                check_opened_notebook(watch, lab, [hostile(soak.random) for _ in range(BATCH)], soak, http)
                 if number % 4 == 0:
                     run_live(watch, lab, 3, soak, http)
                 number += 1

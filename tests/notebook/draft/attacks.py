@@ -44,7 +44,7 @@ def others(root: Path) -> Iterator[dict[str, object]]:
                 path.unlink(missing_ok=True)
 
 
-def drafted(here: Scene, codes: list[str]) -> dict[str, Any]:
+def run_in_draft(here: Scene, codes: list[str]) -> dict[str, Any]:
     hidden = [here.notebook / "runtime", here.root / "kept", here.root / "work"]
     env = {name: value for name, value in os.environ.items() if SECRET not in value}
     env |= {"PYTHONPATH": f"{env['PYTHONPATH']}{os.pathsep}{here.facts['modules']}", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -70,7 +70,7 @@ def main() -> None:
         facts = here.facts | more
         attacks = {name: fill(code, facts) for name, code in (ATTACKS | UNSEEN | KNOWN).items()}
         code = f"{PRELUDE}{RUN_ALL}run_all({attacks!r})"
-        told = drafted(here, [*WORKS.values(), OWN_DIRECTORY, code, "1 / 0", code])
+        told = run_in_draft(here, [*WORKS.values(), OWN_DIRECTORY, code, "1 / 0", code])
         *works, _, (_, text, first, _), _, (_, _, second, _) = told["ran"]
         said: dict[str, Any] = heard(first) or {"nothing was said": text}
         said["after a call that failed"] = heard(second)

@@ -39,15 +39,15 @@ def main() -> None:
         private = sum(map(private_mb, descendants(os.getpid())))
         told = [outcome.to_json() for outcome in outcomes]
         turns.append({"outcomes": told, "seconds": seconds, "private_mb": private})
-        before = before or held()
-    after = held()
+        before = before or count_resources()
+    after = count_resources()
     live = [repr(eval(expression, shell.user_ns)) for expression in asked.get("live", [])]
     drafts.close()
-    ended = {name: count - before.get(name, 0) for name, count in held().items()}
+    ended = {name: count - before.get(name, 0) for name, count in count_resources().items()}
     print("\n" + json.dumps({"turns": turns, "live": live, "before": before, "after": after, "ended": ended}))
 
 
-def held() -> dict[str, int]:
+def count_resources() -> dict[str, int]:
     own = [path for path in os.listdir(tempfile.gettempdir()) if path.startswith(f"{PREFIX}{os.getpid()}-")]
     return {
         "processes": len(descendants(os.getpid())),

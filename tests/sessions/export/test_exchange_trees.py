@@ -241,7 +241,7 @@ def without(message: Message) -> Message:
     return message if plain(message) else replace(message, parts=tuple(p for p in message.parts if isinstance(p, Text)))
 
 
-def marked(whole: Transcript) -> Transcript:
+def mark_messages(whole: Transcript) -> Transcript:
     """Return the transcript with the number of each message as its text."""
     items = tuple(
         replace(item, message=replace(item.message, parts=(Text(f"said{item.seq}."), *item.message.media)))
@@ -257,7 +257,7 @@ def test_a_page_shows_every_message_of_every_branch_once(whole: Transcript) -> N
 
 
 def shows_every_message_once(whole: Transcript) -> None:
-    whole = marked(whole)
+    whole = mark_messages(whole)
     items = [item for name in branches(whole) for item in whole.select_branch(name)[1]]
     everything = {item.seq for item in items if not item.message.hidden}
     page, _ = markdown.write(whole, None, beside=False)
@@ -271,7 +271,7 @@ def shows_every_message_once(whole: Transcript) -> None:
 @often
 @every_tree
 def test_a_notebook_has_every_question_of_its_branch(whole: Transcript) -> None:
-    whole = marked(whole)
+    whole = mark_messages(whole)
     for branch in branches(whole):
         cells = json.loads(notebook.write(whole, branch, {}))["cells"]
         asked = [message.text for message in visible_messages(whole, branch, {}) if message.role == "user"]

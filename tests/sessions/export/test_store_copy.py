@@ -30,7 +30,7 @@ LARGE = bytes(INLINE_BYTES + 1)
 STORES = ("sqlite", "files", "memory", "shared")
 
 
-def opened(name: str, place: Path, clock: Clock) -> KeptStore:
+def open_named_store(name: str, place: Path, clock: Clock) -> KeptStore:
     if name == "shared":
         return SharedStore(MemoryLog(clock))
     return open_store("memory:" if name == "memory" else f"{name}:{place}")
@@ -56,7 +56,7 @@ async def test_a_copy_has_every_branch_medium_file_and_number(
     here: str, there: str, tmp_path: Path, owner: Owner, clock: Clock
 ) -> None:
     async with AsyncExitStack() as closing:
-        one, other = opened(here, tmp_path / "a", clock), opened(there, tmp_path / "b", clock)
+        one, other = open_named_store(here, tmp_path / "a", clock), open_named_store(there, tmp_path / "b", clock)
         closing.push_async_callback(one.aclose)
         closing.push_async_callback(other.aclose)
         await add_branches(one, owner)

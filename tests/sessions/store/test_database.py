@@ -147,7 +147,7 @@ async def test_a_file_that_is_gone_is_not_made_anew(path: Path, *, whole: bool) 
     await store.aclose()
 
 
-async def killed(path: Path, title: str) -> None:
+async def write_and_exit(path: Path, title: str) -> None:
     """Run a process that writes to a store and exits without closing it, so that its journal remains."""
     code = f"""
 import asyncio, os
@@ -165,7 +165,7 @@ asyncio.run(main())
 @pytest.mark.parametrize("empty", [False, True], ids=["gone", "empty"])
 async def test_a_journal_without_its_file_is_not_deleted_for_an_empty_store(path: Path, *, empty: bool) -> None:
     """SQLite did that in silence, and what was written last was lost even to whoever found the file again."""
-    await killed(path, "kept")
+    await write_and_exit(path, "kept")
     journal, moved = path.with_name("sessions.db-wal"), path.with_name("moved.db")
     path.rename(moved)
     if empty:
@@ -220,7 +220,7 @@ async def test_many_connections_create_one_file_at_the_same_time(tmp_path: Path)
 
 
 async def test_an_empty_store_begins_once_the_journal_is_moved_away_too(path: Path) -> None:
-    await killed(path, "old")
+    await write_and_exit(path, "old")
     path.rename(path.with_name("moved.db"))
     path.with_name("sessions.db-wal").rename(path.with_name("moved.db-wal"))
     store = SqliteStore(path)

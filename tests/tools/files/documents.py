@@ -26,7 +26,7 @@ RELS = (
 SPACE = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 
 
-def saved(save: Callable[[io.BytesIO], object]) -> bytes:
+def save_document(save: Callable[[io.BytesIO], object]) -> bytes:
     made = io.BytesIO()
     save(made)
     return made.getvalue()
@@ -58,7 +58,7 @@ def xlsx() -> bytes:
     book.active.title = "Sales"
     for row in (["month", "sum"], ["May", 12.5], [None, None, "far"]):
         book.active.append(row)
-    return saved(book.save)
+    return save_document(book.save)
 
 
 def word() -> bytes:
@@ -68,7 +68,7 @@ def word() -> bytes:
     table = document.add_table(1, 2)
     table.cell(0, 0).text, table.cell(0, 1).text = "a", "b"
     document.add_paragraph("The end.")
-    return saved(document.save)
+    return save_document(document.save)
 
 
 def notebook() -> bytes:
@@ -84,7 +84,7 @@ def notebook() -> bytes:
 
 def parquet(rows: int) -> bytes:
     table = pyarrow.table({"x": list(range(rows)), "name": ["é"] * rows})
-    return saved(lambda made: pyarrow.parquet.write_table(table, made))
+    return save_document(lambda made: pyarrow.parquet.write_table(table, made))
 
 
 def package(document: bytes) -> bytes:

@@ -30,7 +30,7 @@ async def check_results(client: Client, prefix: str) -> None:
 
 
 @asynccontextmanager
-async def served(how: str, log: Path) -> AsyncIterator[str]:
+async def start_server(how: str, log: Path) -> AsyncIterator[str]:
     """Start a server and yield its URL."""
     port = free_port()
     command = [sys.executable, str(SERVERS / "everything.py"), how, str(port)]
@@ -63,7 +63,7 @@ async def test_over_standard_input(made: Made) -> None:
 
 
 async def test_over_streamable_http_and_a_server_that_was_started_again(made: Made) -> None:
-    async with served("http", made.log) as url:
+    async with start_server("http", made.log) as url:
         shape = {"name": "h", "source": {"type": "Http", "url": url}, "tool_prefix": "net"}
         client = made({"servers": [shape], "auto_register_tools": True})
         await check_results(client, "net")
@@ -84,7 +84,7 @@ async def test_over_streamable_http_and_a_server_that_was_started_again(made: Ma
 
 
 async def test_a_server_that_knows_the_old_transport_only_is_found_out(made: Made) -> None:
-    async with served("sse", made.log) as url:
+    async with start_server("sse", made.log) as url:
         client = made({"mcpServers": {"old": {"url": url}}})
         await check_results(client, "old")
 

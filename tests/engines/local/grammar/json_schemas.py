@@ -78,7 +78,7 @@ def numbers(draw: st.DrawFn) -> Drawn:
     return schema, cents / 100
 
 
-def listed() -> st.SearchStrategy[Drawn]:
+def list_schemas() -> st.SearchStrategy[Drawn]:
     values = st.lists(st.one_of(TEXT, st.integers(), st.none(), st.booleans()), min_size=1, max_size=5)
     enums = values.flatmap(lambda some: st.sampled_from(some).map(lambda value: ({"enum": some}, value)))
     return enums | values.map(lambda some: ({"const": {"some": some}}, {"some": some}))
@@ -116,15 +116,15 @@ def arrays(draw: st.DrawFn, inner: st.SearchStrategy[Drawn]) -> Drawn:
 
 
 @st.composite
-def combined(draw: st.DrawFn, inner: st.SearchStrategy[Drawn]) -> Drawn:
+def combine_schemas(draw: st.DrawFn, inner: st.SearchStrategy[Drawn]) -> Drawn:
     branches = draw(st.lists(inner, min_size=1, max_size=3))
     _, value = draw(st.sampled_from(branches))
     return {"anyOf": [part for part, _ in branches]}, value
 
 
 SCHEMAS = st.recursive(
-    strings() | integers() | numbers() | listed() | st.just(({"type": ["boolean", "null"]}, None)),
-    lambda inner: objects(inner) | arrays(inner) | combined(inner),
+    strings() | integers() | numbers() | list_schemas() | st.just(({"type": ["boolean", "null"]}, None)),
+    lambda inner: objects(inner) | arrays(inner) | combine_schemas(inner),
     max_leaves=8,
 )
 VALUES = st.recursive(

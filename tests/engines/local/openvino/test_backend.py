@@ -81,7 +81,7 @@ async def test_what_is_said_to_be_reused_is_what_the_library_reuses(small: Small
         kept = earlier[: chosen.randrange(len(earlier) + 1)]
         ids = [*kept, *(chosen.randrange(100, 40_000) for _ in range(chosen.randrange(5, 120)))]
         said = mirror.count_reused(ids)
-        computed, answer = await small.decoder.call(functools.partial(prefilled, small.backend, ids))
+        computed, answer = await small.decoder.call(functools.partial(prefill, small.backend, ids))
         mirror.add(ids + answer[:-1])
         known.append(ids + answer)
         blocks = sum(len(one) // BLOCK + 1 for one in known)
@@ -94,7 +94,7 @@ async def test_what_is_said_to_be_reused_is_what_the_library_reuses(small: Small
     assert len(wrong) <= len(late) / 8, late
 
 
-def prefilled(backend: OpenVino, ids: list[int]) -> tuple[int, list[int]]:
+def prefill(backend: OpenVino, ids: list[int]) -> tuple[int, list[int]]:
     """Return an upper bound of the prompt tokens that were computed, and the answer."""
     key = backend.submit(ids, DecodingOptions(max_tokens=4))
     steps, answer = 0, list[int]()

@@ -50,15 +50,15 @@ def main() -> None:
     print(json.dumps(facts))
 
 
-def loaded(path: Path, cache: Path, **options: Any) -> tuple[GenerateBackend, Any]:
+def load_backend(path: Path, cache: Path, **options: Any) -> tuple[GenerateBackend, Any]:
     backend = GenerateBackend(cache)
     given = LoadOptions(**({"precision": "fp32", "device": "cpu"} | options))
     return backend, backend.load(path, given, lambda stage, fraction: None)
 
 
 def facts_of(path: Path, cache: Path) -> dict[str, Any]:
-    backend, told = loaded(path, cache)
-    fresh, _ = loaded(path, cache, prefixes=False)
+    backend, told = load_backend(path, cache)
+    fresh, _ = load_backend(path, cache, prefixes=False)
     found = {"sees": told.sees, "context_length": told.context_length, "architecture": told.architecture}
     found |= text_facts(backend, fresh) | sampling_facts(backend) | line_facts(backend)
     found["as the library"] = same_as_the_library(path, cache, fresh, sees=told.sees)
@@ -66,7 +66,7 @@ def facts_of(path: Path, cache: Path) -> dict[str, Any]:
         found |= picture_facts(backend, fresh)
     else:
         found["no pictures"] = refusal(lambda: backend.encode_pictures("x", [picture(1)]))
-    small, _ = loaded(path, cache, cache_gb=1e-9)
+    small, _ = load_backend(path, cache, cache_gb=1e-9)
     Answer(small, prompt_of(small, LONG))
     found["too small a cache"] = [small.usage()["kept"], Answer(small, prompt_of(small, LONG)).reused[0]]
     return found

@@ -51,12 +51,12 @@ def test_the_first_load_needs_more_than_what_stays(gguf: LocalModel) -> None:
 @pytest.mark.model("tiny")
 def test_a_graph_that_is_kept_needs_no_more_than_what_stays() -> None:
     cache = Settings.from_env().cache_dir
-    asyncio.run(loaded(cache))
+    asyncio.run(load_engine(cache))
     need = footprint(resolve("tiny", cache), LoadOptions(), cache)
     assert need.peak == need.loaded
 
 
-async def loaded(cache: Path) -> None:
+async def load_engine(cache: Path) -> None:
     engine = LocalEngine("tiny", cache)
     async with aclosing(engine.stream(EngineRequest((user("Hi"),), sampling=Sampling(max_tokens=1)))) as chunks:
         async for _ in chunks:
