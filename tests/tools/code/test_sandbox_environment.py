@@ -15,7 +15,7 @@ from agent_kernel.tools.code.sandbox_environment import (
     SandboxEnvironment,
     format_result,
 )
-from tests.tools.ran import RanSandbox
+from tests.tools.sandbox_stand_in import RanSandbox
 from tests.turns import KEY
 
 CALL = ToolCall("c1", "python", {"code": "1"})
