@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
-from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail
+from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail, map_positions
 
 VERSION = 1
 FUNCTION = "agent_kernel_log"
@@ -79,11 +79,7 @@ class SupabaseLog:
         positions = self._call("commit", id=id, appends=given)["positions"]
         if positions is None:
             raise LogConflict
-        return {
-            (one.namespace, one.session): position
-            for one, position in zip(appends, positions, strict=True)
-            if one.body is not None
-        }
+        return map_positions(appends, positions)
 
     def put_blob(self, namespace: str, digest: str, data: bytes) -> None:
         self._call("put_blob", namespace=namespace, digest=digest, data=_to_text(data))

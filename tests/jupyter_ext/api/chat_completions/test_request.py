@@ -1,6 +1,5 @@
 """Tests how the body of chat/completions becomes a request, and that an error names its field."""
 
-import base64
 import json
 from typing import Any
 
@@ -13,32 +12,13 @@ from agent_kernel.core.errors import Unprocessable
 from agent_kernel.core.protocols import OutputFormat, Sampling
 from jupyter_ext.api.chat_completions.request import ChatBody
 from jupyter_ext.api.dialects.openai_handler import describe_mistake
-from jupyter_ext.turns.dialect_request import DialectRequest, SubmittedFile
+from jupyter_ext.turns.dialect_request import SubmittedFile
+from tests.jupyter_ext.api.chat_completions.bodies import one, refusal_of, turn_request
 
-HI = {"role": "user", "content": "hi"}
-PNG = b"\x89PNG..."
-DATA = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {"type": "function", "function": {"name": "weather", "description": "Tells it.", "parameters": SCHEMA}}
 TIME = {"type": "function", "function": {"name": "time"}}
 CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
-
-
-def turn_request(**body: Any) -> DialectRequest:
-    links = body.pop("links", {})
-    return ChatBody.model_validate({"messages": [HI], **body}).to_turn(links)
-
-
-def refusal_of(**body: Any) -> tuple[str, str | None]:
-    """Return the error message and the field that it names."""
-    sent = {"messages": [HI], **body}
-    with pytest.raises(ValidationError) as raised:
-        ChatBody.model_validate(sent)
-    return describe_mistake(raised.value, sent, ChatBody)
-
-
-def one(*parts: Any, role: str = "user", **more: Any) -> list[dict[str, Any]]:
-    return [{"role": role, "content": list(parts), **more}]
 
 
 # ---------------------------------------------------------------------------------------------------- which tools
