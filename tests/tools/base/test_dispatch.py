@@ -173,7 +173,7 @@ async def test_a_server_that_never_answers_is_given_up(page: Answer) -> None:
 )
 async def test_an_endless_answer_is_not_read_on(page: Answer) -> None:
     async with served({"/tool": page}) as web:
-        with pytest.raises(FetchFailed, match="was not read on"):
+        with pytest.raises(FetchFailed, match="the rest was not read"):
             await call_tool(DispatchTools(web.url("/tool"), "", EgressPolicy()))
 
 
