@@ -104,10 +104,10 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """``%load_ext agent_kernel``."""
+    """Register the magics in a shell; IPython calls this for ``%load_ext agent_kernel``."""
     importlib.import_module("agent_kernel.notebook.magic.magic").load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """``%unload_ext agent_kernel``."""
+    """Remove the magics from a shell; IPython calls this for ``%unload_ext agent_kernel``."""
     importlib.import_module("agent_kernel.notebook.magic.magic").unload(shell)

@@ -14,6 +14,7 @@ from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.contents.filemanager import FileContentsManager
 
 from agent_kernel.core.api_tokens import ApiTokenStore
+from agent_kernel.core.events import EventBody
 from agent_kernel.core.settings import Settings
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sessions.log.message_bus import MessageBus
@@ -62,7 +63,7 @@ from jupyter_ext.turns.turn_control import TurnControl
 from jupyter_ext.turns.turn_input_files import TurnInputs
 from jupyter_ext.turns.turn_starter import TurnStarter
 from jupyter_ext.turns.turn_versions import TurnVersions
-from jupyter_ext.turns.turns import Turns
+from jupyter_ext.turns.turns import LiveTurn, Turns
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -183,80 +184,58 @@ class Services:
         await self.server_db.aclose()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SharedState:
+    """What a server stores beside its sessions. Servers that share a store share it; ``link`` is then the connection to
+    the others, otherwise None."""
+
+    server_db: Database
+    link: ServerLink | None
+    tokens: ApiTokenStore
+    user_limits: Limits
+    engine_choices: EngineChoices
+    idempotency_rows: IdempotencyRows
+
+
 def build_services(settings: Settings, server: ServerApp) -> Services:
     """Create the parts and connect them, without starting anything. Raises InvalidRequest for invalid settings."""
     runtime = Runtime.build(settings)
-    store, in_memory = runtime.store, settings.store == "memory"
-    namespace = partial(current_namespace, settings.namespace)
-    url = partial(server_url, server)
+    store, namespace = runtime.store, partial(current_namespace, settings.namespace)
     environment = kernel_environment(settings, [server.runtime_dir, server.config_dir])
     metrics, notifications, pages = Metrics(), Notifications(), PageConnections()
-    model_downloads = ModelDownloads(settings)
+    model_downloads, page_tools = ModelDownloads(settings), PageTools()
     requests = Requests(metrics.on_request_end)
     runtime.sources = [*metrics.observe_sources(runtime.sources)]
     runtime.afterwards.told = notifications.on_session_changed
-    server_db = open_server_db(None if in_memory else settings.data_dir / "requests.db")
-    # Only a store that several servers share may have a bus, and only then is anything started or sent for them.
-    open_bus: Callable[[], MessageBus | None] = getattr(store, "bus", lambda: None)
-    bus, tokens_bus = open_bus(), open_bus()
-    link = None if bus is None else ServerLink(bus)
-    user_limits = Limits(
-        settings,
-        TokenSpending(DatabaseSpending(server_db) if link is None else SharedSpending(link)),
-        LocalRates() if link is None else SharedRates(link),
-    )
+    shared = _build_shared_state(runtime)
     private_sessions = PrivateSessions(store, runtime.sandbox)
     ephemeral_sessions = EphemeralSessions(private_sessions)
-    engine_choices = EngineChoices(
-        settings.data_dir / "engines" if settings.store in ("sqlite", "files") else None, link
-    )
     turn_versions = TurnVersions(store)
-    notebooks, sidecars, sidecar_imports = _notebooks(runtime, server, notifications)
-    cleared_outputs = ClearedOutputs(store, sidecars)
-    files = NotebookFiles(namespace, notebooks, sidecars, sidecar_imports, cleared_outputs)
-    kernel_jobs = KernelJobs(server.kernel_manager.get_kernel)
-
-    # Kernels end turns, and turns keep their kernels from being culled: the first one uses the other by its name.
-    def life_ended(kernel: str, reason: str) -> None:
-        turns.cancel_kernel(kernel, reason)
-        kernel_jobs.on_life_end(kernel, reason)
-
-    def kernel_gone(kernel: Kernel) -> None:
-        kernel_jobs.forget(kernel.id)
-        private_sessions.on_kernel_gone(kernel)
-
-    kernels = Kernels(
-        server.kernel_manager,
-        url,
-        namespace,
-        life_ended,
-        kernel_gone,
-        told=environment,
-        remote_url=partial(remote_url, server),
-    )
-    turns = Turns(
+    notebooks, sidecars, sidecar_imports, cleared_outputs = _build_notebooks(runtime, server, notifications)
+    kernels, kernel_jobs, turns = _build_kernels_and_turns(
         runtime,
-        user_limits,
-        on_pulse=partial(_note_activity, server, kernels),
-        on_begin=each(metrics.on_turn_begin, notifications.on_turn_begin),
-        on_end=each(metrics.on_turn_end, lambda turn: sidecars.on_turn_end(turn.spec.key), notifications.on_turn_end),
-        on_body=each(metrics.on_turn_body, notifications.on_turn_body),
-    )
-    if isinstance(runtime.sandbox, LinuxSandbox):
-        runtime.sandbox.kernel_of = lambda session: kernels.interpreter(turns.kernel_of(session))
-    gauges = Gauges(
-        runtime=runtime,
-        turns=turns,
-        user_limits=user_limits,
+        server,
+        environment=environment,
         private_sessions=private_sessions,
-        requests=requests,
-        pages=pages,
-        model_downloads=model_downloads,
+        user_limits=shared.user_limits,
+        begin=each(metrics.on_turn_begin, notifications.on_turn_begin),
+        end=each(metrics.on_turn_end, lambda turn: sidecars.on_turn_end(turn.spec.key), notifications.on_turn_end),
+        body=each(metrics.on_turn_body, notifications.on_turn_body),
     )
-    metrics.add_gauges(gauges)
+    link = shared.link
+    metrics.add_gauges(
+        Gauges(
+            runtime=runtime,
+            turns=turns,
+            user_limits=shared.user_limits,
+            private_sessions=private_sessions,
+            requests=requests,
+            pages=pages,
+            model_downloads=model_downloads,
+        )
+    )
     publisher = None if link is None else EventPublisher(link)
     remote_turns = RemoteTurns(store, link)
-    rows: IdempotencyRows = DatabaseRows(server_db) if link is None else SharedRows(link)
     turn_control = TurnControl(turns, remote_turns, runtime.approvals, runtime.offers, publisher)
     if link is not None:
         link.answer = turn_control.answer_question
@@ -266,22 +245,21 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         notebooks,
         turns,
         remote_turns,
-        engine_choices,
+        shared.engine_choices,
         private_sessions,
         runtime.engines,
         settings.allow_urls,
     )
     attached_notebooks = AttachedNotebooks(notebooks, kernels, kernel_jobs, server.contents_manager)
-    turn_inputs, page_tools = TurnInputs(store, runtime.files, access), PageTools()
+    turn_inputs = TurnInputs(store, runtime.files, access)
     turn_starter = TurnStarter(
         runtime, access, turn_inputs, turn_versions, attached_notebooks, page_tools, sidecars, ephemeral_sessions
     )
-    has_login = bool(server.identity_provider.token)
-    embedded_server_kernel.adopt(kernels, notebooks, has_login=has_login)
+    embedded_server_kernel.adopt(kernels, notebooks, has_login=bool(server.identity_provider.token))
     return Services(
         runtime=runtime,
-        server_db=server_db,
-        tokens=ApiTokenStore(settings.tokens_path, None if tokens_bus is None else SharedTokens(tokens_bus)),
+        server_db=shared.server_db,
+        tokens=shared.tokens,
         metrics=metrics,
         requests=requests,
         access=access,
@@ -294,19 +272,21 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         dialect_turn_starter=DialectTurnStarter(runtime, turns, turn_starter, ephemeral_sessions),
         turn_inputs=turn_inputs,
         turn_versions=turn_versions,
-        idempotency=Idempotency(store, turns, rows, remote_turns=remote_turns, publisher=publisher),
+        idempotency=Idempotency(store, turns, shared.idempotency_rows, remote_turns=remote_turns, publisher=publisher),
         revision_locks=RevisionLock(store, notifications.on_session_changed),
         ephemeral_sessions=ephemeral_sessions,
         private_sessions=private_sessions,
-        engine_choices=engine_choices,
-        user_limits=user_limits,
+        engine_choices=shared.engine_choices,
+        user_limits=shared.user_limits,
         cpu_priority=ModelWorkerPriority(kernels, turns, runtime.engines),
         notebooks=notebooks,
         attached_notebooks=attached_notebooks,
         sidecars=sidecars,
         sidecar_imports=sidecar_imports,
         cleared_outputs=cleared_outputs,
-        contents_watch=_watch_contents(server, files),
+        contents_watch=_watch_contents(
+            server, NotebookFiles(namespace, notebooks, sidecars, sidecar_imports, cleared_outputs)
+        ),
         kernels=kernels,
         kernel_jobs=kernel_jobs,
         kernel_environment=environment,
@@ -318,15 +298,34 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         page_tools=page_tools,
         model_downloads=model_downloads,
         on_demand=PartsOnDemand(),
-        url=url,
+        url=partial(server_url, server),
     )
 
 
-def _notebooks(
+def _build_shared_state(runtime: Runtime) -> _SharedState:
+    settings = runtime.settings
+    server_db = open_server_db(None if settings.store == "memory" else settings.data_dir / "requests.db")
+    # Only a store that several servers share may have a bus, and only then is anything started or sent for them.
+    open_bus: Callable[[], MessageBus | None] = getattr(runtime.store, "bus", lambda: None)
+    bus, tokens_bus = open_bus(), open_bus()
+    link = None if bus is None else ServerLink(bus)
+    spending = TokenSpending(DatabaseSpending(server_db) if link is None else SharedSpending(link))
+    rates = LocalRates() if link is None else SharedRates(link)
+    return _SharedState(
+        server_db=server_db,
+        link=link,
+        tokens=ApiTokenStore(settings.tokens_path, None if tokens_bus is None else SharedTokens(tokens_bus)),
+        user_limits=Limits(settings, spending, rates),
+        engine_choices=EngineChoices(
+            settings.data_dir / "engines" if settings.store in ("sqlite", "files") else None, link
+        ),
+        idempotency_rows=DatabaseRows(server_db) if link is None else SharedRows(link),
+    )
+
+
+def _build_notebooks(
     runtime: Runtime, server: ServerApp, notifications: Notifications
-) -> tuple[Notebooks, Sidecars, SidecarImport]:
-    """Return the bindings of notebooks, the writer of their sidecars, and the import of sidecars, which may provide the
-    session for a notebook that has none."""
+) -> tuple[Notebooks, Sidecars, SidecarImport, ClearedOutputs]:
     contents: Any = server.contents_manager
     local = isinstance(contents, FileContentsManager)
     root = str(contents.root_dir) if local else type(contents).__name__
@@ -334,9 +333,49 @@ def _notebooks(
     runtime.root = notebooks.root
     sidecars = Sidecars(runtime.store, notebooks, runtime.settings, contents.is_hidden, local=local)
     sidecar_imports = SidecarImport(runtime.store, notebooks, sidecars)
+    # The session for a notebook that has none may come with the notebook's file.
     notebooks.find_arriving = sidecar_imports.find_arriving_session
     notebooks.on_bound = partial(announce_binding, notifications, notebooks)
-    return notebooks, sidecars, sidecar_imports
+    return notebooks, sidecars, sidecar_imports, ClearedOutputs(runtime.store, sidecars)
+
+
+def _build_kernels_and_turns(
+    runtime: Runtime,
+    server: ServerApp,
+    *,
+    environment: Mapping[str, str],
+    private_sessions: PrivateSessions,
+    user_limits: Limits,
+    begin: Callable[[LiveTurn], None],
+    end: Callable[[LiveTurn], None],
+    body: Callable[[LiveTurn, EventBody], None],
+) -> tuple[Kernels, KernelJobs, Turns]:
+    """Create the kernels, the jobs in them, and the turns. Kernels end turns, and turns keep their kernels from being
+    culled. ``begin``, ``end`` and ``body`` are called as ``Turns`` describes."""
+    kernel_jobs = KernelJobs(server.kernel_manager.get_kernel)
+
+    def life_ended(kernel: str, reason: str) -> None:
+        turns.cancel_kernel(kernel, reason)
+        kernel_jobs.on_life_end(kernel, reason)
+
+    def kernel_gone(kernel: Kernel) -> None:
+        kernel_jobs.forget(kernel.id)
+        private_sessions.on_kernel_gone(kernel)
+
+    kernels = Kernels(
+        server.kernel_manager,
+        partial(server_url, server),
+        partial(current_namespace, runtime.settings.namespace),
+        life_ended,
+        kernel_gone,
+        told=environment,
+        remote_url=partial(remote_url, server),
+    )
+    pulse = partial(_note_activity, server, kernels)
+    turns = Turns(runtime, user_limits, on_pulse=pulse, on_begin=begin, on_end=end, on_body=body)
+    if isinstance(runtime.sandbox, LinuxSandbox):
+        runtime.sandbox.kernel_of = lambda session: kernels.interpreter(turns.kernel_of(session))
+    return kernels, kernel_jobs, turns
 
 
 def _watch_contents(server: ServerApp, files: NotebookFiles) -> ContentsWatch:

@@ -1,6 +1,7 @@
-"""Rules for every test: models are pulled before the first test that needs them, a browser test needs chromium, tests
-that need torch, another framework's environment or minutes of the real model have a mark of their own, and a skip is
-listed at the end and fails in CI."""
+"""Rules for every test. Models are downloaded before the first test that needs them. A browser test needs chromium.
+Tests that need torch, another framework's environment or minutes of the real model have a mark of their own. Skips are
+listed at the end and fail in CI.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ settings.load_profile("house")
 
 
 def chromium() -> str | None:
-    """The path of a chromium on this machine."""
+    """Return the path of a chromium on this machine, or None."""
     return next((path for path in map(shutil.which, CHROMIUM) if path), None)
 
 
@@ -41,7 +42,7 @@ def torch_python() -> str:
 
 @pytest.fixture(scope="session")
 def older_torch_python() -> str:
-    """The same with the minor release of transformers before that one."""
+    """The same as ``torch_python``, with the previous minor release of transformers."""
     return _interpreter("AGENT_KERNEL_OLDER_TORCH_PYTHON", BUILD / "torch/older/bin/python")
 
 
@@ -85,7 +86,9 @@ def _interpreter(variable: str, made: Path, target: str = "torch") -> str:
 
 
 def models_of(item: pytest.Item) -> set[str]:
-    """``@pytest.mark.model("tiny")`` names its models; without names a test may use either."""
+    """Return the models that ``@pytest.mark.model("tiny")`` names; without names the test may use any of the default
+    models.
+    """
     names: set[str] = set()
     for mark in item.iter_markers("model"):
         names |= {str(name) for name in mark.args} or {"coder-0.5b", "tiny"}
@@ -100,7 +103,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what ``make test`` leaves to targets of their own, by the fixtures that a test uses and by its folder."""
+    """Mark the tests that ``make test`` leaves to other targets, by their fixtures and folders."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
@@ -113,7 +116,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Pulls with the person watching, before capturing hides the progress bar."""
+    """Download the models before pytest captures output, so that the user sees the progress bar."""
     needed = sorted({name for item in session.items for name in models_of(item)})
     if not needed or session.config.option.collectonly:
         return
@@ -126,7 +129,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pull(name: str) -> str:
-    """Empty when the model lies in the cache afterwards, else why not."""
+    """Download the model if it is not in the cache. Return an empty string, or the reason if it failed."""
     command = [sys.executable, "-m", "agent_kernel.cli", "model"]
     if subprocess.run([*command, "path", name], capture_output=True, check=False).returncode == 0:
         return ""
@@ -170,7 +173,9 @@ def skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 
 def fail_skip_in_ci(report: pytest.TestReport | pytest.CollectReport) -> None:
-    """In CI every requirement of a test is installed, so a test that did not run has not shown that anything works."""
+    """Turn a skip into a failure in CI: every requirement of a test is installed there, and a test that did not run
+    proves nothing.
+    """
     if CI:
         reason = skip_reason(report)
         report.outcome = "failed"

@@ -1,4 +1,6 @@
-"""Requests that schemathesis draws from a server's own document, with all its checks, at a server that runs."""
+"""Sends requests that schemathesis draws from the server's OpenAPI document, with all its checks, to a
+running server.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +35,18 @@ class Report:
     told: str
 
     def check(self, *, at_least: int) -> None:
-        """Raises AssertionError, with all that was found, and when fewer requests than that were sent."""
+        """Check the report. Raises AssertionError if schemathesis found a problem or sent fewer than ``at_least``
+        requests.
+        """
         if self.code:
             raise AssertionError(self.told)
         assert self.generated >= at_least, self.told
 
 
 def closed(document: Json) -> Json:
-    """What the server answers has no field that is not in the document; what it is sent stays as it is."""
+    """Return the document with closed response schemas: a field that the document does not describe is an error.
+    Request schemas stay open.
+    """
     document = copy.deepcopy(document)
     schemas = document["components"]["schemas"]
     operations = [entry for path in document["paths"].values() for entry in path.values()]
@@ -53,7 +59,9 @@ def closed(document: Json) -> Json:
 
 
 def grounded(document: Json, known: Mapping[str, Sequence[str]]) -> Json:
-    """Parts of paths are now one of these, so that routes are met whose session, turn or file is there."""
+    """Return the document with real ids in its paths, so that requests reach routes whose session, turn or
+    file exists.
+    """
     document = copy.deepcopy(document)
     for path, operations in document["paths"].items():
         for entry in operations.values():
@@ -67,7 +75,7 @@ def grounded(document: Json, known: Mapping[str, Sequence[str]]) -> Json:
 async def run(
     server: AgentServer, document: Json, folder: Path, *, examples: int, seed: int, options: Sequence[str] = ()
 ) -> Report:
-    """With ``examples`` drawn for each operation, and what its coverage phase adds of its own."""
+    """Run schemathesis with ``examples`` drawn requests for each operation, and those of its coverage phase."""
     folder.mkdir(parents=True, exist_ok=True)
     schema, settings = folder / "openapi.json", folder / "schemathesis.toml"
     schema.write_text(json.dumps(document))
@@ -99,8 +107,9 @@ def _reachable(schemas: Json, roots: Any) -> set[str]:
 
 
 def _settings(document: Json) -> str:
-    """Where the document itself says what a request has to fulfil beyond its schema, 400 is an answer to one that fits
-    the schema."""
+    """Return the settings of schemathesis. If an operation has conditions beyond its schema, 400 is a valid answer to a
+    request that fits the schema.
+    """
     told = [f"checks.negative_data_rejection.expected-statuses = {json.dumps(REFUSED)}\n"]
     for path, operations in document["paths"].items():
         for method, entry in operations.items():

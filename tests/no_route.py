@@ -1,4 +1,5 @@
-"""Run in a network namespace without a route: a whole turn with every tool that would go out, and what it tried.
+"""Runs a whole turn with every tool that uses the network, in a network namespace without a route, and reports what it
+tried.
 
 unshare --net --map-root-user python -m tests.no_route DIRECTORY
 """
@@ -47,7 +48,9 @@ def main(directory: Path) -> None:
 
 
 def bring_up_loopback() -> None:
-    """A new namespace has it, but down. And nothing else: that is checked."""
+    """Bring up the loopback interface, which is down in a new namespace, and check that no other network can be
+    reached.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sh", b"lo", IFF_UP))
         assert control.connect_ex(("192.0.2.1", 9)) == errno.ENETUNREACH
@@ -92,7 +95,9 @@ async def turn(directory: Path, *, local_only: bool) -> dict[str, Any]:
 
 
 def refusal_of_engine(runtime: Runtime) -> str:
-    """Without a request: making the engine of a URL connects to nothing."""
+    """Return the error for an engine with a URL. No request is sent, because creating the engine connects to
+    nothing.
+    """
     try:
         runtime.engines.get("https://models.example.org/v1#big")
     except AgentKernelError as error:

@@ -1,4 +1,4 @@
-"""A page that is connected to ``agent/v1/socket``, as a test drives it."""
+"""A page connected to ``agent/v1/socket``, driven by a test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WITHIN_S = 60.0
 
 @dataclass
 class Page:
-    """``said`` is all that it heard so far."""
+    """A connected page. ``said`` are all messages that it has received."""
 
     socket: WebSocketClientConnection
     said: list[Json] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Page:
         await self.socket.write_message(json.dumps({"do": do, **what}))
 
     async def hear(self) -> Json | None:
-        """The next message; None when the connection was closed."""
+        """Return the next message; None when the connection has been closed."""
         text = await asyncio.wait_for(self.socket.read_message(), WITHIN_S)
         if text is None:
             self.gone = True
@@ -43,36 +43,36 @@ class Page:
         return message
 
     async def until(self, type: str, **wanted: Any) -> Json:
-        """The next message of that type in which these are so."""
+        """Return the next message of that type whose fields have these values."""
         while (message := await self.hear()) is not None:
             if message["type"] == type and all(message.get(name) == value for name, value in wanted.items()):
                 return message
         raise AssertionError(f"closed ({self.socket.close_code}) before {type} {wanted}; heard {self.said[-3:]}")
 
     async def turn(self, turn: str) -> list[Json]:
-        """Its events, to the last one."""
+        """Wait for the last event of a turn. Return all its events."""
         await self.until("turn.finished", turn=turn)
         return self.events(turn)
 
     def events(self, turn: str) -> list[Json]:
-        """Those of it that it heard so far."""
+        """Return the events of a turn that have arrived so far."""
         return [message for message in self.said if "seq" in message and message["turn"] == turn]
 
     async def closed(self) -> int | None:
-        """The code with which the server closed it."""
+        """Wait until the server closes the connection. Return its close code."""
         while await self.hear() is not None:
             pass
         return self.socket.close_code
 
     async def leave(self) -> None:
-        """And waits until the server knows."""
+        """Close the connection and wait until the server has noticed."""
         self.socket.close()
         if not self.gone:
             await self.closed()
 
 
 async def connect(server: AgentServer, headers: Mapping[str, str] | None = None, *, query: str = "") -> Page:
-    """Raises HTTPClientError when the server refuses."""
+    """Connect a page. Raises HTTPClientError if the server refuses."""
     url = f"{server.agent_url}socket{query}".replace("http", "ws", 1)
     login = {"Authorization": f"token {TOKEN}"} if headers is None else dict(headers)
     return Page(await websocket_connect(HTTPRequest(url, headers=login, connect_timeout=WITHIN_S)))
@@ -88,7 +88,7 @@ async def page(server: AgentServer, headers: Mapping[str, str] | None = None) ->
 
 
 class RawPage:
-    """A connection that reads when it is told to, and sends any bytes."""
+    """A connection that reads only when a test reads, and sends arbitrary bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -112,7 +112,7 @@ class RawPage:
         return cls(reader, writer)
 
     def send(self, payload: bytes, opcode: int = 1) -> None:
-        """One frame, masked with zeros; without waiting for room."""
+        """Send one frame with a mask of zeros, without waiting for buffer space."""
         size = len(payload)
         length = (
             bytes([0x80 | size])
@@ -127,7 +127,7 @@ class RawPage:
         self.send(json.dumps({"do": do, **what}).encode())
 
     async def frame(self) -> tuple[int, bytes]:
-        """(opcode, payload) of the next frame. Raises IncompleteReadError when the connection is gone."""
+        """Return (opcode, payload) of the next frame. Raises IncompleteReadError when the connection has ended."""
         first, size = await self.reader.readexactly(2)
         if size == 126:
             [size] = struct.unpack("!H", await self.reader.readexactly(2))

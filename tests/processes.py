@@ -1,4 +1,4 @@
-"""Processes as the system sees them, told apart from later ones with the same number."""
+"""Processes as the operating system lists them, distinguished from later processes with the same pid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent_kernel.core import process_identity
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """``command`` is its command line, arguments joined by spaces, as it was when it was met."""
+    """A process. ``command`` is its command line, arguments joined by spaces, when it was listed."""
 
     pid: int
     parent: int
@@ -24,7 +24,7 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """A zombie is not: it holds nothing any more."""
+        """True while the process runs. A zombie is not alive."""
         return process_identity.is_alive(self.pid, self.started)
 
     def send(self, what: signal.Signals) -> None:
@@ -34,7 +34,7 @@ class Process:
 
 
 def descendants(pid: int) -> list[Process]:
-    """Children, their children and so on."""
+    """Return the children of a process, their children, and so on."""
     entries = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     everything = [one for entry in entries if (one := _process(entry)) is not None]
     family, below = {pid}, list[Process]()
@@ -54,7 +54,7 @@ def _process(entry: Path) -> Process | None:
 
 
 async def survivors(found: list[Process], within_s: float) -> list[Process]:
-    """Those that still live after ``within_s`` seconds; returns as soon as none does."""
+    """Return the processes that are still alive after ``within_s`` seconds; return at once when none is."""
     until = time.monotonic() + within_s
     while alive := [one for one in found if one.alive]:
         if time.monotonic() > until:
@@ -64,7 +64,7 @@ async def survivors(found: list[Process], within_s: float) -> list[Process]:
 
 
 def running(*words: str) -> bool:
-    """Whether a process has these words side by side in its command line."""
+    """Return True if a process has these words next to each other in its command line."""
     wanted = b"\0".join(word.encode() for word in words)
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:

@@ -1,4 +1,4 @@
-"""A TCP relay to a server that a test can cut: what a client sees of a sleeping laptop or a restarted proxy."""
+"""A TCP relay to a server that a test can cut, as a suspended laptop or a restarted proxy does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.tcp_server import tcp_server
 
 
 class Relay:
-    """Listens on ``port`` and passes everything on to ``to_port``."""
+    """Listens on ``port`` and forwards everything to ``to_port``."""
 
     def __init__(self, to_port: int) -> None:
         self._to_port = to_port
@@ -30,7 +30,7 @@ class Relay:
         await self.close()
 
     async def open(self) -> None:
-        """Listen, after `close` on the same port as before."""
+        """Listen; after `close`, on the same port as before."""
         self.port = await self._server.enter_async_context(tcp_server(self._relay, port=self.port))
 
     async def close(self) -> None:
@@ -39,7 +39,7 @@ class Relay:
         await self._server.aclose()
 
     def cut(self) -> None:
-        """Cut every connection at once, in the middle of whatever it carries."""
+        """Cut every connection at once, in the middle of its data."""
         for writer in self._writers:
             writer.transport.abort()
         self._writers.clear()
@@ -57,7 +57,7 @@ class Relay:
     async def _passes_on(
         self, reader: asyncio.StreamReader, far_reader: asyncio.StreamReader, far_writer: asyncio.StreamWriter
     ) -> bool:
-        """Whether a new connection is relayed; it is closed where a subclass says no."""
+        """Return True if a new connection is relayed. A subclass may return False, which closes it."""
         return True
 
 

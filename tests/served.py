@@ -1,4 +1,4 @@
-"""``agent-kernel serve`` in a process of its own, as a supervisor runs it."""
+"""``agent-kernel serve`` in its own process, as a supervisor runs it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ PRIVATE = ("AGENT_KERNEL_", "JUPYTER", "OPENAI_", "ANTHROPIC_")
 
 @dataclass
 class Served:
-    """``started`` is its line of JSON. ``options`` are those of the command, ``env`` is added to a bare environment."""
+    """A served process. ``started`` is its line of JSON. ``options`` are those of the command, ``env`` is added to a
+    minimal environment.
+    """
 
     directory: Path
     script: Sequence[Json]
@@ -46,7 +48,7 @@ class Served:
     def begin(
         self, *, command: Sequence[str] = (), stdout: int = subprocess.PIPE, as_json: bool = True
     ) -> subprocess.Popen[str]:
-        """Without waiting for anything. ``command`` comes before the interpreter."""
+        """Start the process without waiting for it. ``command`` precedes the interpreter."""
         self.sweep()
         self.directory.mkdir(exist_ok=True)
         (self.directory / "script.json").write_text(json.dumps(list(self.script)))
@@ -96,7 +98,7 @@ class Served:
         return httpx.Client(base_url=self.url, timeout=60, **PLAIN)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """The exit status."""
+        """Stop the process and return its exit status."""
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(number)
@@ -118,13 +120,13 @@ class Served:
             self.process = None
 
     def everything(self) -> bytes:
-        """What it wrote anywhere but into the file of its token."""
+        """Return everything that the process wrote, except the file of its token."""
         token = Path(self.started["token_file"]) if self.started.get("token_file") else None
         files = [path for path in self.directory.rglob("*") if path.is_file() and path != token]
         return b"".join(path.read_bytes() for path in files) + json.dumps(self.started).encode()
 
 
 def ended(process: subprocess.Popen[str]) -> Any:
-    """(exit status, stdout) of one that ends by itself."""
+    """Wait for a process that ends by itself. Return (exit status, stdout)."""
     out, _ = process.communicate(timeout=START_S)
     return process.returncode, out

@@ -1,4 +1,4 @@
-"""A real Jupyter server with the extension, in a process of its own: started, killed and started again by a test."""
+"""A real Jupyter server with the extension in its own process, which a test starts, kills and restarts."""
 
 from __future__ import annotations
 
@@ -38,10 +38,13 @@ Json = dict[str, Any]
 
 @dataclass
 class AgentServer:
-    """``directory`` holds everything of it; ``traits`` are of AgentKernel, ``server`` of ServerApp and others by full
-    name. Servers that share ``data_dir`` share one session store. ``lab``: with JupyterLab (a second slower).
-    ``extensions`` are loaded after ours, ``input`` is its stdin as Popen wants it. ``login`` is its token;
-    empty: whoever reaches it is let in."""
+    """A server. ``directory`` contains all its files. ``traits`` are those of AgentKernel, ``server`` those of
+    ServerApp and other classes by full name.
+
+    Servers with the same ``data_dir`` share one session store. ``lab`` adds JupyterLab, which takes a second longer to
+    start. ``extensions`` are loaded after ours, ``input`` is its stdin as for Popen. ``login`` is its token; if it is
+    empty, no login is needed.
+    """
 
     directory: Path
     script: Sequence[Json] = ()
@@ -58,7 +61,7 @@ class AgentServer:
 
     @property
     def root(self) -> Path:
-        """Where its notebooks are."""
+        """The directory of its notebooks."""
         return self.directory / "notebooks"
 
     @property
@@ -74,21 +77,24 @@ class AgentServer:
         return f"{self.url}agent/v1/"
 
     def client(self, token: str | None = TOKEN, headers: Mapping[str, str] | None = None) -> httpx.AsyncClient:
-        """For paths like ``agent/v1/turns`` and ``api/kernels``; with ``token=None`` nobody is logged in."""
+        """Return a client for paths like ``agent/v1/turns`` and ``api/kernels``; with ``token=None`` nobody is logged
+        in.
+        """
         login = {"Authorization": f"token {token}"} if token else {}
         return httpx.AsyncClient(base_url=self.url, headers={**login, **(headers or {})}, timeout=60, **PLAIN)
 
     def blocking_client(self, headers: Mapping[str, str], cookies: Mapping[str, str] | None = None) -> httpx.Client:
-        """For tests that are not async; nobody is logged in but by what is given."""
+        """Return a client for tests that are not async; it has no login except these headers and cookies."""
         return httpx.Client(base_url=self.url, headers=headers, cookies=dict(cookies or {}), timeout=60, **PLAIN)
 
     def kernel_client(self, kernel_token: str) -> httpx.AsyncClient:
-        """As the magic of that kernel calls."""
+        """Return a client with the credential of a kernel, as its magic has."""
         return self.client(None, {KERNEL_HEADER: kernel_token})
 
     async def start(self, port: int = 0, *, answer: int = 404) -> AgentServer:
-        """``port``: where an earlier one was, for clients that wait for it. ``answer``: its status for a turn that is
-        not there, another one where its store cannot be used."""
+        """Start the server. ``port`` is that of an earlier server, for clients that wait for it. ``answer`` is the
+        status for a turn that does not exist; it differs if the store cannot be used.
+        """
         self.root.mkdir(parents=True, exist_ok=True)
         script = self.directory / "script.json"
         script.write_text(json.dumps(list(self.script)))
@@ -106,11 +112,11 @@ class AgentServer:
         return self
 
     async def stop(self) -> int:
-        """As a person stops it. The exit code."""
+        """Stop the server as a user does. Return its exit code."""
         return await self._end(signal.SIGTERM)
 
     async def kill(self) -> None:
-        """The server process alone, at once."""
+        """Kill the server process alone."""
         await self._end(signal.SIGKILL)
 
     async def _end(self, how: signal.Signals) -> int:
@@ -123,7 +129,7 @@ class AgentServer:
         return code
 
     def sweep(self) -> None:
-        """Ends what is left of it, kernels of a killed server too."""
+        """Kill all remaining processes, also the kernels of a killed server."""
         for pid in self.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -132,7 +138,7 @@ class AgentServer:
             self.process = None
 
     def processes(self) -> list[int]:
-        """Every process that was started by this server and lives: they carry its directory in their environment."""
+        """Return the living processes that this server started; each has the server's directory in its environment."""
         mark = f"AGENT_SERVER_TEST={self.directory}".encode()
         found: list[int] = []
         for entry in Path("/proc").iterdir():
@@ -189,7 +195,9 @@ class AgentServer:
         raise RuntimeError(f"the server did not answer:\n{self.log.read_text()[-4000:]}")
 
     async def start_kernel(self, notebook: str | None = None, name: str = "python3") -> str:
-        """A kernel, with a session of that notebook (made empty if it is not there) if one is given. Its id."""
+        """Start a kernel, with a session for the notebook if one is given, and return its id. A missing notebook is
+        created empty.
+        """
         async with self.client() as client:
             if notebook is None:
                 reply = await client.post("api/kernels", json={"name": name})
@@ -211,7 +219,7 @@ class AgentServer:
 
     @asynccontextmanager
     async def kernel(self, kernel: str) -> AsyncIterator[AsyncKernelClient]:
-        """A client that executes in the kernel."""
+        """Yield a client that executes code in the kernel."""
         client = AsyncKernelClient(connection_file=str(self.directory / "runtime" / f"kernel-{kernel}.json"))
         client.load_connection_file()
         client.start_channels(hb=False)  # on a busy machine a late heartbeat is no dead kernel
@@ -222,7 +230,7 @@ class AgentServer:
             client.stop_channels()
 
     async def run_in_kernel(self, kernel: str, code: str) -> str:
-        """What the code printed, or its error."""
+        """Return what the code printed, or its error."""
         said: list[str] = []
 
         def hear(message: Json) -> None:
@@ -234,7 +242,7 @@ class AgentServer:
         return "".join(said)
 
     async def kernel_environment(self, kernel: str) -> dict[str, str]:
-        """What its process was started with."""
+        """Return the environment with which the kernel's process was started."""
         pid = int(await self.run_in_kernel(kernel, "import os; print(os.getpid())"))
         pairs = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         return dict(pair.decode().split("=", 1) for pair in pairs if b"=" in pair)
@@ -263,7 +271,9 @@ async def follow(
     last_event_id: int | None = None,
     away: Collection[int] = (),
 ) -> AsyncIterator[Json]:
-    """The events of a turn as they come; break out of it to leave. None if the status is one of ``away``."""
+    """Yield the events of a turn as they arrive; break out of the loop to disconnect. Yield nothing if the status is
+    one of ``away``.
+    """
     headers = {} if last_event_id is None else {"Last-Event-ID": str(last_event_id)}
     query = {"after": after} if after else {}
     async with client.stream("GET", f"agent/v1/turns/{turn}/events", params=query, headers=headers) as reply:
@@ -276,12 +286,12 @@ async def follow(
 
 
 async def followed(client: httpx.AsyncClient, turn: str, after: int = 0) -> list[Json]:
-    """All events, to the end of the turn."""
+    """Return all events of a turn, after it has ended."""
     return [event async for event in follow(client, turn, after)]
 
 
 async def wait_for_event(client: httpx.AsyncClient, turn: str, kind: str, after: int = 0) -> Json:
-    """The first event of that type; then the reader leaves."""
+    """Return the first event of that type, and disconnect."""
     async with contextlib.aclosing(follow(client, turn, after)) as events:  # type: ignore[type-var]
         async for event in events:
             if event["type"] == kind:

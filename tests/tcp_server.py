@@ -1,4 +1,4 @@
-"""A TCP server on the loopback interface whose connections all end with it."""
+"""A TCP server on the loopback interface that closes all its connections when it stops."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Handler: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awai
 async def tcp_server(handler: Handler, host: str = "127.0.0.1", port: int = 0, **options: Any) -> AsyncIterator[int]:
     """Run ``handler`` for each connection and yield the port. ``options`` are those of `asyncio.start_server`.
 
-    A connection is closed when its handler ends, whatever ended it. At the end of the server, the handlers are
-    cancelled and the connections are cut. A connection that nobody closes warns at the next garbage collection, which
-    may run in a test that has nothing to do with it.
+    A connection is closed when its handler ends, for whatever reason. When the server stops, it cancels the handlers
+    and aborts the connections. A connection that stays open would cause a warning at the next garbage collection, which
+    may run in an unrelated test.
     """
     connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 

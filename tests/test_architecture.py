@@ -17,7 +17,7 @@ FOLDERS += ("agent_kernel/sandbox", "agent_kernel/sessions", "agent_kernel/tools
 
 
 def node_of(folder: str) -> str:
-    """The node of the picture that stands for a folder of LAYERS."""
+    """Return the node of the picture for a folder of LAYERS."""
     parts = folder.split(".")
     if folder == "notebook.panel":
         return folder
@@ -25,7 +25,7 @@ def node_of(folder: str) -> str:
 
 
 def imported_nodes() -> set[tuple[str, str]]:
-    """Pairs of nodes of which the first may import the second."""
+    """Return pairs of nodes; the first may import the second."""
     pairs = {(node_of(folder), node_of(name)) for folder, row in LAYERS.items() for name in row[0].split()}
     return {(one, other) for one, other in pairs if one != other}
 

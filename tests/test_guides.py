@@ -1,4 +1,4 @@
-"""The guides of ``notebooks/`` that need a server and no person: each runs from top to bottom against a real one."""
+"""Runs the guides of ``notebooks/`` that need a server and no user, from top to bottom against a real server."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
 
 
 def run(path: Path, where: Path, environment: dict[str, str], cell_s: float = CELL_S) -> str:
-    """All that its cells show. Raises for a cell that fails."""
+    """Run a guide and return all output of its cells. Raises the error of a cell that fails."""
     notebook = nbformat.read(path, as_version=4)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("AGENT_KERNEL_")}
     client = NotebookClient(
@@ -108,7 +108,9 @@ def test_a_guide_runs_and_shows_what_it_says(server: AgentServer, name: str, tmp
 
 
 def made(text: str, tokens: ApiTokenStore) -> dict[str, str]:
-    """By the variables that a guide reads them from."""
+    """Create the tokens that a guide's text mentions. Return them by the environment variables from which the guide
+    reads them.
+    """
     found = {}
     for line in re.findall(r"agent-kernel token new (.*?--days \d+)", text):
         user = "".join(re.findall(r"--user (\w+)", line))

@@ -1,4 +1,6 @@
-"""Who may import whom, and where a heavy library may be imported: two tables, checked against every file."""
+"""Tests which folder may import which, and where a slow library may be imported: two tables, checked against every
+file.
+"""
 
 from __future__ import annotations
 
@@ -319,7 +321,7 @@ def sources() -> list[Path]:
 
 @functools.cache
 def imports(path: Path) -> tuple[Import, ...]:
-    """Every import of a file, also those inside functions. Several tests ask, so the answer is kept."""
+    """Return every import of a file, also those inside functions. Several tests call it, so results are cached."""
     return tuple(_imports(path))
 
 
@@ -342,7 +344,9 @@ def _imports(path: Path) -> Iterator[Import]:
 
 
 def _from(node: ast.ImportFrom) -> list[str]:
-    """``from agent_kernel import settings`` imports a module, ``from agent_kernel import Agent`` a name."""
+    """Return the modules that a ``from`` import names: ``from agent_kernel import settings`` imports a module, ``from
+    agent_kernel import Agent`` a name.
+    """
     base = node.module or ""
     below = [f"{base}.{name.name}" for name in node.names]
     modules = [name for name in below if _is_module(name)]
@@ -362,7 +366,7 @@ def module_name(path: Path) -> str:
 
 @functools.cache
 def folder_of(module: str) -> str:
-    """The folder that a module lies in, as LAYERS names it, or the module itself where it has a row of its own."""
+    """Return the folder of a module as LAYERS names it, or the module itself if it has its own row."""
     if module == PUBLIC:
         return "sessions.__init__"
     if module in MODULES:

@@ -1,4 +1,6 @@
-"""``local_only``, where there is no way out: everything that needs none works, the rest is refused with the reason."""
+"""Tests ``local_only`` on a machine without network: everything that needs none works, and the rest is refused with the
+reason.
+"""
 
 from __future__ import annotations
 

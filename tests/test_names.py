@@ -1,4 +1,4 @@
-"""Names that readers meet in more than one place mean one thing."""
+"""Tests that names which occur in several places have one meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The committed notebooks: clean, and able to run with nobody there. That they do run shows ``make demo``."""
+"""Tests the committed notebooks: clean, and able to run without a user. ``make demo`` runs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The distribution as others get it: what is in the wheel, what it pulls in, what an install touches and what not."""
+"""Tests the distribution: the contents of the wheel, its dependencies, and what an installation changes on the system
+and what not.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def without_node(folder: Path) -> Path:
-    """What is asked for node there gets an error: a package that is built or installed needs none."""
+    """Return a directory with commands that fail in place of node: building and installing the package must not need
+    node.
+    """
     for name in ("node", "npm", "npx", "jlpm", "yarn"):
         (folder / name).write_text("#!/bin/sh\nexit 127\n")
         (folder / name).chmod(0o755)
@@ -52,7 +56,9 @@ def run(*command: str, **more: str) -> str:
 
 
 def clean_environment() -> dict[str, str]:
-    """This process's, less what would point an interpreter or Jupyter at this checkout."""
+    """Return this process's environment without the variables that would direct an interpreter or Jupyter to this
+    checkout.
+    """
     return {
         key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "JUPYTER", "AGENT_KERNEL"))
     }
@@ -185,7 +191,7 @@ def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 
 class Environment:
-    """A fresh virtual environment, with home and configuration folders of its own."""
+    """A fresh virtual environment with its own home and configuration folders."""
 
     def __init__(self, folder: Path) -> None:
         self.wheels = folder / "wheels"
@@ -251,7 +257,9 @@ print(json.dumps([globals().get("mine"), sorted(ip.extension_manager.loaded), ma
 
 
 async def ask_kernel(environment: Environment, folder: Path) -> tuple[int | None, set[str], bool]:
-    """From a kernel of a real server: the person's variable, the extensions loaded, whether %%agent is there."""
+    """Return, from a kernel of a real server, the user's variable, the loaded extensions, and whether %%agent
+    exists.
+    """
     folder.mkdir()
     notebook = nbformat.v4.new_notebook()
     nbformat.write(notebook, folder / "mine.ipynb")

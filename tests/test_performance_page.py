@@ -1,4 +1,4 @@
-"""docs/performance.md: what benchmarks record of it, and what it says of rows that nobody ran."""
+"""Tests docs/performance.md: what benchmarks record for it, and what it says about rows that were not run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that follow the documentation, of this version and of those before modules moved, find what they import."""
+"""Tests that the names and import paths in the documentation exist, also those of earlier versions."""
 
 from __future__ import annotations
 

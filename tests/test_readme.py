@@ -1,4 +1,4 @@
-"""What the README and the pages beside it promise is there: files, commands, settings and the example."""
+"""Tests what the README and the pages beside it mention: files, commands, settings and the example."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
-def found(pattern: str, text: str = README + SECURITY) -> list[str]:
+def find_names(pattern: str, text: str = README + SECURITY) -> list[str]:
     return sorted(set(re.findall(pattern, text)))
 
 
 @pytest.mark.parametrize(
-    "path", found(r"\]\(([^)#:]+)\)") + found(r"`((?:agent_kernel|jupyter_ext|tests|notebooks)/[\w./]*)`")
+    "path", find_names(r"\]\(([^)#:]+)\)") + find_names(r"`((?:agent_kernel|jupyter_ext|tests|notebooks)/[\w./]*)`")
 )
 def test_every_file_it_names_exists(path: str) -> None:
     assert (ROOT / path).exists()
 
 
-@pytest.mark.parametrize("target", found(r"\bmake ([a-z]+)[ `\n]", re.sub(r"(?s)```python.*?```", "", README)))
+@pytest.mark.parametrize("target", find_names(r"\bmake ([a-z]+)[ `\n]", re.sub(r"(?s)```python.*?```", "", README)))
 def test_every_make_command_exists(target: str) -> None:
     assert re.search(rf"^{target}:.* ## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize(
-    "name", found(r"AGENT_KERNEL_([A-Z_]+)") + [name.upper() for name in found(r"c\.AgentKernel\.(\w+)")]
+    "name", find_names(r"AGENT_KERNEL_([A-Z_]+)") + [name.upper() for name in find_names(r"c\.AgentKernel\.(\w+)")]
 )
 def test_every_setting_exists(name: str) -> None:
     assert hasattr(Settings(), name.lower())
@@ -47,8 +47,8 @@ def test_every_seam_of_the_protocols_is_explained(name: str) -> None:
 
 
 def test_no_measurement_is_left_open() -> None:
-    assert not found(r"@@\w+@@")
-    assert not found(r"\b(?:TODO|TBD|XXX)\b")
+    assert not find_names(r"@@\w+@@")
+    assert not find_names(r"\b(?:TODO|TBD|XXX)\b")
 
 
 def test_the_python_example_runs() -> None:

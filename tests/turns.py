@@ -1,4 +1,6 @@
-"""What tests of turns share: a scripted agent on a memory store, and a task that is cancelled at its n-th await."""
+"""Shared parts of tests of turns: a scripted agent on a memory store, and a task that is cancelled at its
+n-th await.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {"code": {"type": "
 
 
 class Recorder:
-    """A tool that answers with what ``answer`` makes of its code, and remembers what it ran."""
+    """A tool that applies ``answer`` to its code and records what it ran."""
 
     def __init__(self, answer: Callable[[str], str] = str.upper, *, kind: str = "python.sandbox", shared: bool = True):
         self.spec = ToolSpec("python", "Runs code.", SCHEMA, kind=kind, where="sandbox", shared_state=shared)
@@ -61,7 +63,9 @@ def types(bodies: Sequence[EventBody]) -> list[str]:
 
 
 class CancelledAt:
-    """``run`` awaits a coroutine and cancels the task it runs in when it suspends for the n-th time (from 1)."""
+    """``run`` awaits a coroutine and cancels the task it runs in when the coroutine suspends for the n-th time (from
+    1).
+    """
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], n: int) -> None:
         self._coroutine = coroutine

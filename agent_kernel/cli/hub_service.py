@@ -1,4 +1,6 @@
-"""``agent-kernel serve --hub``: what a JupyterHub says in the environment of one of its services."""
+"""Reads, for ``agent-kernel serve --hub``, the environment variables with which a JupyterHub describes one of its
+services.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ OWN_TOKEN = "JUPYTERHUB_API_TOKEN"
 
 @dataclass(frozen=True, slots=True)
 class HubService:
-    """Where a service of a hub listens, and the path of all its routes."""
+    """The address at which a service of a hub listens, and the path below which all its routes are."""
 
     host: str
     port: int
@@ -28,8 +30,8 @@ class HubService:
 def read_hub_service(environment: MutableMapping[str, str]) -> HubService:
     """Return the service that the environment describes.
 
-    The service's own token is removed from the environment, so that no subprocess inherits it: users are identified
-    with their own tokens alone. Raises InvalidRequest.
+    The service's own token is removed from the environment, so that no subprocess inherits it: the server uses only the
+    tokens of its users. Raises InvalidRequest.
     """
     environment.pop(OWN_TOKEN, None)
     if missing := [name for name in NEEDED if not environment.get(name)]:
@@ -54,7 +56,9 @@ def read_hub_service(environment: MutableMapping[str, str]) -> HubService:
 
 
 def apply_to_options(args: argparse.Namespace, service: HubService) -> None:
-    """Serve where the hub looks for the service. Raises InvalidRequest for options that contradict that."""
+    """Set the options so that the server listens at the address of ``service``. Raises InvalidRequest for options that
+    contradict ``--hub``.
+    """
     for option in ("token_file", "base_url", "namespace"):
         if getattr(args, option, None):
             raise InvalidRequest(
@@ -67,7 +71,7 @@ def apply_to_options(args: argparse.Namespace, service: HubService) -> None:
 
 
 def check_settings(settings: Settings) -> None:
-    """Refuse settings with which users would not be separate. Raises InvalidRequest."""
+    """Raise InvalidRequest for settings under which the users of a hub could see each other's data."""
     if settings.namespace:
         raise InvalidRequest(
             "The setting namespace would give all users of the hub the same conversations.",

@@ -104,7 +104,7 @@ def _base_url(text: str) -> str:
 
 
 def _place(args: argparse.Namespace) -> None:
-    """Set where to listen and the base path. Raises InvalidRequest."""
+    """Set the address at which the server listens, and its base path. Raises InvalidRequest."""
     if args.hub:
         hub_service.apply_to_options(args, hub_service.read_hub_service(os.environ))
         forget_variables(os.environ)
@@ -219,7 +219,9 @@ def _url(args: argparse.Namespace, port: int) -> str:
 
 
 def _announce(args: argparse.Namespace, services: Services, key: ServeToken, url: str, query: str | None) -> None:
-    """Print where the server is. ``query`` logs in one browser at its page; None: the server has no page."""
+    """Print the addresses of the server. ``query`` is the part of a URL that logs in one browser; None: the server has
+    no web page.
+    """
     info, settings = services.runtime.engine.info(), services.runtime.settings
     if missing := _missing(settings):
         print(f"agent-kernel: {missing}", file=sys.stderr, flush=True)
@@ -250,8 +252,9 @@ def _announce(args: argparse.Namespace, services: Services, key: ServeToken, url
 
 
 def _page(url: str, query: str | None) -> str:
-    """Describe how a person opens the page. The link that logs in is only for the terminal of whoever starts the
-    server: what is printed elsewhere is kept in logs."""
+    """Describe how a user opens the web page. The link that logs in is printed only to a terminal, because other output
+    is stored in logs.
+    """
     if query is None:
         return "no page, because this server has no login for browsers"
     if not query or not sys.stdout.isatty():
@@ -260,8 +263,9 @@ def _page(url: str, query: str | None) -> str:
 
 
 def _check_built(args: argparse.Namespace, settings: Settings) -> None:
-    """Refuse to start with these settings, which are complete only now: Jupyter's configuration files have some. Raises
-    InvalidRequest, UnknownModel."""
+    """Check the complete settings, including those of Jupyter's configuration files, before the server starts. Raises
+    InvalidRequest, UnknownModel.
+    """
     if args.hub:
         hub_service.check_settings(settings)
     _check_model(settings)

@@ -25,13 +25,14 @@ class SessionsClient:
         self._connection = connection
 
     async def list(self, limit: int = MOST, name: str = "") -> Sequence[Session]:
-        """Return the sessions, newest first; ``name`` selects those with it in title, tags or id."""
+        """Return the sessions, newest first. With ``name``, return only those whose title, tags or id contain it."""
         reply = await self._connection.call("GET", "sessions", query={"limit": limit, "name": name or None})
         return [Session.from_json(one) for one in reply["sessions"]]
 
     async def create(self, title: str = "", id: str | None = None, *, private: bool = False) -> Session:
-        """Return the session of that id, created if it does not exist. ``private`` keeps it in memory and out of
-        lists."""
+        """Return the session with that id; create it if it does not exist. A ``private`` session exists only in the
+        server's memory and is not listed.
+        """
         body = {"title": title, "bind": False, **({"id": id} if id else {}), **({"private": True} if private else {})}
         return Session.from_json(await self._connection.call("POST", "sessions", body))
 
@@ -93,7 +94,9 @@ class SessionsClient:
         return [Branch.from_json(one) for one in (await self._call("GET", id, "branches"))["branches"]]
 
     async def branch(self, id: str, before: str | None = None, name: str = "") -> Branch:
-        """Create a branch and make it the current one. It ends before the turn ``before``, or has all turns."""
+        """Create a branch and make it the current one. It ends before the turn ``before``; without ``before`` it
+        contains all turns.
+        """
         body = {"name": name, **({"before": before} if before else {})}
         return Branch.from_json(await self._call("POST", id, "branches", body=body))
 

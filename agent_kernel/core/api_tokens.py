@@ -241,7 +241,7 @@ class TokenFiles:
         return True
 
     def close(self) -> None:
-        """No file stays open."""
+        """Do nothing, because no file stays open."""
 
     def _path(self, id: str) -> Path:
         return self._directory / f"{id}.json"

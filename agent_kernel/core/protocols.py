@@ -312,11 +312,12 @@ class CallPreparer(Protocol):
 
 @runtime_checkable
 class CallReviser(Protocol):
-    """A tool whose prepared arguments depend on the one that a person may change."""
+    """A tool that computes some arguments of a call from the argument that a person may change."""
 
     def revise(self, call: ToolCall) -> ToolCall:
-        """Return the call with its other arguments adapted to the changed one. Raises AgentKernelError if it cannot
-        run."""
+        """Return the call with the arguments computed again from the changed one. Raises AgentKernelError if it cannot
+        run.
+        """
 
 
 class FileKeeper(Protocol):

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AddedServer:
-    """``namespace`` is that of the user who added it; no other user sees or uses it."""
+    """A model server that the user of ``namespace`` added. No other user sees or uses it."""
 
     name: str
     namespace: str
@@ -68,10 +68,11 @@ class AddedServers:
             return []
 
     def save(self, name: str, namespace: str, endpoint: Endpoint, key: str | None) -> AddedServer:
-        """Store a server in place of one with the same name. ``key`` None keeps the key that it has, if the address is
-        the same; a key is never sent to another address than the one it was entered for. Raises Conflict if another
-        user has a server of this name, if there are too many, or if another process does not finish its change, and
-        StoreCorrupt if the list cannot be read."""
+        """Store a server in place of one with the same name. With ``key`` None the server keeps its key, if the address
+        stays the same: a key is never sent to another address than the one it was entered for. Raises Conflict if
+        another user has a server of this name, if there are too many servers, or if another process does not finish its
+        change, and StoreCorrupt if the list cannot be read.
+        """
         with self._changing():
             return self._save(name, namespace, endpoint, key)
 
@@ -107,7 +108,9 @@ class AddedServers:
 
     @contextlib.contextmanager
     def trying(self, endpoint: Endpoint, key: str) -> Iterator[Endpoint]:
-        """Give the endpoint with a key that is stored only meanwhile."""
+        """Yield the endpoint with ``key``, which is stored in a temporary file only for the duration of the ``with``
+        block.
+        """
         if not key:
             yield endpoint
             return
@@ -119,8 +122,9 @@ class AddedServers:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
-        """Hold the lock of the list, so that no other thread and no other process changes it meanwhile. The system
-        releases the lock of a process that was killed."""
+        """Hold the lock of the list, so that no other thread or process changes the list at the same time. The system
+        releases the lock of a process that was killed.
+        """
         self._list.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = FileLock(f"{self._list}.lock", timeout=LOCK_S)
         try:

@@ -111,14 +111,15 @@ class NamedEngines:
         return self._created[name]
 
     def add(self, server: AddedServer) -> None:
-        """Offer a server that a user added, in place of one with the same name. Raises InvalidRequest for a name that
-        the configuration or the catalog uses, or that cannot be one."""
+        """Register a server that a user added, in place of one with the same name. Raises InvalidRequest for a name
+        that the configuration or the catalog uses, or that is not allowed.
+        """
         self.check_name(server.name)
         self._added[server.name] = server
         self._drop(server.name)
 
     def remove(self, name: str) -> None:
-        """Stop offering a server that a user added."""
+        """Unregister a server that a user added."""
         if self._added.pop(name, None) is not None:
             self._drop(name)
 
@@ -138,16 +139,18 @@ class NamedEngines:
         return server is not None and server.namespace != namespace
 
     def check_egress(self, endpoint: Endpoint) -> None:
-        """Refuse an address elsewhere where conversations stay on this machine. Raises LocalOnly."""
+        """Raise LocalOnly if the settings forbid sending conversations to the engine's address."""
         if not endpoint.local:
             self._egress.check("", f"the conversation with {endpoint.host}")
 
     def _drop(self, name: str) -> None:
-        """Forget the engine of a name. A turn that uses it keeps it; its connections close when it is collected."""
+        """Forget the engine with this name. A turn that is using the engine can still finish; Python then frees the
+        engine and closes its connections.
+        """
         self._created.pop(name, None)
 
     def describe_added(self, namespace: str) -> list[dict[str, Any]]:
-        """Return the servers that this user added for display, as ``describe_configured`` does."""
+        """Describe the servers that this user added, in the form that ``describe_configured`` returns."""
         return [
             {
                 "name": server.name,

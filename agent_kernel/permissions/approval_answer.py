@@ -43,7 +43,9 @@ class Answer:
             self._check_edited(self.edited)
 
     def _check_edited(self, text: str) -> None:
-        """An edited text is not shown to a person again, so it must not contain what the person cannot see."""
+        """Raise InvalidRequest if the edited text contains invisible characters: it is not shown to a person again
+        before it runs.
+        """
         if self.decision != "approve" or self.remember != "once":
             raise InvalidRequest("An edited text can only be approved, and for one call.")
         if not text.strip():

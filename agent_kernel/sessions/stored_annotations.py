@@ -1,5 +1,6 @@
-"""Reads what a turn reported beside its messages from the record of the turn; `agent_kernel/turn/turn_annotations.py`
-writes it."""
+"""Reads the annotations of a turn (what it reported beside its messages) from its record;
+`agent_kernel/turn/turn_annotations.py` writes them.
+"""
 
 from __future__ import annotations
 

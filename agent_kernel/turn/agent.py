@@ -147,7 +147,8 @@ class Agent:
     async def run(self, request: TurnRequest | str) -> TurnResult:
         """Run one turn to its end. Raises SessionBusy.
 
-        A turn that fails does not raise: its result has the ``error``, which ``TurnResult.raise_for_state`` raises.
+        A turn that fails does not raise an error: its result contains the ``error``, which
+        ``TurnResult.raise_for_state`` raises.
         """
         return await self.turn(_request(request), lambda body: None)
 

@@ -180,9 +180,9 @@ class ConversationHistory:
         return replace(placed, carried=carried, added=added)
 
     async def _apply_hook(self, placed: MergePlan, notes: Sequence[Message], window: int) -> PreparedTurn:
-        """Return the prepared turn with what the input hook decided: what the model sees, and what is stored.
+        """Apply the input hook, which decides what the model sees and what is stored. Return the prepared turn.
 
-        Earlier exchanges that the client sent along are stored as turns of their own, unless the hook changed them.
+        Earlier exchanges that the client sent along are stored as separate turns, unless the hook changed them.
         """
         earlier, unanswered = history_merge.split_exchanges(placed.carried)
         said = [*unanswered, *notes, *placed.added]

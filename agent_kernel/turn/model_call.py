@@ -22,12 +22,12 @@ from agent_kernel.turn.turn_state import ActiveTurn
 async def model_call(
     engine: Engine, request: EngineRequest, turn: ActiveTurn, theirs: frozenset[str], redactor: Redactor
 ) -> tuple[list[ToolCall], Message | None]:
-    """Return the calls that this server runs, and the message (not stored yet) with the calls of the caller's functions
-    ``theirs``, or None.
+    """Run one model call. Return the calls that this server runs, and a message (not stored yet) with the calls of the
+    caller's functions ``theirs``, or None.
 
-    Calls of the caller get new ids, because the caller tells them apart over many turns. The text of a model call that
-    is stopped is saved too, marked as interrupted, and its tokens are estimated. Raises EngineError, also if the engine
-    ends without an EndChunk: it is then unknown whether the answer is complete.
+    Calls of the caller get new ids, because the caller distinguishes them over many turns. If the call is stopped, its
+    text is stored too, marked as interrupted, and its tokens are estimated. Raises EngineError, also if the engine ends
+    without an EndChunk: it is then unknown whether the answer is complete.
     """
     reply, began = Reply(), time.monotonic()
     handed: Message | None = None

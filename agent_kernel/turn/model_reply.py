@@ -20,7 +20,7 @@ from agent_kernel.core.protocols import (
 
 @dataclass(slots=True)
 class Reply:
-    """The reply of one model call as far as it has arrived."""
+    """The part of a model's reply that has arrived so far."""
 
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)

@@ -128,7 +128,9 @@ def build_by_name(table: Mapping[str, Callable[[Settings], Any]], name: str, set
     if name in table:
         return table[name](settings)
     if ":" not in name:
-        raise InvalidRequest(f"{name!r} is not known. Use {', '.join(table)}, or package.module:Class.")
+        raise InvalidRequest(
+            f"The settings name {name!r}, which does not exist. Use {', '.join(table)}, or package.module:Class."
+        )
     return _import_class(name)(settings)
 
 

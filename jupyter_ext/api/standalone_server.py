@@ -117,8 +117,9 @@ class HeadlessServer(ServerApp):
         super().init_webapp()
 
     def load_server_extensions(self) -> None:
-        """Remove all routes that neither belong to this extension nor are needed to log in. Their paths are then
-        answered with this API's error."""
+        """Remove all routes that neither belong to this extension nor are needed to log in, so that requests to their
+        paths get this API's error.
+        """
         super().load_server_extensions()
         login = [pattern for pattern, *_ in self.identity_provider.get_handlers()]
         base = self.base_url.rstrip("/")

@@ -39,7 +39,7 @@ class HubIdentityProvider(IdentityProvider):
         min=1,
         max=300,
         config=True,
-        help="For how many seconds an answer of the hub is used again. A token that is revoked is accepted no longer.",
+        help="Seconds for which an answer of the hub is reused: a revoked token may be accepted for so long.",
     )
 
     def __init__(self, **kwargs: Any) -> None:

@@ -32,8 +32,9 @@ class CodeBody(Body):
 class SandboxCodeHandler(AgentHandler):
     @guard("execute", kernels=False)
     async def post(self) -> None:
-        """Run the code where the notebook's next turn will run its own. Reply with its status, its standard output
-        and its error."""
+        """Run the code where the notebook's next turn would run its code. Reply with its status, standard output and
+        error.
+        """
         body = self.parse(CodeBody)
         notebooks, runtime = self.services.notebooks, self.services.runtime
         place = await self.services.access.place(self.caller, "", body.notebook)

@@ -33,13 +33,15 @@ class RequestRates(Protocol):
         unique name. Returns the counts before this start. Raises StoreError."""
 
     def take_back(self, start: str, limits: Mapping[QuotaAccount, int]) -> None:
-        """Take back a start that was counted, because no turn began."""
+        """Undo a counted start, because no turn began."""
 
     def peek(self, limits: Mapping[QuotaAccount, int]) -> Counts:
-        """Return what this server knows at once, for an early refusal. ``count`` decides."""
+        """Return what this server knows without asking the database, so that a request can be refused early; ``count``
+        makes the final decision.
+        """
 
     async def read(self, limits: Mapping[QuotaAccount, int]) -> Counts:
-        """Return the counts, to be shown. Raises StoreError."""
+        """Return the counts for display. Raises StoreError."""
 
     async def aclose(self) -> None:
         """Wait until the starts that ``take_back`` was called for are no longer counted."""
@@ -89,7 +91,7 @@ class LocalRates:
 
 
 class EventCounts(Protocol):
-    """Counts that servers share (``MessageBus``), on the event loop."""
+    """The interface to event counts that servers share (``MessageBus``), for use on the event loop."""
 
     async def count_event(
         self, event: str, counters: Sequence[EventCounter], window_s: float
@@ -99,8 +101,9 @@ class EventCounts(Protocol):
 
 
 class SharedRates:
-    """The starts of the servers that share a store, by the clock of the database. Counting a start takes one request to
-    the database. Accounts without a limit need none: each server counts their starts for itself."""
+    """Counts the starts of turns on all servers that share a store, by the clock of the database. Counting a start
+    takes one request to the database. For accounts without a limit, each server counts by itself.
+    """
 
     def __init__(self, counts: EventCounts, clock: Callable[[], float] = time.monotonic) -> None:
         self._counts = counts

@@ -41,7 +41,7 @@ Charges: TypeAlias = Mapping[tuple[QuotaAccount, int], int]
 
 
 class SpendingRows(Protocol):
-    """Both methods raise StoreError."""
+    """The interface of the storage of spent tokens. Both methods raise StoreError."""
 
     async def read(self, account: QuotaAccount, since: int) -> Mapping[int, int]:
         """Return the tokens that the account has spent in each minute after ``since``."""
@@ -81,7 +81,7 @@ class DatabaseSpending:
 
 
 class SharedValues(Protocol):
-    """Values that servers share (``MessageBus``, ``change_value``), on the event loop."""
+    """The interface to values that servers share (``MessageBus``, ``change_value``), for use on the event loop."""
 
     async def get_value(self, namespace: str, name: str) -> SharedValue | None: ...
 
@@ -91,7 +91,7 @@ class SharedValues(Protocol):
 
 
 class SharedSpending:
-    """The rows of the servers that share a store: one value for each account, with all its minutes."""
+    """The spent tokens of servers that share a store: one value for each account, with all its minutes."""
 
     def __init__(self, values: SharedValues) -> None:
         self._values = values
@@ -103,8 +103,9 @@ class SharedSpending:
         return {minute: tokens for minute, tokens in rows.items() if minute > since}
 
     async def add(self, charges: Charges, minute: int) -> Charges:
-        """Add the charges of one account. The others follow with the next calls, so that an error in between leaves no
-        charge in doubt."""
+        """Add the charges of one account. The next calls add those of the others, so that an error never leaves it
+        uncertain which charges were written.
+        """
         account = next(iter(charges))[0]
         mine = {key: tokens for key, tokens in charges.items() if key[0] == account}
 
@@ -120,8 +121,9 @@ class SharedSpending:
 
 @contextmanager
 def _stopping_as_store_error() -> Iterator[None]:
-    """Raise ServerStopping as StoreError. The caller then treats a server that stops like a database that cannot be
-    reached: it keeps what it could not write."""
+    """Context manager that raises StoreError in place of ServerStopping. The caller then treats a server that is
+    stopping like an unreachable database: it keeps what it could not write.
+    """
     try:
         yield
     except ServerStopping as error:

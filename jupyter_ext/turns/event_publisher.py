@@ -1,6 +1,6 @@
-"""Publishes the events of turns of this server that are followed through another server.
+"""Publishes the events of this server's turns to other servers through which clients follow them.
 
-The events of a turn are a topic of its own. Nothing is written for a turn that nobody follows elsewhere.
+The events of a turn are a separate topic. Nothing is written for a turn that no client follows through another server.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ def events_topic(namespace: str, turn: str) -> Topic:
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """Events of a turn in their order, which follow the event with the number ``after``. ``facts`` describe the turn
-    and come with the first batch (``after`` is 0)."""
+    """Consecutive events of a turn that follow the event with number ``after``. ``facts`` describe the turn and are
+    sent with the first batch (``after`` is 0).
+    """
 
     after: int
     entries: Sequence[LogEntry]
@@ -67,14 +68,14 @@ def _decode_entry(wire: Mapping[str, Any], marks: Sequence[Sequence[int]]) -> Lo
 
 
 def describe_turn(turn: LiveTurn) -> dict[str, Any]:
-    """Return what another server needs to know about a turn to check who may use it."""
+    """Return the facts about a turn by which another server checks who may use the turn."""
     spec = turn.spec
     facts = {"session": spec.key.id, "kernel": spec.kernel, "started_by": spec.started_by}
     return {**facts, "created": turn.created, "head": turn.log.head}
 
 
 class _Publication:
-    """How far a turn was published. ``wanted`` and ``began`` are times of the event loop."""
+    """The state of publishing one turn. ``wanted`` and ``began`` are times of the event loop."""
 
     def __init__(self, turn: LiveTurn) -> None:
         self.turn = turn
@@ -82,7 +83,7 @@ class _Publication:
         self.restart()
 
     def restart(self) -> None:
-        """Publish the log from its beginning, in place of what was published."""
+        """Publish the log from its beginning again."""
         self.sent, self.size, self.replaces = 0, 0, True
         self.began = asyncio.get_running_loop().time()
 
@@ -91,7 +92,7 @@ class _Publication:
         return self.turn.log.finished is not None and self.sent >= self.turn.log.head
 
     def take_posts(self) -> list[Post]:
-        """Return the messages with the events that were not published yet, and count them as published."""
+        """Return messages with the events that were not published yet, and mark these events as published."""
         if self.size > MAX_TOPIC_BYTES:
             self.restart()
         posts, facts = [], describe_turn(self.turn)
@@ -104,8 +105,9 @@ class _Publication:
 
 
 class EventPublisher:
-    """One instance for each server that shares its store. Call ``aclose`` after the turns have ended: it publishes what
-    is left."""
+    """Publishes the events of turns; there is one object for each server that shares its store. Call ``aclose`` after
+    the turns have ended: it publishes the remaining events.
+    """
 
     def __init__(self, link: ServerLink) -> None:
         self._link = link
@@ -128,7 +130,7 @@ class EventPublisher:
         return describe_turn(turn)
 
     def is_followed(self, turn: LiveTurn) -> bool:
-        """Return whether somebody follows the turn through another server."""
+        """Return whether a client follows the turn through another server."""
         publication = self._publications.get(turn.id)
         return publication is not None and asyncio.get_running_loop().time() - publication.wanted < WANTED_S
 

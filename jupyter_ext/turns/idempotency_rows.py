@@ -58,7 +58,7 @@ class IdempotencyRow:
 
 
 class IdempotencyRows(Protocol):
-    """Where the rows are stored. All methods raise StoreError."""
+    """The interface of the storage of idempotency keys. All methods raise StoreError."""
 
     async def claim(
         self, key: IdempotencyKey, turn: str, instead: IdempotencyRow | None = None
@@ -171,7 +171,7 @@ def _encode_row(request: str, session: str, facts: str) -> bytes:
 
 
 def _describe_session(session: str, facts: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what may be stored about the session of a turn, and of the answer beside the turn."""
+    """Return the facts about a turn's session, and the other fields of its answer, that may be stored."""
     return (PRIVATE, "{}") if is_private(session) else (session, json.dumps(dict(facts)))
 
 

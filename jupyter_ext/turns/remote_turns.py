@@ -1,4 +1,6 @@
-"""Turns that run on another server of a shared store: a copy of their events, and the way to their server."""
+"""Turns that run on another server of a shared store: copies of their events, and commands that are sent to their
+server.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ class CopiedLog(EventLog):
         """End the copy of a turn whose server has died.
 
         Clients may have received events from that server which it had not published yet. The numbers of these events
-        are left out: a client that goes on here after such a number would otherwise never get the end of the turn.
+        are skipped here: a client that continues after such a number would otherwise never get the end of the turn.
         """
         if self.finished is None:
             self._stamp.seq += MAX_EVENTS
@@ -76,7 +78,7 @@ class CopiedLog(EventLog):
 
 
 class RemoteTurn:
-    """A turn of another server; the ``owner`` of the LiveTurn that stands for it here."""
+    """The connection to a turn of another server, which the turn's LiveTurn here has as its ``owner``."""
 
     def __init__(self, link: ServerLink, namespace: str, turn: str) -> None:
         self._link = link
@@ -90,8 +92,9 @@ class RemoteTurn:
         self._end = link.subscribe(events_topic(namespace, turn), self._on_message)
 
     async def command(self, action: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Have the server of the turn carry out a command. Raises its error, StoreError, and ServerUnreachable if it
-        does not answer."""
+        """Send a command to the server of the turn, and return its result. Raises that server's error, StoreError, and
+        ServerUnreachable if it does not answer.
+        """
         answer = await self._link.ask(self._namespace, self._turn, action, body, COMMAND_S)
         if answer is None:
             raise server_unreachable()
@@ -121,7 +124,9 @@ class RemoteTurn:
         self._end()
 
     def _on_message(self, body: bytes) -> None:
-        """Raises KeyError, TypeError or ValueError for events of another version of agent-kernel."""
+        """Add the events of a message to the copy. Raises KeyError, TypeError or ValueError for events of another
+        version of agent-kernel.
+        """
         batch = EventBatch.decode(body)
         self.heard = time.monotonic()
         self.facts = batch.facts or self.facts
@@ -149,8 +154,9 @@ class RemoteTurns:
         self._watching: set[asyncio.Task[None]] = set()
 
     async def find(self, namespace: str, turn: str) -> LiveTurn | None:
-        """Return a turn whose event log another server still holds; None if no server answers for it. Who may use the
-        turn is for the caller to check, as for a turn of this server. Raises StoreError."""
+        """Return a turn whose event log another server still holds; None if no server answers. The caller checks who
+        may use the turn, as for a turn of this server. Raises StoreError.
+        """
         if self._link is None:
             return None
         place = (namespace, turn)
@@ -213,7 +219,7 @@ class RemoteTurns:
             log.error("the copy of a turn of another server ended", exc_info=error)
 
     async def _watch(self, remote: RemoteTurn, live: LiveTurn) -> None:
-        """Keep the copy up to date while somebody uses it, and end it if the turn's server has died."""
+        """Update the copy while a client uses it, and end it if the turn's server has died."""
         assert isinstance(live.log, CopiedLog)
         unanswered = expected = 0
         while live.log.idle_s < IDLE_S:

@@ -1,6 +1,8 @@
-"""The connection of this server to the others of a shared store: questions about turns, their answers, and topics.
+"""The connection of this server to the other servers of a shared store. It carries questions about turns, answers to
+them, and the messages of topics.
 
-A question goes to all servers, and the one that runs the turn answers it. Nothing here knows what is asked.
+A question goes to all servers, and the server that runs the turn answers it. This module does not know the content of
+questions.
 """
 
 from __future__ import annotations
@@ -46,8 +48,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerQuestion:
-    """``action`` is what the asking server wants of the turn, and ``body`` its values as JSON. ``namespace`` is that of
-    the caller, which the asking server has authenticated."""
+    """A question about a turn. ``action`` says what the asking server requests, and ``body`` are its parameters as
+    JSON. ``namespace`` is that of the caller, whom the asking server has authenticated.
+    """
 
     namespace: str
     turn: str
@@ -60,10 +63,11 @@ Answerer: TypeAlias = Callable[[ServerQuestion], Awaitable[Mapping[str, Any] | N
 
 
 class ServerLink:
-    """One instance for each server, on one event loop. ``start`` begins to listen; ``aclose`` ends everything.
+    """The link of one server, used on one event loop. ``start`` begins to receive messages; ``aclose`` stops
+    everything.
 
-    One thread receives and another one sends, since the bus blocks. While the database is away, ``send`` and ``ask``
-    raise StoreError; the link works again when the database does.
+    One thread receives and another one sends, because the bus blocks. While the database cannot be reached, ``send``
+    and ``ask`` raise StoreError; the link works again when the database does.
     """
 
     def __init__(self, bus: MessageBus) -> None:
@@ -106,7 +110,9 @@ class ServerLink:
         await asyncio.to_thread(self._bus.close)
 
     async def send(self, posts: Sequence[Post]) -> None:
-        """Send messages in their order. What is sent while the bus is busy goes out together. Raises StoreError."""
+        """Send messages in order. Messages that are passed while the bus is busy are sent together. Raises
+        StoreError.
+        """
         done = asyncio.get_running_loop().create_future()
         self._outgoing.append((posts, done))
         if self._sending is None:
@@ -156,12 +162,16 @@ class ServerLink:
         return await self._run(self._bus.count_event, event, counters, window_s)
 
     async def uncount_event(self, event: str, counters: Sequence[EventCounter]) -> None:
-        """Take back an event, as ``MessageBus.uncount_event`` does. Raises StoreError."""
+        """Undo the counting of an event, as ``MessageBus.uncount_event`` does. Raises StoreError."""
         await self._run(self._bus.uncount_event, event, counters)
 
     def subscribe(self, topic: Topic, listener: Callable[[bytes], None]) -> Callable[[], None]:
-        """Call ``listener`` with the messages of a topic, from the oldest one kept, and return a function that ends
-        this. Ask a question afterwards: its answer is what makes the receiver look at the new topic at once."""
+        """Call ``listener`` with the messages of a topic, from the oldest stored one on. Return a function that stops
+        this.
+
+        The receiver notices a new topic only when its next message arrives, so ask a question afterwards: the answer
+        makes the receiver read the topic at once.
+        """
         self._listeners[topic] = listener
         with self._lock:
             self._seen[topic] = 0
@@ -223,7 +233,9 @@ class ServerLink:
                 log.warning("a message of another server cannot be read and is left out: %r", error)
 
     def _handle(self, message: BusMessage) -> None:
-        """Raises KeyError, TypeError or ValueError for a message that no server of this version sent."""
+        """Handle a received message. Raises KeyError, TypeError or ValueError for a message that no server of this
+        version sends.
+        """
         if message.topic == QUESTIONS:
             self._begin_answer(json.loads(message.body))
         elif message.topic == self._inbox:
@@ -263,4 +275,4 @@ class ServerLink:
 
 
 async def _answer_nothing(question: ServerQuestion) -> None:
-    """Answer as a server without turns does."""
+    """Return no answer, as a server without turns does."""

@@ -1,8 +1,8 @@
-"""What clients do to a running turn: stop it, answer its questions, run its calls. The turn may run on another server
-that shares the store; then the command is sent there.
+"""Carries out the commands of clients on running turns: stopping a turn, answering its questions, running its calls. If
+the turn runs on another server that shares the store, the command is sent to that server.
 
-Who may do it is checked before, by the server that the client called. The server that runs the turn carries out only
-what concerns its own turns, in the namespace of the caller.
+The server that the client called checks whether the client may send the command. The server that runs the turn accepts
+commands only for its own turns, in the namespace of the caller.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Json = Mapping[str, Any]
 
 
 class TurnControl:
-    """``publisher`` is None on a server that shares its store with no other."""
+    """Runs the commands. ``publisher`` is None on a server that does not share its store."""
 
     def __init__(
         self,
@@ -55,8 +55,9 @@ class TurnControl:
         }
 
     async def run(self, turn: LiveTurn, action: str, body: Json) -> Json:
-        """Carry out a command where the turn runs, and return its result. Raises the errors of the parts that carry it
-        out, InvalidRequest for an unknown action, and ServerUnreachable if the server of the turn does not answer."""
+        """Run a command on the server where the turn runs, and return the result. Raises the errors of the parts that
+        run it, InvalidRequest for an unknown action, and ServerUnreachable if the server of the turn does not answer.
+        """
         if turn.owner is not None:
             return await turn.owner.command(action, body)
         if action not in self._actions:
@@ -67,7 +68,7 @@ class TurnControl:
         return await self._actions[action](turn, body)
 
     async def answer_question(self, question: ServerQuestion) -> Json | None:
-        """Answer a question of another server; None if the turn does not run here."""
+        """Answer a question of another server; return None if the turn does not run here."""
         turn = self._turns.get(question.turn)
         if turn is None or turn.spec.key.namespace != question.namespace or is_private(turn.spec.key.id):
             return None

@@ -68,11 +68,12 @@ class TurnSpec:
 
 
 class TurnOwner(Protocol):
-    """The other server that runs a turn."""
+    """The interface to another server that runs a turn."""
 
     async def command(self, action: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Have the server carry out a command (``turn_control.py``), and return the result. Raises its error, and
-        ServerUnreachable if it does not answer."""
+        """Send a command to the server (``turn_control.py``), and return the result. Raises that server's error, and
+        ServerUnreachable if it does not answer.
+        """
 
 
 @dataclass(slots=True, eq=False)

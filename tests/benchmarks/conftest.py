@@ -15,5 +15,5 @@ class Record(Protocol):
 
 @pytest.fixture(scope="session")
 def record() -> Record:
-    """Record a figure of the row ``row`` of figures.ROWS: ``record(row, ours, peer, unit)``."""
+    """The function that records a figure of the row ``row`` of figures.ROWS: ``record(row, ours, peer, unit)``."""
     return figures.record

@@ -28,7 +28,7 @@ from agent_kernel.notebook.kernel.missing_imports import missing_imports
 ADDRESS = re.compile(r"0x[0-9a-f]+|Out\[\d+\]|in \d+\.\d+ s")
 
 
-def prepared(shell: Any, code: str, known: set[str]) -> str:
+def prepare(shell: Any, code: str, known: set[str]) -> str:
     namespace = dict.fromkeys(known) | shell.user_ns
     return "\n".join([*missing_imports(shell.transform_cell(code), namespace), code])
 
@@ -38,7 +38,7 @@ def outcome(text: str) -> str:
 
 
 def of_task(shell: Any, task: Task) -> dict[str, Any]:
-    """The same code in a draft, and then for real."""
+    """Run the reference solution of a task in a draft and then in the kernel itself. Return both results."""
     shell.reset(new_session=False)
     with tempfile.TemporaryDirectory() as directory:
         os.chdir(directory)
@@ -46,7 +46,7 @@ def of_task(shell: Any, task: Task) -> dict[str, Any]:
         before = names_and_files(shell)
         draft, told, known = DraftProcess.start(shell), [], set[str]()
         for code in task.solution:
-            said = draft.run(prepared(shell, code, known), lambda stream, text: None, lambda shown: None, 60.0)
+            said = draft.run(prepare(shell, code, known), lambda stream, text: None, lambda shown: None, 60.0)
             known |= {*said["new"], *said["changed"]}
             told.append((outcome(said["text"]), said["status"], bool(said["refused"])))
         untouched = names_and_files(shell) == before
@@ -57,7 +57,7 @@ def of_task(shell: Any, task: Task) -> dict[str, Any]:
         draft.end()
         live = []
         for code in task.solution:
-            ran = LiveCode(shell).run(prepared(shell, code, set()), lambda s, t: None, lambda *shown: None)
+            ran = LiveCode(shell).run(prepare(shell, code, set()), lambda s, t: None, lambda *shown: None)
             live.append((outcome(ran.text), ran.status))
         held = bool(eval(task.holds, shell.user_ns)) if task.holds else None
         os.chdir("/")
@@ -113,15 +113,19 @@ def of_size(shell: Any, megabytes: int) -> dict[str, Any]:
 
 
 def fill(shell: Any, megabytes: int) -> None:
-    """The kernel writes so much memory, half of it in one array and half in small objects."""
+    """Allocate ``megabytes`` of memory in the kernel, half of it in one array and half in small objects."""
     objects = f"lines = [str(number) * 8 for number in range({megabytes} * 3500)]"
     shell.run_cell(f"import numpy as np\narray = np.ones({megabytes} << 19, dtype='u1')\n{objects}")
     gc.collect()
 
 
 def of_chain(shell: Any, megabytes: int, calls: int) -> dict[str, Any]:
-    """Milliseconds of calls that build on each other, with the fork before each of them and without it, and of one that
-    fails. The two are measured in turn, so that a busy machine slows both; ``cpu_ms`` of a call depends on it least."""
+    """Return the milliseconds of calls that build on each other, with and without a fork before each call, and of a
+    call that fails.
+
+    The two kinds alternate, so that other load on the machine slows both. ``cpu_ms`` of a call depends least on such
+    load.
+    """
     fill(shell, megabytes)
     code = "seen = [*globals().get('seen', []), sum(map(len, lines[:1000]))]\nlen(seen)"
     found: dict[str, Any] = {"rss_mb": int(private_mb(os.getpid()))}
@@ -147,7 +151,7 @@ def of_chain(shell: Any, megabytes: int, calls: int) -> dict[str, Any]:
 
 
 def cpu_ms(draft: DraftProcess, code: str, calls: int) -> float:
-    """Of a call, the processor time of the draft and of the forks that it buried."""
+    """Return the processor time of one call in milliseconds: that of the draft and of its forks that have ended."""
 
     def used() -> int:
         words = Path(f"/proc/{draft.pid}/stat").read_text().rpartition(")")[2].split()
@@ -166,7 +170,7 @@ def call_ms(draft: DraftProcess, code: str) -> float:
 
 
 def private_mb(pid: int) -> float:
-    """Memory of the draft that it does not share with its kernel."""
+    """Return the memory in MiB that a process does not share with another one."""
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     kib = sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Private_"))
     return kib / 1024

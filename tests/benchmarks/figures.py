@@ -125,8 +125,11 @@ ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for rows in SECTIONS.v
 
 
 def record(row: str, ours: float, peer: float | None, unit: str, file: Path = FIGURES) -> None:
-    """Store one figure, and ``peer``, the same of what the row is compared with. Figures of another machine or of other
-    versions are dropped from the file. Raises KeyError for a row that is not in ROWS."""
+    """Store the figure ``ours`` of a row, and ``peer``, the figure that it is compared with.
+
+    Removes the figures of another machine or of other versions from the file. Raises KeyError for a row that is not in
+    ROWS.
+    """
     kept = read_figures(file)
     here = {"machine": machine(), "versions": versions()}
     rows = kept["rows"] if {name: kept.get(name) for name in here} == here else {}
@@ -177,7 +180,7 @@ def versions() -> dict[str, str]:
 
 
 def render(figures: Mapping[str, Any]) -> str:
-    """Return the page for what ``record`` stored."""
+    """Return the page with the recorded figures."""
     lines = [HEAD, *_conditions(figures)]
     for section, rows in SECTIONS.items():
         lines += [f"## {section}", "", "| | here | compared with | ratio | benchmark |", "|---|---|---|---|---|"]
@@ -187,7 +190,7 @@ def render(figures: Mapping[str, Any]) -> str:
 
 
 def _conditions(figures: Mapping[str, Any]) -> list[str]:
-    """Return the lines about the machine, the versions and the dates."""
+    """Return the lines of the page about the machine, the versions and the dates."""
     if not figures["rows"]:
         return ["No benchmark was run yet.", ""]
     at = figures["machine"]

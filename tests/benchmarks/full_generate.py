@@ -1,7 +1,7 @@
-"""Time to the first token of ``generate()`` that computes the whole prompt, as JSON: ``full_generate.py MODEL CACHE``,
-messages of the chat as JSON on standard input.
+"""Measures the time to the first token when ``generate()`` computes the whole prompt: ``full_generate.py MODEL CACHE``.
+Reads the messages of the chat as JSON from standard input and prints JSON.
 
-Run by an interpreter that has torch. The model is loaded exactly as the engine loads it.
+An interpreter that has torch runs this file. The model is loaded exactly as the engine loads it.
 """
 
 from __future__ import annotations

@@ -100,7 +100,9 @@ async def running(model: Path, options: LoadOptions, worker: str, cache: Path) -
 
 
 async def measure(report: Report, engine: LocalEngine, precision: str, left: Callable[[], float]) -> None:
-    """Add the rows of one precision: load, first token cold and warm, throughput with 1, 8 and 64 sessions."""
+    """Measure one precision: load time, first token with and without cached prefix, and throughput with 1, 8 and 64
+    sessions.
+    """
     started = time.perf_counter()
     await answer(engine, [user("Hello")], 1)
     report.add(f"{precision}: load and first answer", time.perf_counter() - started, "s")
@@ -129,7 +131,7 @@ async def measure(report: Report, engine: LocalEngine, precision: str, left: Cal
 
 
 async def look(report: Report, engine: LocalEngine) -> None:
-    """Add the row of a picture, with a model of random weights: the path is tested, not the answer."""
+    """Measure the time to answer a picture with a model of random weights. This tests the code path, not the answer."""
     out = io.BytesIO()
     PIL.Image.linear_gradient("L").resize((60, 40)).convert("RGB").save(out, "PNG")
     picture = Media.of("image/png", out.getvalue())
@@ -140,7 +142,7 @@ async def look(report: Report, engine: LocalEngine) -> None:
 
 
 def make_tiny(kind: str, worker: str, directory: Path) -> Path:
-    """Write a model of random weights with the interpreter that has torch."""
+    """Write a model of random weights with the interpreter ``worker``, which has torch. Return its directory."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TQDM_DISABLE": "1"}
     subprocess.run(
         [worker, str(TINY), kind, str(directory / kind)], env=environment, check=True, stdout=subprocess.DEVNULL
@@ -176,7 +178,7 @@ async def run(args: argparse.Namespace) -> Report:
 
 
 def _parts(args: argparse.Namespace, model: Path, directory: Path) -> Iterator[tuple[str, Path, str, Any]]:
-    """Yield the parts of the run: name, model, precision, and what measures them."""
+    """Yield the parts of the run: name, model, precision, and the coroutine function that measures the part."""
     for precision in args.precisions:
 
         async def measured(

@@ -23,7 +23,7 @@ RUNS = 2
 
 
 def decode_rate(model: Llama, ids: list[int]) -> float:
-    """Tokens per second after a prompt of these ids, the best of RUNS stretches."""
+    """Return the tokens per second that the model decodes after a prompt with these ids: the best of RUNS runs."""
     model.reset()
     model.eval(ids)
     token = model.sample(temp=0)
@@ -38,13 +38,13 @@ def decode_rate(model: Llama, ids: list[int]) -> float:
 
 
 def first_token(model: Llama, prompt: list[int]) -> float:
-    """Seconds; ``generate`` goes on from the longest prefix that it has evaluated already."""
+    """Return the seconds to the first token. ``generate`` reuses the longest prefix that it has already evaluated."""
     started = time.perf_counter()
     next(iter(model.generate(prompt, temp=0)))
     return time.perf_counter() - started
 
 
-def measured(path: str, talk: dict[str, Any], threads: int, flash: bool) -> dict[str, float]:
+def measure(path: str, talk: dict[str, Any], threads: int, flash: bool) -> dict[str, float]:
     model = Llama(
         path, n_ctx=8192, n_threads=threads, n_threads_batch=threads, n_batch=512, flash_attn=flash, verbose=False
     )
@@ -61,7 +61,7 @@ def main() -> None:
     path, talk = sys.argv[1], json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
     cores = os.cpu_count() or 1
     runs = {
-        f"{threads} threads, flash attention {'on' if flash else 'off'}": measured(path, talk, threads, flash)
+        f"{threads} threads, flash attention {'on' if flash else 'off'}": measure(path, talk, threads, flash)
         for threads in (cores,)
         for flash in (False, True)
     }

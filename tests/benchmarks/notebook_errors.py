@@ -1,4 +1,5 @@
-"""The failing cells of ``notebook_errors.toml``, and what each does in a fresh namespace before and after its fix.
+"""Loads the failing cells of ``notebook_errors.toml`` and runs each of them in a fresh namespace, before and after its
+fix.
 
 ``python notebook_errors.py`` runs every failing cell and every solution in an IPython shell and prints a JSON list.
 """
@@ -23,8 +24,9 @@ ERRORS = Path(__file__).with_name("notebook_errors.toml")
 
 @dataclass(frozen=True, slots=True)
 class NotebookError:
-    """``cell`` raises ``error`` after ``setup`` ran. ``holds`` is an expression and ``prints`` a pattern that judge a
-    fix, as the head of the file says."""
+    """A failing cell: ``cell`` raises ``error`` after ``setup`` ran. The expression ``holds`` and the pattern
+    ``prints`` decide whether a fix is right, as the head of the TOML file explains.
+    """
 
     name: str
     setup: str
@@ -37,15 +39,16 @@ class NotebookError:
 
 
 def notebook_errors(path: Path = ERRORS) -> list[NotebookError]:
-    """Raises TypeError for an error with a field that does not exist."""
+    """Return the failing cells of the TOML file. Raises TypeError if an entry has an unknown field."""
     return [NotebookError(**entry) for entry in tomllib.loads(path.read_text(encoding="utf-8"))["error"]]
 
 
 def run_cell(shell: Any, case: NotebookError, cell: str) -> dict[str, Any]:
     """Run ``cell`` after the setup of ``case`` in an empty namespace and directory.
 
-    ``raised`` is the class of its error or empty, ``right`` says whether the namespace and the output are as the cell
-    meant, even where it raised."""
+    In the result ``raised`` is the class of its error, or empty. ``right`` is True if the namespace and the output are
+    as the cell's author intended, even if the cell raised an error.
+    """
     shell.reset(new_session=False)
     with tempfile.TemporaryDirectory() as directory:
         os.chdir(directory)
@@ -60,7 +63,9 @@ def run_cell(shell: Any, case: NotebookError, cell: str) -> dict[str, Any]:
 
 
 def _holds(shell: Any, expression: str) -> bool:
-    """The expression is written by the authors of the errors; False where it raises."""
+    """Return True if the expression is true, and False if it is false or raises an error. The authors of the errors
+    wrote it.
+    """
     try:
         return bool(eval(expression, shell.user_ns))
     except Exception:  # noqa: BLE001  a name that the cell did not bind, or a value of another type

@@ -1,7 +1,7 @@
-"""A stand-in for the person's kernel: one process with a namespace that stays, in which the agent's code really runs.
+"""A stand-in for the user's kernel: one process with a lasting namespace, in which the agent's code really runs.
 
-Speaks JSON lines: {"code", "cell"} in; {"stdout", "value", "error", "figures"} out, where figures hold the numbers that
-were drawn, so that a test can tell a right picture from a wrong one.
+Speaks JSON lines: {"code", "cell"} in; {"stdout", "value", "error", "figures"} out. ``figures`` contains the numbers
+that were plotted, so that a test can check a picture.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ ROOT = Path(__file__).parents[2]
 
 
 class NotebookProcess:
-    """Started by ``async with``. ``figures`` collects what was drawn by agent code."""
+    """A process with a namespace; ``async with`` starts it. ``figures`` collects the figures that the agent's code
+    plotted.
+    """
 
     def __init__(self) -> None:
         self.figures: list[list[list[float]]] = []
@@ -57,17 +59,17 @@ class NotebookProcess:
         return answer
 
     async def cell(self, code: str) -> None:
-        """A plain cell of the person's, which must work."""
+        """Run a cell of the user. Raises AssertionError if it fails."""
         answer = await self.run(code)
         assert not answer["error"], answer["error"]
 
     async def holds(self, expression: str) -> bool:
-        """Whether an expression over the namespace is true; False where it raises."""
+        """Return True if the expression is true in the namespace, and False if it is false or raises an error."""
         answer = await self.run(f"bool({expression})")
         return str(answer["value"]) == "True"
 
     async def notes(self, prompt: str) -> tuple[str, str]:
-        """What the magic would send: the prompt without braces, and the facts about the variables it names."""
+        """Return what the magic would send: the prompt without braces, and summaries of the variables that it names."""
         code = (
             "from agent_kernel.notebook.kernel import variable_summary as _v\n"
             f"_p = {prompt!r}\n_n = _v.named_in_braces(_p, globals())\n"
@@ -80,7 +82,7 @@ class NotebookProcess:
 
 
 class NotebookPython:
-    """The ``python`` tool over a NotebookProcess. Its kind is one that needs nobody's yes."""
+    """The ``python`` tool on a NotebookProcess. It is of a kind that needs no approval."""
 
     spec: ToolSpec = SANDBOXED
 
@@ -124,7 +126,9 @@ def _run(code: str, namespace: dict[str, Any]) -> dict[str, Any]:
 
 
 def _figures() -> list[list[list[float]]]:
-    """The y values of lines, and heights and widths of bars, of every open figure; closes them."""
+    """Return, for every open figure, the y values of its lines and the heights and widths of its bars. Close the
+    figures.
+    """
     plt = sys.modules.get("matplotlib.pyplot")
     if plt is None:
         return []

@@ -1,7 +1,7 @@
-"""Measures task sets with ``agent-kernel eval``, and knows what of the worked examples must be in no answer.
+"""Measures task sets with ``agent-kernel eval``, and finds names of the worked examples that leaked into answers.
 
-AGENT_KERNEL_BENCH_MODEL, _PROTOCOL (fence, native, auto) and _TASKS="name,name" choose what is measured; the settings
-of the server are those of the environment. What happened in each task is written to build/benchmarks/.
+AGENT_KERNEL_BENCH_MODEL, _PROTOCOL (fence, native, auto) and _TASKS="name,name" choose what is measured; the server
+takes its settings from the environment. A record of each task is written to build/benchmarks/.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ OF_EXAMPLES = ("quillon", "heft", "guild", "forged", "by_guild", "depot", "9173"
 
 
 async def measured(task_set: str, place: str, at_once: int = 4) -> list[TaskResult]:
-    """The results of a task set with its code in ``place``; each as it comes, and the table, are shown."""
+    """Run ``agent-kernel eval`` on a task set with code in ``place``, and return the results. The command prints each
+    result and the table.
+    """
     what = "-".join(part for part in (task_set, place, MODEL, PROTOCOL) if part)
     path = result_path(what)
     chosen = {"--in": place, "--model": MODEL, "--protocol": PROTOCOL, "--only": ONLY}
@@ -44,7 +46,7 @@ def result_path(what: str) -> Path:
 
 
 def record(what: str, results: Sequence[TaskResult], seconds: float) -> None:
-    """Writes the result of another agent in the same form, and shows its table."""
+    """Write the results of another agent in the format of ``agent-kernel eval``, and print their table."""
     run = EvaluationRun("notebook", {"agent": what}, results=list(results), seconds=seconds)
     run.write(result_path(what))
     print(f"\n{what}: {seconds:.0f} s in all; {result_path(what)}")
@@ -52,13 +54,13 @@ def record(what: str, results: Sequence[TaskResult], seconds: float) -> None:
 
 
 def texts(results: Iterable[TaskResult]) -> list[str]:
-    """Codes, outputs and answers of all turns."""
+    """Return the programs, their outputs and the answers of all turns."""
     turns = [turn for result in results for turn in result.turns]
     programs = [text for turn in turns for program in turn.programs for text in (program.code, program.output)]
     return [*programs, *(turn.answer for turn in turns)]
 
 
 def leaked(texts: Iterable[str]) -> list[str]:
-    """Names and numbers of the worked examples that stand in these codes, outputs and answers."""
+    """Return the names and numbers of the worked examples that occur in these texts."""
     whole = "\n".join(texts)
     return [word for word in OF_EXAMPLES if re.search(rf"(?<![\w.]){word}", whole, re.IGNORECASE)]

@@ -1,4 +1,6 @@
-"""The notebook tasks by smolagents' CodeAgent on our engine: the same weights, decoder and chat template, greedy."""
+"""Runs the notebook tasks with smolagents' CodeAgent on our engine: same weights, decoder and chat template, greedy
+decoding.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,11 @@ SPEAKERS = {"system": system, "user": user, "assistant": assistant}
 async def outcomes(
     engine: Engine, python: str, tasks: Sequence[Task], at_once: int = 6, tags: str = ""
 ) -> list[TaskResult]:
-    """``python`` has smolagents. ``tags``: its ``code_block_tags``, empty = as it comes. A chat task need not be
-    without code: this agent can only answer by code."""
+    """Run the tasks with smolagents and return the results.
+
+    ``python`` is an interpreter with smolagents. ``tags`` sets its ``code_block_tags``; empty keeps its default. A chat
+    task may contain code in its answer, because this agent can answer only by code.
+    """
     free = asyncio.Semaphore(at_once)
 
     async def one(task: Task) -> TaskResult:

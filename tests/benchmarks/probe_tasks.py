@@ -1,4 +1,4 @@
-"""A server extension for benchmarks: what the server's process holds, asked of itself."""
+"""A server extension for benchmarks that returns the asyncio tasks of the server's process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the wordings of ``quickstart_wordings.json`` through the real agent, engine and protocol, code executed."""
+"""Runs the wordings of ``quickstart_wordings.json`` with the real agent, engine and protocol, and executes the code."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def wordings(path: Path = WORDINGS) -> dict[str, Any]:
 
 
 class Conversation:
-    """One session of an agent with a notebook; turns come with the notes that the magic would send."""
+    """One session of an agent with a notebook. Each turn gets the notes that the magic would send."""
 
     def __init__(self, engine: Engine, notebook: NotebookProcess) -> None:
         self._notebook = notebook
@@ -45,7 +45,7 @@ class Conversation:
         self._agent = Agent(self._store, engine, self._key, [NotebookPython(notebook)])
 
     async def ask(self, prompt: str) -> tuple[str, list[Message]]:
-        """The answer and the messages of the turn."""
+        """Run one turn and return its answer and its messages."""
         said, facts = await self._notebook.notes(prompt)
         notes = (Note("Variables", facts),) if facts else ()
         before = len(await self._store.latest(self._key)) if await self._store.info(self._key) else 0
@@ -57,8 +57,9 @@ class Conversation:
 
 
 async def tried(engine: Engine, wording: Mapping[str, str], turns: Mapping[str, Mapping[str, str]]) -> Outcome:
-    """One wording in a fresh session and a fresh notebook, after its earlier turn. What it asks for beyond its turn
-    (``says``) must hold as well."""
+    """Run one wording, after its earlier turn, in a fresh session and a fresh notebook. The answer must also contain
+    the additional text ``says`` of the wording, if it has one.
+    """
     turn = {**turns[wording["turn"]], **{key: wording[key] for key in ("says",) if key in wording}}
     async with NotebookProcess() as notebook:
         await notebook.cell(turn["cell"])
@@ -82,7 +83,9 @@ async def tried(engine: Engine, wording: Mapping[str, str], turns: Mapping[str, 
 
 
 async def in_order(engine: Engine, texts: Mapping[str, Any]) -> list[Outcome]:
-    """The first wording of each turn, which are the notebook's, in one session as the notebook asks them."""
+    """Run the first wording of each turn, which is the one of the notebook, in one session and in the order of the
+    notebook.
+    """
     outcomes = []
     async with NotebookProcess() as notebook:
         await notebook.cell(texts["turns"]["load"]["cell"])
@@ -109,7 +112,7 @@ async def _right(turn: Mapping[str, str], answer: str, notebook: NotebookProcess
 
 
 async def called(engine: Engine, prompt: str) -> bool:
-    """Whether a prompt that needs no code made the model run some, in a session where code was run before."""
+    """Return True if a prompt that needs no code made the model run code, in a session with an earlier call."""
     async with NotebookProcess() as notebook:
         conversation = Conversation(engine, notebook)
         await conversation.ask("Compute 12 * 12.")
@@ -118,7 +121,7 @@ async def called(engine: Engine, prompt: str) -> bool:
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """A line for each wording; what was run and said stands below those that came out wrong."""
+    """Return one line for each wording. The code and the answer follow below the wordings that failed."""
     lines = []
     for item in outcomes:
         lines.append(f"{'right' if item.right else 'WRONG':5}  {item.seconds:5.1f} s  {item.turn:10} {item.prompt}")

@@ -1,4 +1,5 @@
-"""One session store at one task, in a process of its own: ``python session_contest.py CONTESTANT TASK DIRECTORY [N]``.
+"""Measures one session store in one task, in a process of its own: ``python session_contest.py CONTESTANT TASK
+DIRECTORY [N]``.
 
 Prints a JSON object. Runs in three environments (ours, openai-agents, selectools), which have different contestants:
 see ``session_contestants.py``.
@@ -26,14 +27,17 @@ TURNS, BLOCKS = 30, 6
 
 
 def prepare(numbers: Iterable[int]) -> None:
-    """Makes the texts, so that no figure has that in it."""
+    """Generate the texts before the measurement, so that no figure includes the time for it."""
     for n in numbers:
         text(n)
 
 
-async def timed(work: Callable[[int], Awaitable[Any]]) -> dict[str, float]:
-    """Milliseconds of one call: of processor time the least of BLOCKS means (it ticks too coarsely for one call, and
-    what else runs on the machine only adds to it), of wall clock the median. Slow work is repeated less."""
+async def time_call(work: Callable[[int], Awaitable[Any]]) -> dict[str, float]:
+    """Return the milliseconds of one call, as processor time and as wall-clock time.
+
+    The processor time is the lowest of the means of BLOCKS blocks: its clock is too coarse for one call, and other load
+    on the machine only increases it. The wall-clock time is the median. Slow work is repeated less often.
+    """
     start = time.perf_counter()
     await work(-1)
     slow = time.perf_counter() - start > 0.05
@@ -51,35 +55,39 @@ async def timed(work: Callable[[int], Awaitable[Any]]) -> dict[str, float]:
 async def append(it: Any, count: int) -> dict[str, float]:
     await it.fill("s", count)
     prepare(range(LATER - 2, LATER + 2 * TURNS * BLOCKS))
-    return await timed(lambda n: it.turn("s", LATER + 2 * n))
+    return await time_call(lambda n: it.turn("s", LATER + 2 * n))
 
 
 async def tail(it: Any, count: int) -> dict[str, float]:
     await it.fill("s", count)
     assert await it.tail("s") == 20
-    return await timed(lambda n: it.tail("s"))
+    return await time_call(lambda n: it.tail("s"))
 
 
 async def calls(it: Any, count: int) -> dict[str, float]:
-    """Bytes written by a turn; who traces this process counts its fsyncs between the two marks."""
+    """Return the bytes that one turn writes. A program that traces this process counts the fsyncs between the two
+    marks.
+    """
     await it.fill("s", count)
     await it.turn("s", LATER - 2)
     os.path.exists("/mark-begin")
-    before = _written()
+    before = bytes_written()
     for n in range(20):
         await it.turn("s", LATER + 2 * n)
-    after = _written()
+    after = bytes_written()
     os.path.exists("/mark-end")
     return {"bytes": (after - before) / 20}
 
 
-def _written() -> int:
+def bytes_written() -> int:
     lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("wchar"))
 
 
 async def writers(it: Any, count: int, *, whole: bool = False) -> dict[str, float]:
-    """``count`` sessions of 20 messages by 8 writers: turn by turn, or each ``whole``, in one call."""
+    """Write ``count`` sessions of 20 messages with 8 concurrent writers: turn by turn, or with ``whole`` each in one
+    call.
+    """
     prepare(range(20 * count))
     queue = iter(range(count))
     errors = 0
@@ -123,12 +131,12 @@ async def search(it: Any, count: int) -> dict[str, float]:
     if isinstance(it, Ours):
         await it.index()
     assert await it.search("rareword") == await it.search("common") == 5
-    rare, common = await timed(lambda n: it.search("rareword")), await timed(lambda n: it.search("common"))
+    rare, common = await time_call(lambda n: it.search("rareword")), await time_call(lambda n: it.search("common"))
     return {"rare": rare["wall"], "rare cpu": rare["cpu"], "common": common["wall"], "common cpu": common["cpu"]}
 
 
 async def match(it: Any, count: int) -> dict[str, float]:
-    """Which of so many sessions began like this?"""
+    """Measure how long it takes to find, among ``count`` sessions, the one that begins with the given messages."""
     for session in range(count):
         key = it.key(f"s{session}")
         items = await it.store.add_messages(key, it.said(2 * session, 2))
@@ -138,11 +146,11 @@ async def match(it: Any, count: int) -> dict[str, float]:
     found = await it.store.match("local", "scope", [f"{count // 2}.0", wanted, "newer"])
     assert found is not None
     assert found.key.id == f"s{count // 2}"
-    return await timed(lambda n: it.store.match("local", "scope", [f"{n}.0", f"{n}.1", "newer"]))
+    return await time_call(lambda n: it.store.match("local", "scope", [f"{n}.0", f"{n}.1", "newer"]))
 
 
 async def stall(it: Any, count: int) -> dict[str, float]:
-    """The longest time for which the event loop does nothing else, while turns are added to a long session."""
+    """Return the longest delay of the event loop, in milliseconds, while turns are appended to a long session."""
     await it.fill("s", count)
     prepare(range(LATER, LATER + 10))
     worst, stop = 0.0, False

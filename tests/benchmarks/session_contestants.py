@@ -1,6 +1,7 @@
-"""The contestants of ``session_contest.py``: our store, its adapter, the peers', and bare sqlite as the floor.
+"""The contestants of ``session_contest.py``: our store, its adapter, the stores of other frameworks, and plain sqlite3
+as the lower bound.
 
-Each imports its own at its making: no environment has all of them.
+Each constructor imports its own library, because no environment has all of them.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ WORDS = [
 
 @functools.cache
 def text(n: int) -> str:
-    """330 to 500 characters, another one for every n; ``common`` in nearly all of them, ``rareword`` in one of 25."""
+    """Return a text of 330 to 500 characters that is different for every ``n``. Nearly all texts contain ``common``,
+    one in 25 ``rareword``.
+    """
     chosen = random.Random(n)
     words = ["common" if n % 50 else "uncommn", *(chosen.choice(WORDS) for _ in range(chosen.randint(58, 80)))]
     words += ["rareword"] if n % 25 == 0 else []
@@ -53,16 +56,16 @@ def role(n: int) -> str:
 
 
 class Contestant(Protocol):
-    """Sessions by name; messages are numbered, ``text(n)``."""
+    """A store under test with sessions by name. Message ``n`` has the text ``text(n)``."""
 
     async def fill(self, session: str, count: int) -> None: ...
 
     async def turn(self, session: str, n: int) -> None:
-        """Adds messages n and n + 1."""
+        """Append the messages ``n`` and ``n + 1``."""
         ...
 
     async def tail(self, session: str) -> int:
-        """Reads the newest 20."""
+        """Read the newest 20 messages and return their number."""
         ...
 
     async def close(self) -> None: ...
@@ -110,7 +113,7 @@ class Durable(Ours):
 
 
 class Adapter(Ours):
-    """Our store behind the protocol of openai-agents."""
+    """Our store through the session protocol of openai-agents."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -124,7 +127,7 @@ class Adapter(Ours):
 
 
 class OpenAI:
-    """Its SQLiteSession, one object for each session, as its documentation has it."""
+    """SQLiteSession of openai-agents, with one object for each session, as its documentation shows."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "openai.db"
@@ -151,7 +154,7 @@ class OpenAI:
 
 
 class Selectools:
-    """Saves the whole memory, on the event loop, as its agent does."""
+    """The store of selectools. It saves the whole memory on the event loop, as its agent does."""
 
     def __init__(self, directory: Path, store: str = "SQLiteSessionStore") -> None:
         sessions: Any = importlib.import_module("selectools.sessions")
@@ -192,7 +195,9 @@ class SelectoolsJson(Selectools):
 
 
 class Floor:
-    """The least that keeps messages: one connection, one table, one transaction, WAL, NORMAL."""
+    """The least code that stores messages in SQLite: one connection, one table, one transaction per turn, WAL,
+    synchronous=NORMAL.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.db = sqlite3.connect(directory / "floor.db", isolation_level=None, check_same_thread=False)
@@ -225,7 +230,7 @@ class Floor:
 
 
 class FloorBeside(Floor):
-    """The same beside the event loop: in a thread, as everything must be that waits for a disk."""
+    """``Floor`` in a thread, because disk access must not block the event loop."""
 
     async def turn(self, session: str, n: int) -> None:
         await asyncio.to_thread(self.put, session, (n, n + 1))
@@ -235,7 +240,7 @@ class FloorBeside(Floor):
 
 
 class OursShared(Ours):
-    """Our store on the database of the variable URL."""
+    """Our store on the database whose URL is in the environment."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -243,7 +248,7 @@ class OursShared(Ours):
 
 
 class OpenAISqlAlchemy(OpenAI):
-    """Its SQLAlchemySession on PostgreSQL, with one engine for all sessions."""
+    """SQLAlchemySession of openai-agents on PostgreSQL, with one engine for all sessions."""
 
     def __init__(self, directory: Path) -> None:
         memory: Any = importlib.import_module("agents.extensions.memory")
@@ -279,7 +284,7 @@ class OpenAISqlAlchemy(OpenAI):
 
 
 class OpenAIRedis(OpenAI):
-    """Its RedisSession, with one client for all sessions."""
+    """RedisSession of openai-agents, with one client for all sessions."""
 
     def __init__(self, directory: Path) -> None:
         memory: Any = importlib.import_module("agents.extensions.memory")

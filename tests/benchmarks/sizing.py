@@ -59,7 +59,7 @@ def pid_of(server: Served) -> int:
 
 
 def stored_bytes(store: str, directory: Path) -> int:
-    """The size of the sessions in the store, with indexes."""
+    """Return the size of the stored sessions in bytes, with indexes."""
     if store == "sqlite":
         return sum(path.stat().st_size for path in directory.glob("data/sessions.db*") if "reserve" not in path.name)
     with psycopg.connect(store) as database:
@@ -70,8 +70,9 @@ def stored_bytes(store: str, directory: Path) -> int:
 
 
 async def take_turns(server: Served, name: str, clients: int, seconds: float = SECONDS) -> int:
-    """Run turns one after the other in each of ``clients`` sessions, follow each to its end, and return their
-    number."""
+    """Run turns one after the other in each of ``clients`` sessions, follow each to its end, and return the number of
+    turns.
+    """
     until, done = time.monotonic() + seconds, 0
 
     async def one(number: int) -> None:
@@ -106,7 +107,7 @@ async def measure_turns(directory: Path, postgres: Postgres) -> None:
 
 
 async def measure_streams(directory: Path, postgres: Postgres) -> None:
-    """Processor time of a server for turns that say 20 words a second to one follower each."""
+    """Measure the processor time of a server for turns that emit 20 words a second to one follower each."""
     with ExitStack() as running:
         server = serve(directory, "streams", postgres.fresh(), running)
         for streams in STREAMS:
@@ -142,7 +143,7 @@ def measure_appends(postgres: Postgres) -> None:
 
 
 async def write(url: str, name: str) -> None:
-    """Append to a session of its own for SECONDS, and print how often."""
+    """Append to one session for SECONDS, and print the number of appends."""
     store, key, count = open_store(url), SessionKey("local", f"s{name}"), 0
     await store.add_messages(key, [user("begin")])
     until = time.monotonic() + SECONDS

@@ -38,7 +38,7 @@ ALLOWED = [
 
 
 class Served(smolagents.Model):
-    """The model at the other end of the pipe; greedy, with its own chat template."""
+    """The model of the process that started this one, reached over the pipe: greedy, with its own chat template."""
 
     def __init__(self, ask: Any) -> None:
         super().__init__(flatten_messages_as_text=True, model_id="served")
@@ -101,7 +101,9 @@ def main() -> None:
 
 
 def _agent(model: Served, max_steps: int, tags: str) -> smolagents.CodeAgent:
-    """As its documentation has it, and able to open files, which it is not by default."""
+    """Return a CodeAgent with the options of smolagents' documentation that may also call ``open``, which it may not by
+    default.
+    """
     return smolagents.CodeAgent(
         tools=[],
         model=model,

@@ -1,7 +1,7 @@
-"""Many streams at once on one server, with clients that leave and come back, beside Jupyter's own work; and the same
-requests to transformers' own server.
+"""Measures many concurrent streams on one server, with clients that disconnect and resume, while Jupyter's own routes
+are used; then the same requests to transformers' server.
 
-One server process, the clients in this one; alone on the machine: make bench ARGS="-k api_streams -s".
+One server process, with the clients in this one. Run alone on the machine: make bench ARGS="-k api_streams -s".
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 @dataclass
 class Seen:
-    """Of all streams together. ``lags`` are seconds from the numbering of an event to its arrival here."""
+    """Measurements of all streams together. ``lags`` are the seconds between the numbering of an event and its arrival
+    here.
+    """
 
     lags: list[float] = field(default_factory=list)
     first: list[float] = field(default_factory=list)
@@ -60,7 +62,9 @@ async def frames(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
 
 
 async def read_turn(client: httpx.AsyncClient, seen: Seen, draw: random.Random) -> None:
-    """One turn to its end, over as many connections as it takes; every event once, every word there."""
+    """Read one turn to its end over several connections, and check that every event comes once and that no word is
+    missing.
+    """
     started = time.time()
     turn = (await client.post("agent/v1/turns", json={"prompt": "go"})).raise_for_status().json()["turn"]
     after, text, over = 0, "", False
@@ -89,7 +93,7 @@ async def read_turn(client: httpx.AsyncClient, seen: Seen, draw: random.Random) 
 
 
 async def chat(client: httpx.AsyncClient, seen: Seen, draw: random.Random) -> None:
-    """A plain completion, left in its middle now and then: then its turn is stopped."""
+    """Read one completion. Sometimes disconnect in the middle of it, which stops its turn."""
     body = {"model": "default", "messages": [{"role": "user", "content": "go"}], "stream": True}
     leaves_at = draw.randint(1, 60) if draw.random() < LEAVES else 1 << 30
     text, ended = "", ""
@@ -119,7 +123,7 @@ async def one_client(url: str, seen: Seen, until: float, number: int) -> None:
 
 
 async def jupyters_own(client: httpx.AsyncClient, until: float) -> list[float]:
-    """Seconds of a route of Jupyter itself, ten times a second."""
+    """Request a route of Jupyter ten times a second until ``until``. Return the seconds of each request."""
     took = []
     while time.monotonic() < until:
         started = time.perf_counter()
@@ -133,7 +137,7 @@ def p99(values: list[float]) -> float:
     return statistics.quantiles(values, n=100)[98]
 
 
-async def held(client: httpx.AsyncClient) -> dict[str, Any]:
+async def count_resources(client: httpx.AsyncClient) -> dict[str, Any]:
     found: dict[str, Any] = (await client.get("probe/held")).raise_for_status().json()
     return found
 
@@ -146,7 +150,7 @@ async def test_fifty_streams_lose_nothing_and_leave_nothing(tmp_path: Path, caps
         async with server.client() as client:
             await one_client(server.url, Seen(), time.monotonic() + 3, 1)  # what is loaded at first use
             await asyncio.sleep(2)
-            before = await held(client)
+            before = await count_resources(client)
             idle = await jupyters_own(client, time.monotonic() + 10)
             seen, until = Seen(), time.monotonic() + SECONDS
             streams = [one_client(server.url, seen, until, number) for number in range(STREAMS)]
@@ -154,7 +158,7 @@ async def test_fifty_streams_lose_nothing_and_leave_nothing(tmp_path: Path, caps
             await asyncio.gather(*streams)
             busy = await beside
             await asyncio.sleep(SETTLED_S)
-            after = await held(client)
+            after = await count_resources(client)
         with capsys.disabled():
             print(
                 f"\n{STREAMS} streams for {SECONDS:.0f} s: {seen.turns} turns and {seen.chats} completions to their "
@@ -180,7 +184,9 @@ class Rate:
 
 
 async def rate(url: str, model: str, headers: dict[str, str]) -> Rate:
-    """Requests a second, AT_ONCE at a time, and seconds to the first text of one that is alone."""
+    """Return the requests per second with AT_ONCE concurrent requests, and the seconds to the first text of a single
+    one.
+    """
 
     async def ask(client: httpx.AsyncClient, number: int, *, stream: bool) -> float:
         body: dict[str, Any] = {

@@ -1,5 +1,8 @@
-"""What a person's own computation keeps while a model decodes beside it, and what giving way changes. As shares of what
-the same computation does alone; run alone on the machine: make bench ARGS="-k beside_kernel -s".
+"""Measures how much of its speed a user's computation keeps while a model decodes beside it, and what lowering the
+model's priority changes.
+
+The figures are shares of the speed that the same computation has alone. Run alone on the machine: make bench ARGS="-k
+beside_kernel -s".
 """
 
 from __future__ import annotations
@@ -38,8 +41,8 @@ print(sum(counts))
 """
 
 
-async def computed(threads: int) -> int:
-    """Products of matrices that a program of its own makes in SECONDS, as a training cell would."""
+async def count_products(threads: int) -> int:
+    """Return how many matrix products a separate program computes in SECONDS, as a training cell would."""
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", LOOP, str(threads), str(SECONDS)]
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, env=environment)
@@ -48,7 +51,7 @@ async def computed(threads: int) -> int:
 
 
 async def beside(engine: LocalEngine, threads: int) -> tuple[int, int]:
-    """What is computed, and the pieces of text that come meanwhile."""
+    """Return the matrix products of the computation and the pieces of text that the model decodes at the same time."""
     pieces = 0
 
     async def decode() -> None:
@@ -62,7 +65,7 @@ async def beside(engine: LocalEngine, threads: int) -> tuple[int, int]:
     while not pieces:
         await asyncio.sleep(0.05)
     pieces = 0
-    done = await computed(threads)
+    done = await count_products(threads)
     decoding.cancel()
     with suppress(asyncio.CancelledError):
         await decoding
@@ -74,7 +77,7 @@ async def beside(engine: LocalEngine, threads: int) -> tuple[int, int]:
 async def test_a_computation_keeps_its_share_while_a_model_gives_way(threads: int) -> None:
     engine = LocalEngine("tiny", Settings.from_env().cache_dir)
     try:
-        alone = await computed(threads)
+        alone = await count_products(threads)
         free, text = await beside(engine, threads)
         engine.give_way(True)
         polite, less = await beside(engine, threads)

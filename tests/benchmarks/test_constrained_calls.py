@@ -1,4 +1,6 @@
-"""Calls under a grammar: of 500 over 20 schemas at temperature 0.7, how many come to an end, and whether those fit."""
+"""Measures 500 calls under a grammar, over 20 schemas at temperature 0.7: how many are complete, and whether these fit
+their schemas.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ async def engine(request: pytest.FixtureRequest) -> AsyncGenerator[LocalEngine, 
     await made.aclose()
 
 
-async def called(engine: LocalEngine, case: Case, seed: int, figures: Figures) -> None:
+async def check_call(engine: LocalEngine, case: Case, seed: int, figures: Figures) -> None:
     spec = ToolSpec(case.name, case.description, case.schema, kind="function")
     sampling = Sampling(temperature=TEMPERATURE, seed=seed, max_tokens=MAX_TOKENS)
     asked = user(case.asked[seed % len(case.asked)])
@@ -84,7 +86,7 @@ async def test_calls_end_by_themselves_and_those_that_do_fit(
 
     async def one(at: int, seed: int) -> None:
         async with places:
-            await called(engine, CASES[at], seed, table[at])
+            await check_call(engine, CASES[at], seed, table[at])
         done = sum(len(figures.tokens) for figures in table)
         if done % 25 == 0 or done <= len(CASES):
             misfit = sum(len(figures.misfits) for figures in table)

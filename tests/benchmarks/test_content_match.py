@@ -1,4 +1,6 @@
-"""Finding the session that began as a request does, among many: with beginnings of their own, and all alike."""
+"""Measures how long it takes to find the session whose history begins like a request's, among many sessions with
+distinct and with identical beginnings.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,14 @@ def alike(number: int) -> list[Message]:
 
 
 def long_ago(number: int) -> list[Message]:
-    """The worst case: enough began alike to go through the sessions from the newest on, and all of them are old."""
+    """Return messages for the worst case: so many sessions begin alike that the search goes through all sessions from
+    the newest on, and the matching ones are old.
+    """
     return alike(number) if number < 800 else own(number)
 
 
-async def filled(path: Path, count: int, said: Callable[[int], list[Message]]) -> SqliteStore:
-    """Sessions and what is remembered of them, written as the store does, in one go."""
+async def fill_store(path: Path, count: int, said: Callable[[int], list[Message]]) -> SqliteStore:
+    """Return a store with ``count`` sessions and their openings, written as the store does, in one transaction."""
     store = SqliteStore(path)
     database: Database = store._database
     await store.create(SessionKey("local", "first"))
@@ -57,7 +61,7 @@ async def filled(path: Path, count: int, said: Callable[[int], list[Message]]) -
 
 
 async def cost(store: SqliteStore, request: list[Message]) -> float:
-    """Milliseconds of CPU and waiting, event loop included; the least."""
+    """Return the shortest time of a search in milliseconds, event loop included."""
     taken = []
     for _ in range(REPEAT):
         started = time.perf_counter()
@@ -67,7 +71,7 @@ async def cost(store: SqliteStore, request: list[Message]) -> float:
 
 
 async def test_the_worst_case_is_said(tmp_path: Path) -> None:
-    store = await filled(tmp_path / "s.db", MANY, long_ago)
+    store = await fill_store(tmp_path / "s.db", MANY, long_ago)
     request = [*alike(0), user("go on")]
     found = await conversation_match.find_session(store, "local", SCOPE, request)
     assert found is not None
@@ -81,7 +85,7 @@ async def test_content_match_costs_the_same_among_ten_thousand_sessions(kind: st
     said = own if kind == "own" else alike
     figures = []
     for count in (FEW, MANY):
-        store = await filled(tmp_path / f"{count}.db", count, said)
+        store = await fill_store(tmp_path / f"{count}.db", count, said)
         request = [*said(count // 2), user("go on")]
         found = await conversation_match.find_session(store, "local", SCOPE, request)
         assert found is not None

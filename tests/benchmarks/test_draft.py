@@ -1,4 +1,6 @@
-"""Drafts: what a copy of a kernel costs, and whether code says the same in it as in the kernel itself."""
+"""Measures the cost of a forked kernel, and compares the output of code in a draft with its output in the kernel
+itself.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ SCRIPT = Path(__file__).with_name("draft_tasks.py")
 ROOT = Path(__file__).parents[2]
 
 
-def measured(*words: str) -> Any:
+def run_driver(*words: str) -> Any:
     env = os.environ | {"PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *words], env=env, capture_output=True, text=True, timeout=600, check=False
@@ -28,7 +30,7 @@ def measured(*words: str) -> Any:
 
 def test_the_reference_solutions_of_the_notebook_tasks_say_the_same_in_a_draft() -> None:
     """Those that write files are refused there, and offered to the person for real."""
-    found = measured("tasks")
+    found = run_driver("tasks")
     refused = [task["name"] for task in found if task["refused"]]
     others = [task for task in found if not task["refused"]]
     print(f"{len(others)} of {len(found)} solutions run in a draft; for the kernel itself are: {', '.join(refused)}")
@@ -40,7 +42,7 @@ def test_the_reference_solutions_of_the_notebook_tasks_say_the_same_in_a_draft()
 
 @pytest.mark.parametrize("megabytes", [100, 1000, 4000])
 def test_what_a_draft_costs_by_the_size_of_the_kernel(megabytes: int, record: Record) -> None:
-    found = measured("size", str(megabytes))
+    found = run_driver("size", str(megabytes))
     print(", ".join(f"{name} {value:.1f}" for name, value in found.items()))
     size = {100: "100 MB", 1000: "1 GB", 4000: "4 GB"}[megabytes]
     record(f"start of a draft of a kernel of {size}", found["start_ms"], found["fork_ms"], "ms")
@@ -51,7 +53,7 @@ def test_what_a_draft_costs_by_the_size_of_the_kernel(megabytes: int, record: Re
 
 def test_what_fifty_calls_cost_beside_a_kernel_of_a_gigabyte() -> None:
     """Before each call the draft forks itself, so that a call that fails leaves nothing in it."""
-    found = measured("chain", "1000", "50")
+    found = run_driver("chain", "1000", "50")
     overhead = found["call_ms"] - found["plain_ms"]
     more = (found["all_call_ms"] - found["all_plain_ms"]) / 1e3
     print(f"{found['rss_mb']} MB: {found['call_ms']:.1f} ms a call, of which {overhead:.1f} ms for its fork; ", end="")

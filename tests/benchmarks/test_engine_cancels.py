@@ -1,4 +1,6 @@
-"""A thousand requests that are stopped at random moments leave nothing behind: no blocks, no memory, no request."""
+"""Tests that a thousand requests that are cancelled at random moments leave no cache blocks, memory or
+requests behind.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ def words(chosen: random.Random, count: int) -> str:
     return " ".join(chosen.choice(WORDS) for _ in range(count))
 
 
-async def asked(engine: LocalEngine, chosen: random.Random, number: int) -> str:
-    """One request, and where it was stopped."""
+async def send_and_cancel(engine: LocalEngine, chosen: random.Random, number: int) -> str:
+    """Send one request, cancel it at a random moment, and return the state in which it was cancelled."""
     request = EngineRequest(
         (user(f"{number} {words(chosen, chosen.choice((5, 30, 300)))}"),),
         sampling=Sampling(max_tokens=chosen.randrange(1, 24), temperature=1.0, seed=number),
@@ -63,8 +65,8 @@ async def asked(engine: LocalEngine, chosen: random.Random, number: int) -> str:
     return state
 
 
-async def filled(engine: LocalEngine, chosen: random.Random) -> None:
-    """Every block of the cache was in use once, so that its memory is taken before the count begins."""
+async def fill_cache(engine: LocalEngine, chosen: random.Random) -> None:
+    """Use every block of the cache once, so that its memory is allocated before the measurement begins."""
     tokens = engine.info().details["cache_tokens"]
     for _ in range(tokens // 7000 + 2):
         request = EngineRequest((user(words(chosen, 7000)),), sampling=Sampling(max_tokens=1))
@@ -87,8 +89,8 @@ async def test_requests_stopped_at_random_moments_leave_nothing(capsys: pytest.C
     engine = LocalEngine("tiny", Settings.from_env().cache_dir, options=options)
     ended: dict[str, int] = {}
     try:
-        await asked(engine, chosen, 0)
-        await filled(engine, chosen)
+        await send_and_cancel(engine, chosen, 0)
+        await fill_cache(engine, chosen)
         pid = engine.worker_pid
         assert pid is not None
         tasks, start = len(asyncio.all_tasks()), resident_bytes(pid)
@@ -96,7 +98,7 @@ async def test_requests_stopped_at_random_moments_leave_nothing(capsys: pytest.C
 
         async def some() -> None:
             for number in numbers:
-                state = await asked(engine, random.Random(SEED * REQUESTS + number), number)
+                state = await send_and_cancel(engine, random.Random(SEED * REQUESTS + number), number)
                 ended[state] = ended.get(state, 0) + 1
 
         await asyncio.gather(*(some() for _ in range(TOGETHER)))

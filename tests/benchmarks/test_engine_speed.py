@@ -1,6 +1,8 @@
-"""The local engine's speed with openvino: long conversations, many sessions at once, and what they do to each other.
+"""Measures the speed of the local engine with openvino: long conversations, many concurrent sessions, and how they slow
+each other.
 
-Ratios of one run, alone on the machine; the gap while a prompt comes in is the one bound in seconds.
+The figures are ratios of one run, alone on the machine. Only the gap in a stream during another prompt's prefill has a
+bound in seconds.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ async def engine(request: pytest.FixtureRequest) -> AsyncGenerator[LocalEngine, 
 
 
 async def turn(engine: LocalEngine, messages: Sequence[Message], tokens: int) -> tuple[str, EndChunk, list[float]]:
-    """The answer, its end, and when each piece of it came."""
+    """Run one request. Return the answer, its EndChunk, and the arrival time of each piece."""
     request = EngineRequest(tuple(messages), sampling=Sampling(max_tokens=tokens), session=messages[0].text)
     text, times = "", list[float]()
     async with aclosing(engine.stream(request)) as chunks:
@@ -75,7 +77,9 @@ def note(number: int, words: int) -> str:
 
 
 async def conversation(engine: LocalEngine) -> tuple[list[Message], EndChunk]:
-    """All but the last turn of one with TOKENS tokens, every turn asked of the engine."""
+    """Run all turns but the last of a conversation with TOKENS tokens on the engine. Return its messages and the last
+    EndChunk.
+    """
     messages: list[Message] = []
     length = 0
     for number in range(1, TURNS):
@@ -117,7 +121,7 @@ async def test_the_twentieth_turn_starts_at_once(engine: LocalEngine, say: Say, 
 
 
 async def rate(engine: LocalEngine, sessions: int, round_: int) -> float:
-    """Tokens per second of so many stories at once."""
+    """Return the tokens per second of ``sessions`` concurrent requests."""
 
     async def story(number: int) -> tuple[str, EndChunk, list[float]]:
         return await turn(engine, [user(f"Tell a very long story about a {SUBJECTS[number]}, part {round_}.")], 96)

@@ -1,8 +1,8 @@
-"""Twenty people on one server and one engine: nobody waits for more than a fair share, budgets hold, and nothing of one
-is seen by another.
+"""Twenty users share one server and one engine. Tests that each gets a fair share, that budgets are enforced, and that
+no user sees another's data.
 
-One server process, the people in this one, each with a token of their own; all counts and times are those of the
-server's events. make bench ARGS="-k fair_users".
+One server process; the clients of the users are in this one, each with its own token. All counts and times come from
+the server's events. make bench ARGS="-k fair_users".
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CALL: Json = {"text": "word " * WORDS, "deltas": WORDS, "delay": 0.02, "loop": T
 
 @dataclass(frozen=True)
 class Served:
-    """A turn of ``user`` that stood in line from ``came`` to ``began`` (its first word) and ended at ``ended``."""
+    """A turn of ``user``: it was queued at ``came``, emitted its first word at ``began`` and ended at ``ended``."""
 
     user: int
     came: float
@@ -49,13 +49,13 @@ async def turn(client: httpx.AsyncClient, session: str) -> list[Json]:
     return await followed(client, reply.json()["turn"])
 
 
-def served(user: int, events: list[Json]) -> Served:
+def served_turn_of(user: int, events: list[Json]) -> Served:
     times = {event["type"]: event["time"] for event in reversed(events)}
     return Served(user, times["context"], times["text.delta"], times["turn.finished"])
 
 
 class People:
-    """``clients`` of users u0, u1, ..., each logged in by a token."""
+    """HTTP clients of the users u0, u1, ..., each with its own token."""
 
     def __init__(self, server: AgentServer) -> None:
         tokens = ApiTokenStore(server.directory / "data" / "tokens")
@@ -90,7 +90,7 @@ async def test_nobody_waits_for_more_than_a_fair_share_and_nothing_crosses(tmp_p
 
             async def ask(user: int, session: str) -> None:
                 events = await turn(clients[user], session)
-                found.append(served(user, events))
+                found.append(served_turn_of(user, events))
                 turns[user].append(events[0]["turn"])
 
             async def little(user: int) -> None:
@@ -106,7 +106,7 @@ async def test_nobody_waits_for_more_than_a_fair_share_and_nothing_crosses(tmp_p
 
 
 async def crossing(clients: list[httpx.AsyncClient], turns: dict[int, list[str]]) -> None:
-    """Each sees all of their own, and nothing of anybody else's."""
+    """Check that each user sees all of their own sessions and turns and none of another user's."""
     for user, client in enumerate(clients):
         listed = (await client.get("agent/v1/sessions", params={"limit": 200})).json()["sessions"]
         assert len(listed) == (MUCH if user == 0 else 1)
@@ -166,7 +166,7 @@ async def test_budgets_hold_for_each_user_alone(tmp_path: Path, at_once: int) ->
 
 
 async def spend(client: httpx.AsyncClient, at_once: int) -> list[int]:
-    """What the turns cost that were answered, until the budget is spent."""
+    """Run turns until the budget is spent. Return the cost of each turn that was answered."""
     costs: list[int] = []
     sessions = itertools.count()
 

@@ -1,4 +1,6 @@
-"""A long conversation must answer as quickly as a young one: the tenth turn's first token against the second's."""
+"""Compares the first token of the tenth turn with that of the second: a long conversation must answer as fast as a
+short one.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ TURNS, RUNS, RATIO = 10, 3, 1.3
 
 
 async def turn(engine: LocalEngine, messages: list[Message]) -> EndChunk:
-    """One turn as the agent would run it; what was said is added to ``messages``. The first round's end."""
+    """Run one turn as the agent would, append its messages to ``messages``, and return the EndChunk of the
+    first round.
+    """
     first = None
     while True:
         text, end = "", None

@@ -42,8 +42,9 @@ except Exception:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """``proposed`` is the cell that was proposed, empty if none was; ``error`` what it raised; ``says`` what the person
-    read."""
+    """The result of one fix: ``proposed`` is the proposed cell, or empty; ``error`` is what that cell raised; ``says``
+    is the text that the user read.
+    """
 
     name: str
     held_out: bool
@@ -84,7 +85,7 @@ async def test_right_fixes_of_failing_cells(
 
 
 async def fix(server: AgentServer, case: NotebookError) -> Fix:
-    """Run one failing cell in a fresh kernel, ask for a fix, and run the cell that is proposed."""
+    """Run one failing cell in a fresh kernel, ask for a fix, and run the proposed cell."""
     directory = re.sub(r"\W+", "-", case.name)
     (server.root / directory).mkdir(parents=True, exist_ok=True)
     kernel = await server.start_kernel(f"{directory}/fix.ipynb")

@@ -1,4 +1,4 @@
-"""How long a person who pauses while typing code waits for its completion, by the default models."""
+"""Measures how long a user who pauses while typing waits for the completion, with the default models."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Wait:
     text: str = ""
 
 
-async def completed(engine: LocalEngine, gap: Gap) -> Wait:
+async def complete(engine: LocalEngine, gap: Gap) -> Wait:
     await asyncio.sleep(DEBOUNCE_S)
     wait, started = Wait(), time.monotonic()
     async with aclosing(engine.infill(gap)) as fillings:
@@ -52,16 +52,17 @@ async def completed(engine: LocalEngine, gap: Gap) -> Wait:
     return wait
 
 
-async def typed(engine: LocalEngine, context: str, code: str, chosen: random.Random) -> list[Wait]:
-    """Type ``code`` as a person does, who sometimes pauses until the completion is there. Each key ends the call of the
-    key before it."""
+async def type_code(engine: LocalEngine, context: str, code: str, chosen: random.Random) -> list[Wait]:
+    """Type ``code`` key by key and return the measured waits. A key cancels the completion of the key before it;
+    sometimes the user pauses until the completion has arrived.
+    """
     waits = []
     for at in range(1, len(code) + 1):
         prefix = code[:at]
         if not prefix.rpartition("\n")[2].strip():
             await asyncio.sleep(KEY_S)  # JupyterLab asks for nothing at the beginning of a line
             continue
-        call = asyncio.create_task(completed(engine, Gap(prefix, "", context)))
+        call = asyncio.create_task(complete(engine, Gap(prefix, "", context)))
         pauses = chosen.random() < PAUSE_SHARE
         await asyncio.wait([call], timeout=None if pauses else KEY_S)
         if pauses:
@@ -83,7 +84,7 @@ async def test_a_completion_is_there_soon_after_a_pause(
             async for _ in chunks:
                 pass
         for at, code in enumerate(CELLS):
-            waits += await typed(engine, "\n".join(CELLS[:at]).strip(), code, chosen)
+            waits += await type_code(engine, "\n".join(CELLS[:at]).strip(), code, chosen)
     finally:
         await engine.aclose()
     found = [wait for wait in waits if wait.first]

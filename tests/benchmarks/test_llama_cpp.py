@@ -33,7 +33,7 @@ DECODE, NEXT_TURN, TOGETHER = 0.95, 2.5, 3.5
 
 
 def conversation() -> list[Message]:
-    """About 3,900 tokens, its last answer included."""
+    """Return a conversation of about 3,900 tokens, including its last answer."""
     messages: list[Message] = []
     for turn in range(20):
         messages += [user(f"Turn {turn}: {SENTENCE * 7}"), assistant("Noted. " + SENTENCE)]
@@ -41,13 +41,13 @@ def conversation() -> list[Message]:
 
 
 def chatml(messages: list[Message]) -> str:
-    """As the templates of both catalog models render a conversation."""
+    """Render the conversation as the chat templates of both catalog models do."""
     system = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
     said = "".join(f"<|im_start|>{message.role}\n{message.text}<|im_end|>\n" for message in messages)
     return f"{system}{said}<|im_start|>assistant\n"
 
 
-async def asked(
+async def send_request(
     engine: LocalEngine, messages: list[Message], tokens: int = NEW, session: str = ""
 ) -> tuple[str, EndChunk]:
     request = EngineRequest(tuple(messages), sampling=Sampling(max_tokens=tokens), session=session)
@@ -77,7 +77,9 @@ async def _decoding(engine: LocalEngine) -> dict[str, float]:
         seen = []
         for run in range(RUNS):
             words = SENTENCE * (size // 22)
-            _, end = await asked(engine, [user(f"{run}. {words} Now write a long story about a fox and a river.")])
+            _, end = await send_request(
+                engine, [user(f"{run}. {words} Now write a long story about a fox and a river.")]
+            )
             # The first token is the prompt's, so one less was decoded in decode_s.
             seen.append((end.usage.completion_tokens - 1) / end.usage.decode_s)
         rates[f"decode_{size}"] = max(seen)
@@ -89,20 +91,20 @@ async def _next_turn(engine: LocalEngine) -> dict[str, float]:
     for run in range(RUNS):
         messages = [user(f"Conversation {run}."), assistant("Yes."), *conversation()]
         messages.append(user("And now, what is the mean of a?"))
-        text, _ = await asked(engine, messages, 16)
+        text, _ = await send_request(engine, messages, 16)
         messages += [assistant(text), user("And the maximum of b?")]
-        _, end = await asked(engine, messages, 4)
+        _, end = await send_request(engine, messages, 4)
         seconds.append(end.usage.first_token_s)
     return {"next_turn_s": min(seconds)}
 
 
 async def _together(engine: LocalEngine) -> dict[str, float]:
-    """Tokens per second of SESSIONS conversations at once, over the time in which they ran."""
+    """Return the tokens per second of SESSIONS concurrent conversations, for as long as all of them run."""
     seen = []
     for run in range(RUNS):
         prompts = [[user(f"{run}.{session}: tell a long story about a fox.")] for session in range(SESSIONS)]
         started = asyncio.get_running_loop().time()
-        ends = await asyncio.gather(*(asked(engine, prompt, NEW, str(at)) for at, prompt in enumerate(prompts)))
+        ends = await asyncio.gather(*(send_request(engine, prompt, NEW, str(at)) for at, prompt in enumerate(prompts)))
         took = asyncio.get_running_loop().time() - started
         seen.append(sum(end.usage.completion_tokens for _, end in ends) / took)
     return {"together": max(seen)}

@@ -1,8 +1,8 @@
-"""At which margin the fence protocol should run code: its errors on fresh prompts, for every margin.
+"""Finds the margin at which the fence protocol should run code: its errors on new prompts, for every margin.
 
-A margin is how much less likely (natural log) the model's fence is than its best first token. Code is run if it is at
-most the margin that the fence protocol uses for a model of this size (another one where the question names a variable
-or a file, or follows code). AGENT_KERNEL_BENCH_MODEL chooses the model.
+The margin is how much less likely (natural log) the model's opening fence is than its most likely first token. Code
+runs if this is at most the margin that the fence protocol uses for a model of this size (another one if the question
+names a variable or a file, or follows code). AGENT_KERNEL_BENCH_MODEL chooses the model.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def conversation(prompt: Mapping[str, Any], facts: Mapping[str, str]) -> list[Me
 async def test_the_margins_are_near_the_best_ones(capsys: pytest.CaptureFixture[str]) -> None:
     body = tomllib.loads(PROMPTS.read_text(encoding="utf-8"))
     prompts: list[dict[str, Any]] = body["prompt"]
-    completer, fence = await loaded()
+    completer, fence = await load_model()
     for prompt in prompts:
         messages = conversation(prompt, body["facts"])
         text = await completer.render(code_fence_prompt.chat(messages, tools=True, examples=fence.examples))
@@ -78,8 +78,8 @@ async def test_the_margins_are_near_the_best_ones(capsys: pytest.CaptureFixture[
         assert sum(errors(those, margin)) <= min(sum(errors(those, tried)) for tried in TRIED) + NEAR
 
 
-async def loaded() -> tuple[Completer, Fence]:
-    """The model in this process, and its protocol, as the worker has them."""
+async def load_model() -> tuple[Completer, Fence]:
+    """Load the model in this process and return it with its protocol, as the worker does."""
     cache = Settings.from_env().cache_dir
     model = catalog.resolve(MODEL, cache)
     backend = backend_for(model.path, LoadOptions(), cache)
@@ -93,7 +93,7 @@ async def loaded() -> tuple[Completer, Fence]:
 
 
 def errors(prompts: Sequence[Mapping[str, Any]], margin: float) -> tuple[int, int]:
-    """Tasks answered without code, chat for which code runs."""
+    """Return how many tasks get no code, and for how many chat prompts code runs."""
     missed = sum(item["needs_code"] and item["margin"] > margin for item in prompts)
     return missed, sum(not item["needs_code"] and item["margin"] <= margin for item in prompts)
 
@@ -111,7 +111,7 @@ def table(prompts: Sequence[Mapping[str, Any]], shipped: float) -> str:
 
 
 def spread(prompts: Sequence[Mapping[str, Any]]) -> str:
-    """Every prompt by its margin; those on the wrong side stand out."""
+    """Return one line for each prompt, ordered by margin."""
     lines = []
     for item in sorted(prompts, key=lambda item: float(item["margin"])):
         kind = ("task" if item["needs_code"] else "chat") + (", named" if item["named"] else "")

@@ -1,7 +1,8 @@
-"""How often a small model's native call is the right one: read strictly, read leniently, and forced by grammar.
+"""Measures how often a small model's native tool call is right: parsed strictly, parsed leniently, and constrained by a
+grammar.
 
-AGENT_KERNEL_BENCH_MODEL chooses the model. Greedy, one round, four tools on offer; a call is right when its tool is,
-and every argument that the question fixes. The table goes to build/benchmarks/native_calls.json.
+AGENT_KERNEL_BENCH_MODEL chooses the model. Greedy decoding, one round, four tools; a call is right if its tool and
+every argument that the question determines are right. The table goes to build/benchmarks/native_calls.json.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ def right(calls: list[ToolCall], name: str, arguments: Mapping[str, Any]) -> boo
 
 
 def strictly(text: str) -> list[ToolCall]:
-    """Tags around JSON, as the template asks for it, and nothing else."""
+    """Parse only JSON between tags, the format that the chat template asks for. Return no calls if anything is
+    malformed.
+    """
     calls = []
     for body in STRICT.findall(text):
         try:
@@ -100,7 +103,7 @@ def leniently(text: str) -> list[ToolCall]:
 
 
 class Asked:
-    """One model, and what it answers."""
+    """Asks one model for calls, unconstrained and constrained by a grammar."""
 
     def __init__(self, completer: Completer, template: TemplateProbe, loaded: LoadedModel) -> None:
         self.completer = completer

@@ -1,4 +1,6 @@
-"""Seeded notebook errors: each cell fails as its entry says, and its check tells a fix from no fix."""
+"""Tests the entries of notebook_errors.toml: each cell raises its error, and its check tells a fix from a cell that
+fixes nothing.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def runs() -> dict[str, Any]:
-    """What ran in a shell of its own process, by the name of the error."""
+    """Return the results of all cells by the name of the error. They run in an IPython shell in a separate process."""
     env = os.environ | {"PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
     done = subprocess.run(
         [sys.executable, notebook_errors.__file__], env=env, capture_output=True, text=True, timeout=250, check=False

@@ -1,4 +1,6 @@
-"""Right answers of the default model, or of another one (see ``notebook_tasks``), in the tasks of agent-kernel."""
+"""Measures how many of agent-kernel's own tasks the default model, or another one (see ``notebook_tasks``), answers
+right.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ async def test_the_first_call_opens_the_file_that_the_question_names(sandbox: Li
 
 
 async def opens(sandbox: LinuxSandbox, task: Task, result: TaskResult) -> bool:
-    """Whether the first code of a task really opens the file, run once more where every open is counted."""
+    """Return True if the first code of a task opens the file. The code runs once more where every ``open`` is
+    recorded.
+    """
     named = NAMED.search(task.prompts[0])
     assert named is not None
     key = SessionKey("local", f"opens-{task.name}".replace(" ", "-"))

@@ -1,8 +1,8 @@
-"""What the panel costs the page it is in: while an answer of 20,000 tokens streams, when a session of 500 turns opens,
-and at the start of JupyterLab. Real Chromium and real servers; only the model is a script.
+"""Measures what the panel costs its page: while an answer of 20,000 tokens streams, when a session of 500 turns opens,
+and at the start of JupyterLab. Chromium and servers are real; the model is scripted.
 
-Run alone on the machine: make bench ARGS="-k panel". The figures are printed; what is held here are counts and shares
-that do not hang on the machine's speed, and those that were promised for an idle one.
+Run alone on the machine: make bench ARGS="-k panel". The figures are printed. The tests assert counts and shares that
+do not depend on the machine's speed, and the documented times for an idle machine.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ OPENED = """async ([title, count]) => {
 
 
 def answer() -> str:
-    """Of TOKENS words."""
+    """Return an answer of at least TOKENS words."""
     sections: list[str] = []
     count = 0
     while count < TOKENS:
@@ -143,7 +143,7 @@ def open_panel(lab: Lab) -> Locator:
 
 
 def heap(page: Page) -> float:
-    """MB that are in use after all garbage is collected."""
+    """Return the MB of JavaScript heap in use after a garbage collection."""
     session = page.context.new_cdp_session(page)
     session.send("HeapProfiler.collectGarbage")
     session.send("Performance.enable")
@@ -152,20 +152,20 @@ def heap(page: Page) -> float:
     return float(next(one["value"] for one in metrics if one["name"] == "JSHeapUsedSize")) / 1e6
 
 
-def typed(page: Page, until: float) -> None:
-    """Letters into the composer, now and then."""
+def type_letters(page: Page, until: float) -> None:
+    """Type letters into the composer, one every KEY_EVERY_MS, until the time ``until``."""
     while time.monotonic() < until:
         page.keyboard.press("a")
         page.wait_for_timeout(KEY_EVERY_MS)
 
 
-def measured(page: Page) -> tuple[list[float], list[float]]:
-    """Milliseconds of long tasks and of keys since it was asked last."""
+def pop_measurements(page: Page) -> tuple[list[float], list[float]]:
+    """Return the milliseconds of long tasks and of key presses since the last call."""
     found = page.evaluate("() => { const m = window.measured; window.measured = {long: [], keys: []}; return m; }")
     return [ms for _, ms in found["long"]], [ms for _, ms in found["keys"]]
 
 
-def told(name: str, values: list[float]) -> str:
+def format_values(name: str, values: list[float]) -> str:
     if len(values) < 2:
         return f"{name}: {values}"
     return f"{name}: median {median(values):.1f}, p99 {quantiles(values, n=100)[98]:.1f}, n {len(values)}"
@@ -188,9 +188,9 @@ def test_panel_stream_of_20_000_tokens_leaves_the_page_to_the_person(tmp_path: P
         page.evaluate(OBSERVE)
         box.focus()
         page.wait_for_timeout(3_000)
-        measured(page)
-        typed(page, time.monotonic() + IDLE_S)
-        idle_long, idle_keys = measured(page)
+        pop_measurements(page)
+        type_letters(page, time.monotonic() + IDLE_S)
+        idle_long, idle_keys = pop_measurements(page)
         empty = heap(page)
         box.fill("tell all")
         box.press("Enter")
@@ -198,12 +198,12 @@ def test_panel_stream_of_20_000_tokens_leaves_the_page_to_the_person(tmp_path: P
         began = time.monotonic()
         heaps: list[float] = []
         while panel.locator(".ak-turn").last.get_attribute("data-state") == "open":
-            typed(page, time.monotonic() + 5)
+            type_letters(page, time.monotonic() + 5)
             assert time.monotonic() - began < 600, "it does not end"
         took = time.monotonic() - began
-        long, keys = measured(page)
+        long, keys = pop_measurements(page)
         page.wait_for_timeout(2_000)
-        after, _ = measured(page)
+        after, _ = pop_measurements(page)
         heaps.append(heap(page))
         page.wait_for_timeout(5_000)
         heaps.append(heap(page))
@@ -216,7 +216,7 @@ def test_panel_stream_of_20_000_tokens_leaves_the_page_to_the_person(tmp_path: P
             f"\nlong tasks over 50 ms: {len(long)} ({per_thousand:.2f} per 1,000 tokens), together {sum(long):.0f} ms, "
             f"longest {max(long, default=0):.0f} ms; at its end {[round(ms) for ms in after]}; "
             f"on the idle page {len(idle_long)} in {IDLE_S} s"
-            f"\n{told('ms from a key to its frame, streaming', keys)}\n{told('idle', idle_keys)}"
+            f"\n{format_values('ms from a key to its frame, streaming', keys)}\n{format_values('idle', idle_keys)}"
             f"\nheap after garbage is collected: {empty:.1f} MB before, {heaps} MB after"
         )
         assert not more, "the answer was cut"
@@ -227,7 +227,7 @@ def test_panel_stream_of_20_000_tokens_leaves_the_page_to_the_person(tmp_path: P
         assert heaps[-1] < heaps[0] * 1.1, "it goes on growing"
 
 
-async def filled(server: AgentServer, session: str, turns: int) -> None:
+async def fill_session(server: AgentServer, session: str, turns: int) -> None:
     async with server.client() as client:
         await client.post("agent/v1/sessions", json={"id": session, "title": session})
         for number in range(turns):
@@ -248,7 +248,7 @@ def test_panel_opens_a_session_of_500_turns_like_one_of_a_few(tmp_path: Path) ->
         write_notebook(server.root, "rain.ipynb", ["1"])
         lengths = {"long": TURNS, "short": WINDOW, "single": 1}
         for session, turns in lengths.items():
-            asyncio.run(filled(server, session, turns))
+            asyncio.run(fill_session(server, session, turns))
         with browser(path, server.url, TOKEN) as lab:
             panel = open_panel(lab)
             times: dict[str, list[float]] = {session: [] for session in lengths}

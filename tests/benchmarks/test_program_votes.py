@@ -1,5 +1,6 @@
-"""What it costs to try k programs in drafts instead of one: seconds and memory beside a kernel of a gigabyte, and what
-two hundred turns leave behind."""
+"""Measures the cost of trying k programs in drafts instead of one: seconds and memory with a kernel of 1 GB, and what
+remains after two hundred turns.
+"""
 
 from __future__ import annotations
 

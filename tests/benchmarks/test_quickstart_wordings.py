@@ -1,8 +1,8 @@
-"""The quickstart's turns on the default model, in words of many people: 24 of 25 must come out right.
+"""Runs the quickstart's turns, worded by many people, on the default model: 24 of 25 must be right.
 
-The wordings in ``wordings`` were known while instructions, examples and margin were chosen; those in ``held_out`` and
-``other`` (further questions on the same data) were written afterwards and changed nothing. Greedy, about 4 s a wording
-on two quiet cores.
+The wordings in ``wordings`` were known when instructions, examples and margin were chosen. Those in ``held_out`` and
+``other`` (more questions on the same data) were written afterwards and changed nothing. Greedy; about 4 s a wording on
+two idle cores.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls in a sandbox against the bare things they are made of: a pipe, a shell, an interpreter. Ratios and figures."""
+"""Compares calls in a sandbox with their elements: a pipe, a shell, an interpreter. Prints ratios and times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SESSIONS = 20
 
 
 async def median(act: Callable[[], Awaitable[object]], times: int) -> float:
-    """Seconds."""
+    """Return the median time of ``act`` in seconds."""
     spent = []
     for _ in range(times):
         started = time.perf_counter()
@@ -35,7 +35,7 @@ async def median(act: Callable[[], Awaitable[object]], times: int) -> float:
 
 
 def own_kb(pid: int) -> int:
-    """Memory of a process: what it shares counts in parts."""
+    """Return the memory of a process in kB; shared pages count proportionally."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1])

@@ -1,5 +1,6 @@
-"""What the sandbox costs, against starting a plain Python in the same run. Asserted are ratios only, and generously: a
-busy machine slows both."""
+"""Compares starting the sandbox with starting a plain Python in the same run. Only ratios are asserted, with wide
+bounds, because other load slows both.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ async def nothing() -> None: ...
 async def median(
     act: Callable[[int], Awaitable[object]], times: int = TIMES, before: Callable[[], Awaitable[None]] = nothing
 ) -> float:
-    """Seconds; ``before`` each is not counted."""
+    """Return the median time of ``act`` in seconds. ``before`` runs ahead of each measurement and does not count."""
     spent = []
     for number in range(times):
         await before()

@@ -1,4 +1,4 @@
-"""What a search costs in a thousand sessions, against reading all texts through with bare sqlite3 in the same run."""
+"""Compares a search in a thousand sessions with a scan of all texts by plain sqlite3 in the same run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FREQUENT = ("the", "data", "and", "value", "model")
 
 
 def texts() -> list[str]:
-    """330-500 bytes each; one in 25 has RARE, all but one in 50 COMMON."""
+    """Return texts of 330 to 500 bytes. One in 25 contains RARE; all but one in 50 contain COMMON."""
     draw = random.Random(4)
     vocabulary = ["".join(draw.choices("etaoinshrdlucmfwypvbgkqjxz", k=draw.randint(3, 9))) for _ in range(5_000)]
     made = []
@@ -34,7 +34,7 @@ def texts() -> list[str]:
 
 
 async def milliseconds(times: int, work: Callable[[], Coroutine[Any, Any, Any]]) -> tuple[float, float]:
-    """(wall, CPU of this process) of the best run."""
+    """Return the wall-clock time and the CPU time of this process, in milliseconds, of the fastest run."""
     best = []
     for _ in range(times):
         cpu, wall = time.process_time(), time.perf_counter()
@@ -44,7 +44,7 @@ async def milliseconds(times: int, work: Callable[[], Coroutine[Any, Any, Any]])
 
 
 def floor(said: list[str]) -> Callable[[str], Coroutine[Any, Any, int]]:
-    """The least that finds them: LIKE over one table, no scores, no snippets, no thread."""
+    """Return a search that is the lower bound: LIKE over one table, no scores, no snippets, no thread."""
     db = sqlite3.connect(":memory:")
     db.execute("CREATE TABLE texts (session INTEGER, text TEXT)")
     db.executemany("INSERT INTO texts VALUES (?, ?)", [(at // MESSAGES, text) for at, text in enumerate(said)])

@@ -1,8 +1,9 @@
-"""This store against openai-agents' and selectools', and against bare sqlite3, on the same disk in the same run.
+"""Compares this store with those of openai-agents and selectools and with plain sqlite3, on the same disk in the same
+run.
 
-Messages of 330 to 500 bytes, two in a turn; entry from the event loop included; every figure in a process of its own.
-Ratios and counts are asserted. Times are printed, and asserted as processor time with room for a busy machine: alone on
-it (``-s`` shows the load) they are what counts.
+Messages of 330 to 500 bytes, two in a turn; each figure includes the way from the event loop to the store and is
+measured in its own process. Ratios and counts are asserted. Times are printed, and asserted as processor time with wide
+bounds. Run alone on the machine (``-s`` prints the load) for times that can be quoted.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def load() -> None:
 
 
 def contest(python: str, name: str, task: str, place: Path, count: int, *, traced: Path | None = None) -> Any:
-    """What ``session_contest.py`` measured; ``traced`` gets its fsyncs."""
+    """Return the figures that ``session_contest.py`` measured. With ``traced``, strace writes its system calls to that
+    file.
+    """
     directory = place / f"{task}-{name}-{count}".replace(" ", "-").replace(",", "")
     command = [python, str(CONTEST), name, task, str(directory), str(count)]
     if traced is not None:

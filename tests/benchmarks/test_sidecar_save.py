@@ -1,4 +1,4 @@
-"""What the save of a sidecar takes from the event loop that all users of a server share.
+"""Measures how long saving a sidecar blocks the event loop that all users of a server share.
 
 Run alone on the machine: make bench ARGS="-k sidecar_save".
 """
@@ -35,7 +35,7 @@ class NoSessions:
 
 
 class LoopWatch:
-    """``longest`` is the longest time, in seconds, that the event loop was late for a timer."""
+    """Measures delays of the event loop. ``longest`` is the longest delay of a timer in seconds."""
 
     def __init__(self) -> None:
         self.longest = 0.0

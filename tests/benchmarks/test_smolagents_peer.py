@@ -1,6 +1,9 @@
-"""The same sixty tasks by smolagents' CodeAgent on the same weights. AGENT_KERNEL_BENCH_SMOLAGENTS is an interpreter
-with smolagents, pandas and matplotlib; _MODEL and _TASKS are those of ``notebook_tasks.py``;
-AGENT_KERNEL_BENCH_TAGS=markdown lets it fence its code as its documentation says small models like it."""
+"""Runs the same sixty tasks with smolagents' CodeAgent on the same weights.
+
+AGENT_KERNEL_BENCH_SMOLAGENTS is an interpreter with smolagents, pandas and matplotlib. _MODEL and _TASKS are those of
+``notebook_tasks.py``. AGENT_KERNEL_BENCH_TAGS=markdown makes it fence its code as its documentation recommends for
+small models.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What a person waits for before the first word: the start of a server, of the magics, and of a model that ran before.
+"""Measures what a user waits for before the first word: the start of a server, of the magics, and of a model that was
+loaded before.
 
-Run alone on the machine: make bench ARGS="-k test_start -s". Starts are compared with what is started anyway, in the
-same process.
+Run alone on the machine: make bench ARGS="-k test_start -s". Each start is compared, in the same process, with the
+start of what would run without agent-kernel.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ print([time.thread_time() - there, there - at])
 
 
 def median_ms(code: str) -> tuple[float, float]:
-    """Run ``code`` in new processes, after one that compiles. Return the medians of the two seconds of processor time
-    that it prints, in milliseconds."""
+    """Run ``code`` in new processes, after one run that compiles the modules. The code prints two numbers, seconds of
+    processor time. Return their medians in milliseconds.
+    """
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-c", code]
     runs = [subprocess.run(command, capture_output=True, check=True, cwd=ROOT, env=env) for _ in range(RUNS + 1)]
@@ -78,7 +80,7 @@ def test_importing_the_server_extension_takes_little_beside_jupyter_server(recor
 
 
 def importing_s(library: str) -> float:
-    """Return the median seconds of a process that imports ``library`` and ends."""
+    """Return the median seconds of a process that imports ``library`` and exits."""
     seconds = []
     for _ in range(RUNS):
         started = time.perf_counter()

@@ -1,4 +1,6 @@
-"""What the session store costs, against bare sqlite3 in the same run: ratios, since the machine's mood changes."""
+"""Compares the session store with plain sqlite3 in the same run. Only ratios are asserted, because the speed of the
+machine varies.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ KEY = SessionKey("local", "bench")
 
 
 async def milliseconds(times: int, work: Callable[[int], Coroutine[Any, Any, Any]]) -> float:
-    """Median of one call."""
+    """Return the median time of one call in milliseconds."""
     taken = []
     for n in range(times):
         start = time.perf_counter()
@@ -32,7 +34,7 @@ async def milliseconds(times: int, work: Callable[[int], Coroutine[Any, Any, Any
 
 
 class Floor:
-    """The least that keeps a message: one transaction, one row, no thread."""
+    """The least code that stores a message: one transaction, one row, no thread."""
 
     def __init__(self, path: Path) -> None:
         self.connection = sqlite3.connect(path, isolation_level=None)

@@ -1,7 +1,8 @@
-"""What kept prefixes and batching are worth, against the same model without them and against transformers' own server.
+"""Measures what cached prefixes and batching gain, compared with the same model without them and with transformers' own
+server.
 
 Ratios of one run, alone on the machine: ``pytest tests/benchmarks/test_transformers_speed.py -s``. The first run of a
-model converts it, which is not timed.
+model converts it; the conversion is not timed.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ MODELS = [
 
 @dataclass(frozen=True)
 class Turn:
-    """What the client of the engine saw."""
+    """The text, the end and the times of one answer, as a client of the engine sees them."""
 
     text: str
     first_token_s: float
@@ -60,7 +61,7 @@ class Turn:
 
 
 def history() -> list[Message]:
-    """Nineteen turns of a notebook, about 3,800 tokens."""
+    """Return nineteen turns of a notebook, about 3,800 tokens."""
     messages = []
     for number in range(1, TURNS):
         messages += [user(f"Turn {number}: {FILLER * 4}What next?"), assistant("Then plot the histogram of a.")]
@@ -97,7 +98,7 @@ async def running(model: str, backend: str, python: str) -> AsyncGenerator[Local
 
 
 async def next_turns(engine: LocalEngine) -> tuple[list[Message], list[Turn]]:
-    """The twentieth turn, asked in some wordings, and the messages of the last."""
+    """Run the twentieth turn in several wordings. Return the messages of the last one and all results."""
     messages = history()
     before = await turn(engine, messages)
     said = before.end.usage.prompt_tokens + before.end.usage.completion_tokens
@@ -131,8 +132,9 @@ def generate(python: str, model: str, messages: Sequence[Message]) -> dict[str, 
 
 @contextmanager
 def served(python: str, directory: str, dtype: str) -> Iterator[str]:
-    """``transformers serve`` with its own continuous batching; blocks enough for the chat, and no smaller slices of a
-    prompt than it needs."""
+    """Run ``transformers serve`` with its own continuous batching and yield its URL. It has enough blocks for the chat,
+    and prefill steps no smaller than it needs.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -168,7 +170,7 @@ def _wait_for(process: subprocess.Popen[bytes], url: str) -> None:
 
 
 def first_content(client: httpx.Client, url: str, model: str, messages: Sequence[Message]) -> tuple[float, str]:
-    """Seconds to the first piece of text, and the text."""
+    """Return the seconds to the first piece of text, and the text."""
     body = {"model": model, "messages": plain(messages), "max_tokens": 8, "temperature": 0, "stream": True}
     started, first, text = time.perf_counter(), 0.0, ""
     with client.stream("POST", f"{url}/v1/chat/completions", json=body) as reply:

@@ -1,6 +1,6 @@
-"""What a turn costs beside the model and its tools, and what it takes from everybody else on the server.
+"""Measures what a turn costs beside the model and its tools, and how much it slows other requests to the server.
 
-One server process per test, the client in this one; run alone on the machine: make bench ARGS="-k turn_overhead".
+One server process per test, with the client in this one. Run alone on the machine: make bench ARGS="-k turn_overhead".
 """
 
 import asyncio
@@ -29,7 +29,7 @@ CODE = "sum(range(10))"
 
 
 def script() -> list[dict[str, Any]]:
-    """Five rounds of 100 deltas and a call, then a closing word: 500 deltas at 50 a second."""
+    """Return a script of five rounds with 100 deltas and a call each, and a closing word: 500 deltas at 50 a second."""
     text = "word " * (DELTAS // CALLS)
     talk = {"text": text, "deltas": DELTAS // CALLS, "delay": 1 / PER_S}
     call = {"name": "python", "arguments": {"code": CODE}}
@@ -48,7 +48,7 @@ async def client(folder: Path, monkeypatch: pytest.MonkeyPatch, **env: str) -> A
 
 
 async def server_pid(http: httpx.AsyncClient) -> int:
-    """The process that listens where we talk to."""
+    """Return the pid of the process that listens on the client's port."""
     port = f":{http.base_url.port:04X}"
     inode = next(
         fields[9]
@@ -66,13 +66,15 @@ async def server_pid(http: httpx.AsyncClient) -> int:
 
 
 def cpu_s(pid: int) -> float:
-    """User and system time of one process, without its children."""
+    """Return the user and system time of one process in seconds, without its children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def lags_of(http: httpx.AsyncClient, prompt: str, **body: Any) -> tuple[list[float], str]:
-    """Seconds from the making of each event to its arrival here, and how the turn ended."""
+    """Run one turn. Return the seconds from the creation of each event to its arrival here, and the final state of the
+    turn.
+    """
     turn = (await http.post("agent/v1/turns", json={"prompt": prompt} | body)).json()["turn"]
     lags: list[float] = []
     state = ""
@@ -88,7 +90,9 @@ async def lags_of(http: httpx.AsyncClient, prompt: str, **body: Any) -> tuple[li
 
 
 async def status_times(http: httpx.AsyncClient, until: asyncio.Event | None = None, count: int = 200) -> list[float]:
-    """Seconds per ``GET api/status``, ``count`` times or until the event is set."""
+    """Return the seconds of each ``GET api/status``: ``count`` requests, or as many as fit until the event ``until`` is
+    set.
+    """
     times: list[float] = []
     while not until.is_set() if until else len(times) < count:
         started = time.perf_counter()
@@ -103,7 +107,7 @@ def p99(values: list[float]) -> float:
 
 
 async def engine_cpu_s() -> float:
-    """What the scripted engine itself takes for the same rounds, in this process."""
+    """Return the CPU seconds that the scripted engine itself needs for the same rounds, in this process."""
     engine = ScriptedEngine(script())
     started = time.process_time()
     for _ in range(CALLS + 1):

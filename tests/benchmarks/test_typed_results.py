@@ -1,4 +1,5 @@
-"""How many variables of ``%%agent -> name: type`` a local model sets right, in a real server and a real kernel.
+"""Measures how many variables of ``%%agent -> name: type`` a local model sets right, in a real server and a real
+kernel.
 
 ``AGENT_KERNEL_BENCH_MODEL`` selects another model.
 """

@@ -1,4 +1,4 @@
-"""Twenty tools with the schemas that such tools have, and what a person would ask of each."""
+"""Twenty tools with typical schemas, and questions that a user would ask of each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Case:
 
 
 def tool(name: str, description: str, /, *asked: str, required: str = "", defs: Any = None, **properties: Any) -> Case:
-    """``required``: the names of properties, separated by spaces."""
+    """Return the case of one tool. ``required`` lists names of properties, separated by spaces."""
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if required:
         schema["required"] = required.split()

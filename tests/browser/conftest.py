@@ -1,4 +1,4 @@
-"""JupyterLab on a server of a test's own, and a browser on it."""
+"""Fixtures: JupyterLab on a server that belongs to the test, and a browser."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from tests.server import TOKEN, AgentServer
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AgentServer]:
-    """Plays the module's SCRIPT, with its TRAITS and the code cells of its NOTEBOOKS, by path; in the dark theme where
-    it is DARK."""
+    """A server with the module's SCRIPT, TRAITS and NOTEBOOKS (code cells by path), in the dark theme if the module
+    sets DARK.
+    """
     module = request.module
     notebooks = getattr(module, "NOTEBOOKS", {"rain.ipynb": ["df = 1", "df"]})
     traits, dark = getattr(module, "TRAITS", {}), getattr(module, "DARK", False)

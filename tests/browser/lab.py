@@ -1,4 +1,4 @@
-"""JupyterLab in a headless Chromium, driven as a person would: keys pressed, output read from the page."""
+"""Drives JupyterLab in a headless Chromium as a user does: presses keys and reads the output from the page."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SETTLED = "() => [...document.querySelectorAll('.jp-StatusBar-Item, .jp-StatusBa
 
 
 class Lab:
-    """One notebook in one page. Cells count from 0."""
+    """One notebook in one page. Cells are counted from 0."""
 
     def __init__(self, page: Page, url: str, token: str) -> None:
         self.page = page
@@ -44,7 +44,7 @@ class Lab:
         self._token = token
 
     def open(self, notebook: str) -> None:
-        """Until the kernel's session is connected: a key pressed before that is lost."""
+        """Open the notebook and wait until its kernel's session is connected; keys pressed earlier are lost."""
         self.page.goto(f"{self._url}lab/tree/{notebook}?token={self._token}&reset")
         self.page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=SLOW_MS)
         self.wait_idle()
@@ -83,13 +83,13 @@ class Lab:
         self.page.locator(".lm-Menu-itemLabel").get_by_text(item, exact=True).click()
 
     def type_into(self, number: int, source: str) -> None:
-        """In place of what the cell says."""
+        """Replace the source of a cell."""
         self.cell(number).locator(".cm-content").first.click()
         self.page.keyboard.press("Control+a")
         self.page.keyboard.insert_text(source)
 
     def answer(self, typed: str) -> None:
-        """Types into the input that a cell waits with."""
+        """Type into the input field of a cell that waits for input."""
         box = self.page.locator(".jp-Stdin-input")
         box.wait_for(timeout=SLOW_MS)
         box.fill(typed)
@@ -113,7 +113,7 @@ class Lab:
 
 @contextlib.contextmanager
 def browser(chromium: str, url: str, token: str, *, size: tuple[int, int] = (1400, 1000)) -> Iterator[Lab]:
-    """A fresh profile each time."""
+    """Start a browser with a fresh profile."""
     with sync_playwright() as playwright, tempfile.TemporaryDirectory(prefix="chromium-") as profile:
         context = playwright.chromium.launch_persistent_context(
             profile,
@@ -140,8 +140,9 @@ def lab_server(
     env: Mapping[str, str] = MappingProxyType({}),
     dark: bool = False,
 ) -> Iterator[AgentServer]:
-    """With JupyterLab, whose commands a page may run (``jupyterapp``). To be made before a browser, which brings a loop
-    of its own."""
+    """Start a server with JupyterLab, whose commands a page may run (``jupyterapp``). Call it before the browser
+    starts, because Playwright brings its own event loop.
+    """
     own = ("--LabApp.news_url=None", "--LabApp.expose_app_in_browser=True")
     server = AgentServer(
         directory, script, traits or {}, options=(*own, *options), lab=True, extensions=tuple(extensions), env=env
@@ -162,7 +163,7 @@ def write_notebook(root: Path, name: str, cells: Sequence[str]) -> None:
 
 
 def document(cells: Sequence[str]) -> Json:
-    """A notebook with code cells ``cell-0``, ``cell-1`` and so on."""
+    """Return a notebook with the code cells ``cell-0``, ``cell-1`` and so on."""
     return {
         "cells": [
             {

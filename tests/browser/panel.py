@@ -1,4 +1,4 @@
-"""The chat panel in Lab's side bar, as a person uses it."""
+"""Drives the chat panel in the side bar of JupyterLab as a user does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def open_panel(lab: Lab, notebook: str = "rain.ipynb") -> Locator:
 
 
 def shown_panel(page: Page) -> Locator:
-    """Of a page that has a notebook open."""
+    """Open the panel on a page with an open notebook, and return it."""
     panel = page.locator(".agent-kernel-side").get_by_role("region", name="Agent", exact=True)
     tab = page.get_by_role("tab", name="Agent", exact=True)
     tab.wait_for(timeout=SLOW_MS)
@@ -32,7 +32,7 @@ def shown_panel(page: Page) -> Locator:
 
 
 def use_kernel(panel: Locator) -> Locator:
-    """Code of the messages that are sent from now on runs in the kernel, after asking; by itself it runs in a draft."""
+    """Make the code of the following messages run in the kernel, after approval. The panel's default is a draft."""
     panel.get_by_label("Where code runs").select_option("live")
     return panel
 
@@ -44,7 +44,7 @@ def say(panel: Locator, words: str) -> None:
 
 
 def ask(panel: Locator, words: str) -> Locator:
-    """The turn that answers."""
+    """Send a message and return the turn that answers it."""
     turns = panel.locator(".ak-turn")
     before = turns.count()
     say(panel, words)

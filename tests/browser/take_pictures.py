@@ -1,5 +1,5 @@
 """Takes the picture at the top of the README from the real product: JupyterLab, a kernel, and the default model, which
-must be pulled before.
+must be downloaded before.
 
 Run it with ``make pictures``. It fails if a turn fails or its answer is wrong.
 """

@@ -1,4 +1,4 @@
-"""An agent cell in real JupyterLab, as a person uses it. Screenshots are kept in build/screenshots."""
+"""Tests an agent cell in real JupyterLab, as a user uses it. Screenshots are written to build/screenshots."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ TRAITS = {"python_in": "live"}
 
 
 def distrust(notebook: Path) -> None:
-    """Changed outside of Jupyter, a notebook is no longer trusted: its HTML is sanitised and no script runs."""
+    """Change the notebook outside of Jupyter. Jupyter no longer trusts it, sanitises its HTML and runs no
+    script of it.
+    """
     body = json.loads(notebook.read_text())
     body["metadata"]["changed"] = "elsewhere"
     notebook.write_text(json.dumps(body))

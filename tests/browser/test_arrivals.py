@@ -1,4 +1,6 @@
-"""A notebook that came with a colleague's conversation, and numbers of an answer, in real JupyterLab."""
+"""Tests, in real JupyterLab, a notebook that came with a colleague's conversation, and the number check of an
+answer.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ SCRIPT: list[dict[str, Any]] = [
 
 
 async def _theirs() -> bytes:
-    """A conversation as another machine has written it."""
+    """Return a conversation as another machine would have written it."""
     store, key = MemoryStore(), SessionKey("local", "theirs")
     said = {"t1": "what did my colleague ask?", "t2": "and then?"}
     for name, prompt in said.items():

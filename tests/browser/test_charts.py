@@ -1,4 +1,6 @@
-"""Charts of sandboxed code in JupyterLab: ordinary ones are drawn, and none that passes the check asks for anything."""
+"""Tests charts of sandboxed code in JupyterLab: ordinary ones are drawn, and no chart that passed the check sends a
+request.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ NOTEBOOKS = {f"{name}.ipynb": [SHOW.format(file=name)] for name in ("plotly", "v
 
 
 class Listener:
-    """Counts who connects to it, whatever they say."""
+    """A socket that counts the connections to it."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -66,7 +68,7 @@ def bundle(mime: str, data: bytes) -> dict[str, object]:
     return media_bundle(mime, base64.b64encode(data).decode(), "a chart")
 
 
-def passed(mime: str, chart: Chart) -> dict[str, object] | None:
+def check_chart(mime: str, chart: Chart) -> dict[str, object] | None:
     try:
         return bundle(mime, validate_chart(mime, json.dumps(chart).encode()))
     except NotShown:
@@ -74,7 +76,7 @@ def passed(mime: str, chart: Chart) -> dict[str, object] | None:
 
 
 def write(root: Path, name: str, bundles: list[dict[str, object] | None]) -> None:
-    """Those that may be shown, for the notebook to display."""
+    """Write the bundles that passed the check to a file that the notebook displays."""
     (root / f"{name}.json").write_text(json.dumps([one for one in bundles if one]))
 
 
@@ -85,10 +87,12 @@ def test_ordinary_charts_are_drawn_and_no_chart_asks_a_listener(server: AgentSer
         charts = list(ordinary())
         assert len(variants) >= 100
         assert len(charts) >= 40
-        shown = {mime: [passed(mime, chart) for _, kind, chart in charts if kind == mime] for mime in (PLOTLY, VEGA)}
+        shown = {
+            mime: [check_chart(mime, chart) for _, kind, chart in charts if kind == mime] for mime in (PLOTLY, VEGA)
+        }
         write(server.root, "plotly", shown[PLOTLY])
         write(server.root, "vega", shown[VEGA])
-        write(server.root, "hostile", [passed(mime, chart) for mime, chart in variants])
+        write(server.root, "hostile", [check_chart(mime, chart) for mime, chart in variants])
         write(server.root, "unchecked", [bundle(mime, json.dumps(chart).encode()) for mime, chart in variants[:2]])
         elsewhere: list[str] = []
         lab.page.on("request", lambda asked: None if _own(server, asked.url) else elsewhere.append(asked.url))
@@ -103,7 +107,7 @@ def test_ordinary_charts_are_drawn_and_no_chart_asks_a_listener(server: AgentSer
 
 
 def _show(lab: Lab, name: str, selector: str = "", count: int = 0) -> None:
-    """Run the cell of a notebook and hover over what it draws: tooltips and cursors load, where they do, then."""
+    """Run the cell of a notebook and hover over its charts, because some load tooltips and cursors only then."""
     lab.open(f"{name}.ipynb")
     lab.run(0, wait=False)
     lab.page.get_by_text("all shown").last.wait_for(timeout=2 * SLOW_MS)

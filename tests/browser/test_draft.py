@@ -1,4 +1,6 @@
-"""Plot, save, use: a person's data with an agent that needs no leave to look at it. Real JupyterLab, real Chromium."""
+"""Tests plotting, saving and using a user's data with an agent that may read it without asking. Real JupyterLab, real
+Chromium.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The button "Fix with agent" below the output of a failed cell, and the correction that it proposes."""
+"""Tests the button "Fix with agent" below the output of a failed cell, and the correction that it proposes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ BROKEN = "prices = [4, 8]\nmean = sum(prices) / count\nprint('mean', mean)"
 RIGHT = BROKEN.replace("count", "len(prices)")
 
 
-def corrected(when: str, code: str) -> list[dict[str, Any]]:
+def correction_script(when: str, code: str) -> list[dict[str, Any]]:
     calls = [{"name": "python", "arguments": {"code": code}}]
     return [{"when": when, "calls": calls}, {"when": when, "text": "The name was not defined."}]
 
 
 SCRIPT: list[dict[str, Any]] = [
-    *corrected("'count' is not defined", RIGHT),
+    *correction_script("'count' is not defined", RIGHT),
     {"when": "'none' is not defined", "calls": [{"name": "python", "arguments": {"code": "print('no sum')"}}]},
     {"when": "'none' is not defined", "text": "I found nothing."},
-    *corrected("'again' is not defined", "again = 1\nagain"),
+    *correction_script("'again' is not defined", "again = 1\nagain"),
     {"text": "Anything.", "loop": True},
 ]
 CELLS = [BROKEN, "print(none + 1)", "%agent fix In[99]", "again"]

@@ -1,4 +1,4 @@
-"""Completion of code in a cell of JupyterLab as a person types."""
+"""Tests completion of code in a cell of JupyterLab while a user types."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMPUTE = """code => {
 
 
 def prefix_of(request: Request) -> str | None:
-    """The code before the cursor that a request for a completion sends; None for other requests."""
+    """Return the code before the cursor if this is a request for a completion, otherwise None."""
     return str((request.post_data_json or {})["prefix"]) if "/infill" in request.url else None
 
 
@@ -40,7 +40,7 @@ def for_cell(prefix: str) -> Callable[[Request], bool]:
 
 
 def sent_prefixes(page: Page) -> list[str]:
-    """The code of the requests for completions from now on; the list grows."""
+    """Return a list that collects the code before the cursor of all following requests for completions."""
     prefixes: list[str] = []
 
     def note(request: Request) -> None:
@@ -63,7 +63,7 @@ def ghost(lab: Lab, cell: int) -> Locator:
 
 
 def source(lab: Lab, cell: int) -> str:
-    """The text of a cell, without ghost text."""
+    """Return the source of a cell, without ghost text."""
     text = lab.page.evaluate(
         "cell => jupyterapp.shell.currentWidget.content.widgets[cell].model.sharedModel.getSource()", cell
     )

@@ -1,5 +1,6 @@
-"""The magics where the front end has its part: a cell that is proposed, an output that goes on when its cell is over,
-the page as it stands open."""
+"""Tests the magics that need the front end: a proposed cell, an output that is updated after its cell has ended, and
+the page as it is while the notebook is open.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ CELLS = ("%%agent -f code\nwrite a cell", "%%agent --background\ncount slowly", 
 NOTEBOOKS = {"mine.ipynb": CELLS}
 
 
-def seen(server: AgentServer) -> tuple[int, list[str]]:
-    """Of the newest turn: how many messages the model read, and the notices."""
+def read_newest_turn(server: AgentServer) -> tuple[int, list[str]]:
+    """Return, for the newest turn, how many messages the model read, and the notices."""
     headers = {"Authorization": f"token {TOKEN}"}
     with httpx.Client(base_url=f"{server.url}agent/v1/", headers=headers, trust_env=False) as http:
         session = http.get("binding", params={"path": "mine.ipynb"}).json()["session"]["id"]
@@ -62,7 +63,7 @@ def test_a_cell_is_proposed_another_grows_aside_and_the_open_page_is_the_history
     lab.type_into(4, "%%agent --above\nwhat is there?")
     lab.run(4)
     expect(lab.cell(4)).to_contain_text("Answer.", timeout=SLOW)
-    messages, notices = seen(server)
+    messages, notices = read_newest_turn(server)
     assert notices == [], "the page told where the cell stands"
     # instructions; the first turn with its note and its answer; two plain cells around the second turn; the question
     assert messages == 9, messages

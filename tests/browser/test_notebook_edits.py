@@ -1,4 +1,6 @@
-"""The agent changes and runs cells of the notebook that is open in JupyterLab, and a person reviews it."""
+"""Tests that the agent changes and runs cells of the notebook that is open in JupyterLab, and that a user reviews the
+changes.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[AgentServ
 
 
 def ask(lab: Lab, prompt: str) -> Locator:
-    """The turn that answers, in a side bar that is opened for the first."""
+    """Send a message in the side bar, opening it first if needed. Return the turn that answers."""
     panel = lab.page.get_by_role("region", name="Agent", exact=True)
     if not panel.is_visible():
         lab.page.get_by_role("tab", name="Agent", exact=True).click()
@@ -77,12 +79,14 @@ def sources(lab: Lab) -> list[str]:
 
 
 def results(server: AgentServer, turn: str) -> list[dict[str, Any]]:
-    """How the calls of a turn ended, as the server tells it."""
+    """Return the data of the finished calls of a turn, as the server reports them."""
     return [event["data"] for event in events(server, turn) if event["type"] == "call.finished"]
 
 
 def events(server: AgentServer, turn: str) -> Iterator[dict[str, Any]]:
-    """Of a turn as they come; the browser's driver holds this thread's event loop."""
+    """Yield the events of a turn as they arrive. The client is blocking, because Playwright uses the event loop of this
+    thread.
+    """
     with (
         server.blocking_client({"Authorization": f"token {TOKEN}"}) as client,
         client.stream("GET", f"agent/v1/turns/{turn}/events") as reply,
@@ -93,7 +97,7 @@ def events(server: AgentServer, turn: str) -> Iterator[dict[str, Any]]:
 
 
 def approve(server: AgentServer, turn: str, what: str) -> None:
-    """Elsewhere than in the panel."""
+    """Approve a call whose code contains ``what``, from another client than the panel."""
     asked = next(
         event["data"]
         for event in events(server, turn)

@@ -1,4 +1,4 @@
-"""Changes that the agent proposes are reviewed in the notebook, at the cells."""
+"""Tests the review of the agent's proposed changes in the notebook, at the cells."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def source(lab: Lab, cell: str) -> str:
     return str(lab.page.evaluate(f"id => {SHARED}.cells.find(cell => cell.id === id)?.getSource() ?? ''", cell))
 
 
-def saved(server: AgentServer) -> dict[str, Any]:
+def saved_cells(server: AgentServer) -> dict[str, Any]:
     cells = json.loads((server.root / "rain.ipynb").read_text())["cells"]
     return {cell["id"]: cell for cell in cells}
 
@@ -107,7 +107,7 @@ def test_a_person_reviews_five_changes_without_leaving_the_notebook(lab: Lab, se
     expect(turn).to_contain_text("You changed it and approved it")
     expect(bar(lab)).to_contain_text("4 cells changed")
     lab.save()
-    changed = saved(server)["cell-2"]["metadata"]
+    changed = saved_cells(server)["cell-2"]["metadata"]
     assert sorted(changed) == ["agent_kernel"]
     assert sorted(changed["agent_kernel"]) == ["accepted", "call", "edited", "turn"]
     assert "ak-" not in (server.root / "rain.ipynb").read_text()
@@ -169,4 +169,4 @@ def test_reviews_stay_at_their_cells_in_a_windowed_notebook(lab: Lab, server: Ag
     bar(lab).get_by_role("button", name="Accept all").click()
     expect(cards(lab)).to_have_count(0)
     lab.save()
-    assert saved(server)["cell-20"]["metadata"]["agent_kernel"]["accepted"] is True
+    assert saved_cells(server)["cell-20"]["metadata"]["agent_kernel"]["accepted"] is True

@@ -1,5 +1,6 @@
-"""The chat panel in real JupyterLab: asking, stopping, leaving and coming back. Screenshots are kept in
-build/screenshots."""
+"""Tests the chat panel in real JupyterLab: asking, stopping, leaving and coming back. Screenshots are written to
+build/screenshots.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ PASTE = """(field, data) => {
 
 
 def words(turn: Locator) -> list[str]:
-    """Of the long story, those that are shown."""
+    """Return the words of the long story that the turn shows."""
     return [word for word in turn.locator(".ak-markdown").last.inner_text().split() if word.startswith("w")]
 
 
@@ -154,7 +155,7 @@ def test_a_turn_goes_on_while_nobody_looks_and_an_old_conversation_opens_at_its_
 
 
 def talk(server: AgentServer, turns: int) -> None:
-    """As another client of the same notebook, behind the turn that runs."""
+    """Run turns as another client of the same notebook; they queue behind the running turn."""
     with server.blocking_client({"Authorization": f"token {TOKEN}"}) as client:
         (kernel,) = client.get("api/kernels").json()
         for n in range(turns):

@@ -1,4 +1,6 @@
-"""The panel beside the cells of its notebook: what it shows of their turns, and what goes along with a message."""
+"""Tests the panel beside the cells of its notebook: what it shows of their turns, and which context it sends with a
+message.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ NOTEBOOKS = {"rain.ipynb": ["%%agent\nshow it", "%agent help", "import time; tim
 
 
 def is_drawn(turn: Locator) -> None:
-    """As the cell shows it: picture and table, and nothing that runs."""
+    """Check that the panel shows the picture and the table as the cell does, and that no script ran."""
     expect(turn.locator("figure[data-mime='image/png'] img")).to_be_visible(timeout=SLOW_MS)
     expect(turn.locator("figure td", has_text="22")).to_be_visible(timeout=SLOW_MS)
     assert turn.page.evaluate("() => window.hit") is None

@@ -1,5 +1,6 @@
-"""The panel wherever it is: beside a notebook in JupyterLab and Notebook 7, and in a cell's output. Screenshots are
-kept in build/screenshots."""
+"""Tests the panel in its hosts: beside a notebook in JupyterLab and Notebook 7, and in a cell's output. Screenshots are
+written to build/screenshots.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +118,7 @@ def test_commands_of_the_notebook_reach_the_agent_and_stop_works_while_the_kerne
 
 
 def menu_item(page: Page, menu: str, item: str) -> Locator:
-    """The item of an open menu; a second press of the name of the menu closes it."""
+    """Open a menu and return one of its items. A second click on the menu's name closes it."""
     page.locator(".lm-MenuBar-item", has_text=menu).first.click()
     return page.locator(".lm-Menu-item", has=page.locator(".lm-Menu-itemLabel").get_by_text(item, exact=True))
 

@@ -1,5 +1,6 @@
-"""Answers and media as a person sees them in the panel, and what they do with a block of code. Screenshots are kept in
-build/screenshots."""
+"""Tests how the panel shows Markdown and media, and the buttons of a code block. Screenshots are written to
+build/screenshots.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of the agent in JupyterLab's Settings Editor, and the panel in another language."""
+"""Tests the agent's settings in JupyterLab's Settings Editor, and the panel in another language."""
 
 from __future__ import annotations
 

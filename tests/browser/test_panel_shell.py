@@ -1,4 +1,4 @@
-"""What lies around the conversation in the panel: header, composer, list of conversations, states."""
+"""Tests the parts of the panel around the conversation: header, composer, list of conversations, states."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DARK = True
 
 
 class Wire:
-    """The way of the panel to the server, which can be cut. To be made before the page is opened."""
+    """The panel's connection to the server, which a test can cut and restore. Create it before the page opens."""
 
     def __init__(self, lab: Lab) -> None:
         self._page = lab.page
@@ -62,7 +62,7 @@ class Wire:
 
 
 def narrow(lab: Lab, width: int = 280) -> None:
-    """The side bar as wide as that, as if its edge had been pulled."""
+    """Drag the edge of the side bar until the side bar is ``width`` pixels wide."""
     edge = lab.page.locator("#jp-right-stack").bounding_box()
     assert edge is not None
     handle = lab.page.locator("#jp-main-split-panel > .lm-SplitPanel-handle:not(.lm-mod-hidden)").last.bounding_box()
@@ -74,7 +74,7 @@ def narrow(lab: Lab, width: int = 280) -> None:
 
 
 def gap_in_toolbar_button(lab: Lab) -> float:
-    """Pixels between the icon and the label of the button in the notebook's toolbar."""
+    """Return the pixels between the icon and the label of the button in the notebook's toolbar."""
     button = lab.page.locator(".jp-NotebookPanel-toolbar [data-jp-item-name='agent']")
     icon = button.locator("svg").bounding_box()
     label = button.locator(".jp-ToolbarButtonComponent-label").bounding_box()
@@ -225,7 +225,7 @@ def test_what_is_missing_says_what_to_do_about_it(tmp_path: Path) -> None:
 
 
 def in_thread(work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-    """Playwright has a loop of its own in this one."""
+    """Run ``work`` in another thread, because Playwright uses the event loop of this one."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(lambda: asyncio.run(work())).result()
 

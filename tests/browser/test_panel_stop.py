@@ -1,4 +1,4 @@
-"""Stop, the queue and Edit in the panel, in real JupyterLab: no message of a person is lost."""
+"""Tests Stop, the queue and Edit in the panel, in real JupyterLab: no message of a user is lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOTES = FilePayload(name="notes.txt", mimeType="text/plain", buffer=b"wet")
 
 
 def attach(panel: Locator) -> Locator:
-    """An image and a file, until both can be sent; the list of what goes along."""
+    """Attach an image and a file, and wait until both are uploaded. Return the list of attachments."""
     panel.get_by_label("Files to send along").set_input_files([DOT, NOTES])
     along = panel.get_by_role("list", name="Goes along")
     expect(along).to_contain_text("dot.png")
@@ -28,18 +28,18 @@ def attach(panel: Locator) -> Locator:
     return along
 
 
-def attached(along: Locator) -> list[str]:
+def attachment_names(along: Locator) -> list[str]:
     return [text.strip() for text in along.get_by_role("listitem").all_inner_texts() if "." in text]
 
 
-def reloaded(lab: Lab) -> Locator:
+def reload_page(lab: Lab) -> Locator:
     lab.page.reload()
     lab.page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=SLOW_MS)
     return shown_panel(lab.page)
 
 
-def stored(server: AgentServer) -> list[dict[str, Any]]:
-    """The turns of the notebook's session, oldest first."""
+def read_turns(server: AgentServer) -> list[dict[str, Any]]:
+    """Return the turns of the notebook's session, oldest first."""
     with server.blocking_client({"Authorization": f"token {TOKEN}"}) as client:
         session = client.get("agent/v1/binding?path=rain.ipynb").json()["session"]
         turns: list[dict[str, Any]] = client.get(f"agent/v1/sessions/{session['id']}/turns").json()["turns"]
@@ -56,7 +56,7 @@ def test_stop_ends_one_turn_and_what_was_queued_is_in_the_composer_again(lab: La
     expect(waiting).to_contain_text("first in line")
     say(panel, "second in line")
     expect(waiting.get_by_role("listitem")).to_have_count(2)
-    panel = reloaded(lab)
+    panel = reload_page(lab)
     expect(waiting).to_contain_text("first in line", timeout=SLOW_MS)
     expect(waiting).to_contain_text("second in line")
     field = panel.get_by_label("Message to the agent")
@@ -71,14 +71,14 @@ def test_stop_ends_one_turn_and_what_was_queued_is_in_the_composer_again(lab: La
     expect(along.locator("img")).to_have_count(1, timeout=SLOW_MS)
     expect(along).to_contain_text("notes.txt")
     lab.picture("stop-returned")
-    assert [turn["prompt"] for turn in stored(server)] == ["a long story"]
+    assert [turn["prompt"] for turn in read_turns(server)] == ["a long story"]
 
-    panel = reloaded(lab)
+    panel = reload_page(lab)
     expect(field).to_have_value("first in line\nsecond in line\nhalf a thought", timeout=SLOW_MS)
     expect(panel.locator(".ak-turn")).to_have_count(1)
     field.press("Enter")
     ended(panel.locator(".ak-turn").last)
-    assert [turn["state"] for turn in stored(server)] == ["cancelled", "committed"]
+    assert [turn["state"] for turn in read_turns(server)] == ["cancelled", "committed"]
 
 
 def test_what_is_taken_back_from_the_queue_can_be_changed_and_sent_again(lab: Lab, server: AgentServer) -> None:
@@ -89,7 +89,7 @@ def test_what_is_taken_back_from_the_queue_can_be_changed_and_sent_again(lab: La
     panel.get_by_role("button", name="Do not ask: and then").click()
     field = panel.get_by_label("Message to the agent")
     expect(field).to_have_value("and then")
-    assert attached(along) == ["dot.png", "notes.txt"]
+    assert attachment_names(along) == ["dot.png", "notes.txt"]
     panel.get_by_role("button", name="Stop", exact=True).click()
     ended(panel.locator(".ak-turn").first, "cancelled")
     panel.locator(".ak-turn").first.get_by_role("button", name="Edit").click()
@@ -98,11 +98,11 @@ def test_what_is_taken_back_from_the_queue_can_be_changed_and_sent_again(lab: La
     say(panel, "a short story")
     ended(panel.locator(".ak-turn").last)
     expect(field).to_have_value("and then")
-    assert attached(along) == ["dot.png", "notes.txt"]
+    assert attachment_names(along) == ["dot.png", "notes.txt"]
     field.press("Enter")
     expect(panel.locator(".ak-turn")).to_have_count(2)
     ended(panel.locator(".ak-turn").last)
-    last = stored(server)[-1]
+    last = read_turns(server)[-1]
     assert (last["prompt"], len(last["media"]), [one["name"] for one in last["inputs"]]) == (
         "and then",
         1,
@@ -114,7 +114,7 @@ def test_edit_keeps_images_and_files(lab: Lab, server: AgentServer) -> None:
     panel = open_panel(lab)
     along = attach(panel)
     ended(ask(panel, "what is this"))
-    first = stored(server)[-1]
+    first = read_turns(server)[-1]
     for prompt in ("what is that", "what was that"):
         panel.locator(".ak-turn").last.get_by_role("button", name="Edit").click()
         expect(along.locator("img")).to_have_count(1)
@@ -124,11 +124,11 @@ def test_edit_keeps_images_and_files(lab: Lab, server: AgentServer) -> None:
         expect(panel.locator(".ak-turn").last).to_contain_text(prompt, timeout=SLOW_MS)
         ended(panel.locator(".ak-turn").last)
         expect(panel.locator(".ak-turn")).to_have_count(1)
-        last = stored(server)[-1]
+        last = read_turns(server)[-1]
         # A turn that has just ended may be listed with the bytes of its images beside their hashes.
         assert [one["hash"] for one in last["media"]] == [one["hash"] for one in first["media"]]
         assert (last["prompt"], last["inputs"]) == (prompt, first["inputs"])
-        panel = reloaded(lab)
+        panel = reload_page(lab)
         expect(panel.locator(".ak-turn")).to_contain_text(prompt, timeout=SLOW_MS)
 
 

@@ -1,5 +1,6 @@
-"""Tables and pictures of a call in the panel: sorted, turned page by page, enlarged, and copied as a cell. Screenshots
-are kept in build/screenshots."""
+"""Tests tables and pictures of a call in the panel: sorting, paging, enlarging, and copying as a cell. Screenshots are
+written to build/screenshots.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark", "contrast": "J
 
 
 def look(lab: Lab, name: str, *themes: str) -> None:
-    """A screenshot in each theme, in which axe finds nothing."""
+    """Take a screenshot in each theme, and check that axe finds no violation."""
     for theme in themes:
         use_theme(lab.page, THEMES[theme])
         lab.picture(f"tables-{name}-{theme}")
@@ -66,7 +67,7 @@ def test_a_table_is_sorted_and_paged_a_picture_enlarged_and_both_are_copied_as_c
 
 
 def sort_by_rain(lab: Lab, table: Locator) -> None:
-    """With the keyboard alone."""
+    """Sort the table by the column ``mm`` with the keyboard alone."""
     expect(table.get_by_text("Rows 1 to 20 of 45")).to_be_visible(timeout=SLOW_MS)
     head = table.get_by_role("columnheader", name="mm")
     expect(head).to_have_attribute("aria-sort", "none")
@@ -114,7 +115,7 @@ def enlarge(lab: Lab, picture: Locator) -> None:
 
 
 def copy_as_cell(lab: Lab, medium: Locator, source: str) -> None:
-    """Below the active cell."""
+    """Copy the medium as a cell, and check that the cell is inserted below the active one."""
     cells = lab.page.locator(".jp-Notebook .jp-CodeCell")
     before = cells.count()
     medium.get_by_role("button", name="Copy as cell").press("Enter")

@@ -1,4 +1,4 @@
-"""What the panel shows of turns, in real JupyterLab. Screenshots are kept in build/screenshots."""
+"""Tests how the panel shows turns, in real JupyterLab. Screenshots are written to build/screenshots."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark", "contrast": "J
 
 
 def pictures(lab: Lab, name: str) -> None:
-    """In each theme; Lab's side bar is 250 pixels wide at first."""
+    """Take a screenshot in each theme. The side bar is 250 pixels wide at first."""
     for short, theme in THEMES.items():
         use_theme(lab.page, theme)
         lab.picture(f"turns-{name}-{short}")
@@ -123,7 +123,7 @@ WATCH_SHIFTS = """log => {
 def test_a_session_of_many_turns_opens_at_its_end_and_shows_earlier_ones_in_their_place(
     lab: Lab, server: AgentServer
 ) -> None:
-    talked(server, 60)
+    run_turns(server, 60)
     panel = open_panel(lab)
     turns = panel.locator(".ak-turn")
     expect(turns.last).to_contain_text("ask 59", timeout=30_000)
@@ -141,8 +141,8 @@ def test_a_session_of_many_turns_opens_at_its_end_and_shows_earlier_ones_in_thei
     expect(panel.get_by_text("ask 58", exact=True)).to_be_in_viewport()
 
 
-def talked(server: AgentServer, count: int) -> None:
-    """Turns of the notebook's session, before any page is there."""
+def run_turns(server: AgentServer, count: int) -> None:
+    """Run ``count`` turns of the notebook's session before a page is opened."""
     with server.blocking_client({"Authorization": f"token {TOKEN}"}) as client:
         made = client.post("agent/v1/sessions", params={"path": "rain.ipynb"}, json={"bind": True}).json()["id"]
         for number in range(count):

@@ -1,5 +1,6 @@
-"""A corpus of hostile words wherever the panel and a saved notebook show words that are not ours: none runs, nothing is
-fetched from a stranger, nothing leads away."""
+"""Tests a corpus of hostile texts wherever the panel and a saved notebook show untrusted text: no script runs, no
+request goes to another server, and no link leads to one without a click.
+"""
 
 from __future__ import annotations
 
@@ -33,17 +34,19 @@ FORBIDDEN = "script, iframe, object, embed, link, meta, base, style, form, templ
 CHUNKS = [list(enumerate(TEXTS))[start : start + PER_TURN] for start in range(0, len(TEXTS), PER_TURN)]
 
 
-def said(number: int, text: str) -> str:
-    """With a word that can be looked for, and so that the text begins a block."""
+def mark_text(number: int, text: str) -> str:
+    """Return the text with a marker that tests can search for, placed so that the text begins a block."""
     return f"payload-{number}-here\n\n{text}"
 
 
-def asked(chunk: int) -> str:
+def prompt_of(chunk: int) -> str:
     return f"chunk {chunk:02d} is\n\n" + "\n\n".join(text for _, text in CHUNKS[chunk])
 
 
 def code(texts: list[str]) -> str:
-    """Printed, raised, as names and cells of a table, and the name of a file."""
+    """Return code that outputs the texts in all ways: printed, raised, as column names and cells of a table, and as the
+    name of a file.
+    """
     return (
         f"import pandas\ntexts = {texts!r}\nfor text in texts:\n    print(text)\n"
         f"display(pandas.DataFrame({{text: [text] for text in texts}}))\n"
@@ -52,8 +55,9 @@ def code(texts: list[str]) -> str:
 
 
 def script() -> list[dict[str, Any]]:
-    """Rounds of one payload each, as text, reasoning, name and arguments of a tool that there is not; one call prints
-    them all."""
+    """Return rounds with one payload each, as text, reasoning, and name and arguments of an unknown tool; one call
+    prints all payloads.
+    """
     rounds: list[dict[str, Any]] = []
     for number, chunk in enumerate(CHUNKS):
         when = f"chunk {number:02d} is"
@@ -61,7 +65,7 @@ def script() -> list[dict[str, Any]]:
         for place, text in chunk:
             call = {"name": text[:60] or "x", "arguments": {text[:40]: text}}
             calls = [call, *([ran] if place == chunk[0][0] and number < len(CHUNKS) - 1 else [])]
-            words = said(place, text)
+            words = mark_text(place, text)
             rounds.append({"when": when, "text": words, "reasoning": text, "deltas": 3, "delay": 0.002, "calls": calls})
         rounds.append({"when": when, "text": f"chunk {number:02d} was shown"})
     return [*rounds, {"text": "ok", "loop": True}]
@@ -74,14 +78,15 @@ def server(tmp_path: Path) -> Iterator[AgentServer]:
 
 
 async def converse(server: AgentServer) -> None:
-    """All but the last chunk are said by programs; the session has a title, and comes in once more for the other
-    notebook, as a document of a stranger."""
+    """Run all chunks but the last in turns of the two notebooks, set a hostile title, and import the session into the
+    other notebook as a document from a stranger.
+    """
     kernel = await server.start_kernel(NAME)
     other = await server.start_kernel(OTHER)
     async with server.client() as client:
         session = ""
         for chunk in range(len(CHUNKS) - 1):
-            started = await start_turn(client, asked(chunk), kernel=kernel, where="sandbox")
+            started = await start_turn(client, prompt_of(chunk), kernel=kernel, where="sandbox")
             session = started["session"]
             events = await followed(client, started["turn"])
             assert events[-1]["data"]["state"] == "committed", events[-1]
@@ -95,7 +100,7 @@ async def converse(server: AgentServer) -> None:
 
 @pytest.fixture
 def talked(server: AgentServer) -> AgentServer:
-    """Before there is a browser, which brings a loop of its own."""
+    """Run the turns before a browser starts, because Playwright brings its own event loop. Return the server."""
     asyncio.run(converse(server))
     return server
 
@@ -109,7 +114,7 @@ def open_panel(lab: Lab, notebook: str) -> Locator:
 
 
 def look(watch: Watch, panel: Locator, numbers: Iterator[int] | range) -> None:
-    """With everything open that can be opened, and everything touched that may react to it."""
+    """Open everything that can be opened, dispatch the events that elements may react to, and check the page."""
     panel.evaluate(
         """root => { for (const one of root.querySelectorAll('details')) one.open = true;
         for (const one of root.querySelectorAll('.ak-turn [aria-expanded=false]')) one.click(); }"""
@@ -145,7 +150,7 @@ def test_nothing_that_is_shown_in_the_panel_runs(talked: AgentServer, lab: Lab) 
             table.scroll_into_view_if_needed()
             expect(table.locator("tbody td").first).to_be_attached()
         look(watch, panel, stored)
-        panel.get_by_label("Message to the agent").fill(asked(last))
+        panel.get_by_label("Message to the agent").fill(prompt_of(last))
         panel.get_by_label("Message to the agent").press("Enter")
         expect(panel.get_by_role("log")).to_contain_text(f"chunk {last:02d} was shown", timeout=60_000)
         look(watch, panel, range(len(TEXTS)))

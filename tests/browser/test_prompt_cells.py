@@ -1,4 +1,6 @@
-"""A notebook that is a conversation: the kernel "Agent (Python)" from the launcher to the button below a sentence."""
+"""Tests a notebook that is a conversation: the kernel "Agent (Python)", from the launcher to the button below
+a prompt.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``%%agent -> name: type`` in JupyterLab: the line that reports the value, and the value in the next cell."""
+"""Tests ``%%agent -> name: type`` in JupyterLab: the line that reports the value, and the value in the next cell."""
 
 from __future__ import annotations
 

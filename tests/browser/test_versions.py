@@ -1,4 +1,6 @@
-"""Agent cells run again in real JupyterLab: alone, edited, and by Run All. Screenshots are in build/screenshots."""
+"""Tests agent cells that run again in real JupyterLab: alone, edited, and by Run All. Screenshots are written to
+build/screenshots.
+"""
 
 from __future__ import annotations
 

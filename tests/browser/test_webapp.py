@@ -1,4 +1,4 @@
-"""The panel as a web page: a person without Jupyter opens the address of ``agent-kernel serve``."""
+"""Tests the panel as a web page: a user without Jupyter opens the address of ``agent-kernel serve``."""
 
 from __future__ import annotations
 
@@ -57,8 +57,10 @@ def chrome() -> Iterator[Browser]:
 
 
 @contextlib.contextmanager
-def opened(chrome: Browser, served: Served, **how: Any) -> Iterator[tuple[Page, list[str]]]:
-    """A page in a profile of its own, and what its console said of blocked content and errors in scripts."""
+def open_page(chrome: Browser, served: Served, **how: Any) -> Iterator[tuple[Page, list[str]]]:
+    """Open a page in a new profile. Yield it and a list of its console's messages about blocked content and script
+    errors.
+    """
     context = chrome.new_context(viewport={"width": 1280, "height": 860}, **how)
     page, wrong = context.new_page(), list[str]()
 
@@ -94,7 +96,7 @@ def width_of_content(page: Page) -> int:
 
 
 def test_a_person_logs_in_asks_and_finds_the_conversation_again(chrome: Browser, served: Served) -> None:
-    with opened(chrome, served) as (page, wrong):
+    with open_page(chrome, served) as (page, wrong):
         expect(page.get_by_text("Where is the token?")).to_be_visible(timeout=SLOW_MS)
         assert violations(page) == []
         page.get_by_label("Token").fill("wrong")
@@ -136,7 +138,7 @@ def test_a_person_logs_in_asks_and_finds_the_conversation_again(chrome: Browser,
             assert column["width"] <= 900
         assert wrong == []
     anna = ApiTokenStore(served.directory / "data" / "tokens").new(["turns", "sessions", "files"], user="anna")[1]
-    with opened(chrome, served, locale="de-DE") as (page, wrong):
+    with open_page(chrome, served, locale="de-DE") as (page, wrong):
         log_in_in_german(page, anna)
         page.get_by_role("button", name="Gespräche", exact=True).click()
         expect(page.get_by_text("Es gibt noch keine Gespräche")).to_be_visible(timeout=SLOW_MS)
@@ -155,7 +157,7 @@ def test_the_page_waits_for_its_server_and_asks_for_a_login_that_has_ended(chrom
     tokens = ApiTokenStore(served.directory / "data" / "tokens")
     token, text = tokens.new(["turns", "sessions"], user="anna")
     port = served.url.rpartition(":")[2].partition("/")[0]
-    with opened(chrome, served) as (page, wrong):
+    with open_page(chrome, served) as (page, wrong):
         field = log_in(page, text)
         served.stop(signal.SIGKILL)
         expect(page.get_by_text("does not answer")).to_be_visible(timeout=SLOW_MS)

@@ -1,4 +1,6 @@
-"""What a page does that it should not: scripts that ran, dialogs, requests to strangers, handlers, links that run."""
+"""Detects forbidden effects of a page: scripts that ran, dialogs, requests to other servers, event handlers, dangerous
+links.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ FOUND = """(root) => {
 
 @dataclass
 class Watch:
-    """Everything a page does that it should not."""
+    """Records the forbidden effects of one page."""
 
     page: Page
     origin: str
@@ -56,7 +58,9 @@ class Watch:
             self.strangers.append(request.url)
 
     def check(self, shown: object, root: str = "body") -> None:
-        """``root``: what holds our words; the front end's own elements outside of it are its business."""
+        """Check that the page had no forbidden effect. ``root`` selects the elements that contain our texts; elements
+        of the front end outside of it are not checked.
+        """
         told = f"\nshown: {shown!r}"[:6000]
         assert self.page.evaluate("window.pwned") is None, "a script ran" + told
         assert not self.dialogs, f"{self.dialogs}{told}"
@@ -69,7 +73,7 @@ class Watch:
 
 
 def notices(lab: Lab) -> None:
-    """The watch is awake: what would be wrong is seen to be wrong, each in its own way."""
+    """Check that the watch detects each kind of forbidden effect."""
     for bad in (
         "<script>window.pwned = 1</script>",
         "<img src='https://evil.example/pixel.png'>",
@@ -87,7 +91,9 @@ def notices(lab: Lab) -> None:
 
 
 def harmless(link: str) -> bool:
-    """As a browser reads it: white space and control characters in front and within do not count."""
+    """Return True if a browser opens the link without risk. Like a browser, ignores white space and control
+    characters.
+    """
     plain = "".join(char for char in link if char > " ").lower()
     scheme, colon, _ = plain.partition(":")
     return not colon or not scheme.replace("+", "").replace(".", "").replace("-", "").isalnum() or f"{scheme}:" in LINKS

@@ -1,4 +1,4 @@
-"""The command in this process, on a data directory of the test."""
+"""Fixture: the command in this process, on the test's own data directory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Command:
         return Ended(status, out, err)
 
     def on_store(self, work: Callable[[SqliteStore], Awaitable[T]]) -> T:
-        """What a server does with the same file."""
+        """Run ``work`` on the session store in the data directory, as a server would."""
 
         async def done() -> T:
             store = SqliteStore(self.data / "sessions.db")

@@ -1,4 +1,4 @@
-"""The command as a person or a program runs it, in a process of its own."""
+"""Tests the command as a user or a program runs it, in its own process."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run(command: Sequence[str], env: Mapping[str, str]) -> subprocess.CompletedP
 
 
 class Shell:
-    """Runs ``agent-kernel`` with a catalog of the test and an empty cache."""
+    """Runs ``agent-kernel`` with the test's own catalog and an empty cache."""
 
     def __init__(self, tmp_path: Path, sources: list[dict[str, Any]], env: Mapping[str, str]) -> None:
         self.cache = tmp_path / "cache"
@@ -61,7 +61,7 @@ class Shell:
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    """One model, in two wheels of an unknown publisher; no hub."""
+    """A shell whose catalog has one model, in two wheels of an unknown publisher, and no hub."""
     write_gguf(tmp_path / "q5.gguf", "Q5_0", rows=2048, columns=512)
     source = wheels_source(tmp_path / "wheels", (tmp_path / "q5.gguf").read_bytes())
     return Shell(tmp_path, [source], environment(wheels=tmp_path / "wheels"))
@@ -305,7 +305,7 @@ def test_the_command_starts_without_anything_heavy() -> None:
 
 @pytest.fixture
 def hub_shell(tmp_path: Path) -> Iterator[tuple[Shell, Hub]]:
-    """A hub with the one model ``org/name``."""
+    """A shell and a hub with the one model ``org/name``."""
     with running(Hub()) as hub:
         hub.publish("org/name", model_files(tmp_path / "made"))
         write_gguf(tmp_path / "m.gguf")

@@ -1,4 +1,4 @@
-"""``agent-kernel completion``: a script that a real shell completes with."""
+"""Tests ``agent-kernel completion``: the script makes a real shell complete the command."""
 
 from __future__ import annotations
 

@@ -11,14 +11,14 @@ from agent_kernel.permissions import admin_policy
 
 @pytest.fixture
 def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the administrator of this test writes."""
+    """The path of the administrator's policy file in this test."""
     path = tmp_path / "policy.toml"
     monkeypatch.setattr(admin_policy, "policy_paths", lambda: (path,))
     monkeypatch.setenv("AGENT_KERNEL_DATA_DIR", str(tmp_path / "data"))
     return path
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def print_config(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert main(words) == 0
     return capsys.readouterr().out
 
@@ -27,11 +27,11 @@ def test_every_setting_is_shown_with_where_it_comes_from(
     policy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AGENT_KERNEL_PERMISSION", "ask")
-    shown = json.loads(told(capsys, "config", "show", "--json"))
+    shown = json.loads(print_config(capsys, "config", "show", "--json"))
     assert shown["settings"]["permission"] == {"value": "ask", "from": "AGENT_KERNEL_PERMISSION"}
     assert shown["settings"]["max_tool_rounds"] == {"value": 16, "from": "default"}
     assert shown["permissions"]["shell"] == {"permission": "ask", "because": "the setting permission", "firm": False}
-    assert "permission            ask" in told(capsys, "config", "show")
+    assert "permission            ask" in print_config(capsys, "config", "show")
 
 
 def test_what_the_administrator_says_is_shown_and_wins(
@@ -39,11 +39,11 @@ def test_what_the_administrator_says_is_shown_and_wins(
 ) -> None:
     policy.write_text('[policy]\nshell = "ask"\nweb = "deny"\n')
     monkeypatch.setenv("AGENT_KERNEL_POLICY", '{"web": "auto", "shell": "auto"}')
-    text = told(capsys, "config", "show")
+    text = print_config(capsys, "config", "show")
     assert f"shell                 ask   the administrator for shell ({policy}), each time" in text
     assert f"web                   deny  the administrator for web ({policy})" in text
     assert f"administrator: {policy}, " in text
-    shown = json.loads(told(capsys, "config", "show", "--json"))
+    shown = json.loads(print_config(capsys, "config", "show", "--json"))
     assert [file["path"] for file in shown["administrator"]] == [str(policy)]
 
 
@@ -60,14 +60,14 @@ def test_no_secret_is_shown_that_stands_where_its_name_belongs(
 ) -> None:
     monkeypatch.setenv("AGENT_KERNEL_ENGINES", '{"work": {"url": "https://a.example/v1", "api_key": "hunter2"}}')
     for words in (("config", "show"), ("config", "show", "--json")):
-        text = told(capsys, *words)
+        text = print_config(capsys, *words)
         assert "work" in text
         assert "hunter2" not in text
 
 
 def test_the_table_of_the_guide_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     guide = Path(__file__).parents[2] / "docs" / "settings.md"
-    assert guide.read_text("utf-8").endswith("\n\n" + told(capsys, "config", "describe"))
+    assert guide.read_text("utf-8").endswith("\n\n" + print_config(capsys, "config", "describe"))
 
 
 def test_of_a_stores_url_only_the_scheme_is_shown(
@@ -75,6 +75,6 @@ def test_of_a_stores_url_only_the_scheme_is_shown(
 ) -> None:
     monkeypatch.setenv("AGENT_KERNEL_STORE", "postgresql://ann:secret@host/chats")
     for words in (("config", "show"), ("config", "show", "--json")):
-        shown = told(capsys, *words)
+        shown = print_config(capsys, *words)
         assert "postgresql:" in shown
         assert "secret" not in shown

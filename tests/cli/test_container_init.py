@@ -1,4 +1,4 @@
-"""The first process of a container, played by one that orphans come to."""
+"""Tests the first process of a container, with a process that orphans are reparented to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``agent-kernel sessions copy``, as people and programs use it."""
+"""Tests ``agent-kernel sessions copy`` as users and programs call it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cli.conftest import Command
 KEY = SessionKey("local", "rain")
 
 
-async def filled(store: SqliteStore) -> None:
+async def fill_store(store: SqliteStore) -> None:
     await store.add_turn(Turn("t1", KEY), [user("how much rain falls?"), assistant("2 mm")])
     await store.add_turn(Turn("t1", SessionKey("ann", "hers")), [user("hello"), assistant("yes")])
     await store.bind("ann", "/work", "a.ipynb", "hers")
@@ -23,7 +23,7 @@ async def filled(store: SqliteStore) -> None:
 
 @pytest.fixture
 def sessions(command: Command) -> Command:
-    command.on_store(filled)
+    command.on_store(fill_store)
     return command
 
 

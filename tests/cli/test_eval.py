@@ -1,5 +1,4 @@
-"""``agent-kernel eval`` with a server, kernels, drafts and the sandbox as people have them; only the model is a
-script."""
+"""Tests ``agent-kernel eval`` with a real server, kernels, drafts and the sandbox; only the model is scripted."""
 
 from __future__ import annotations
 
@@ -80,7 +79,7 @@ REST = [
 ]
 
 
-async def started(folder: Path, script: list[dict[str, Any]], *options: str) -> asyncio.subprocess.Process:
+async def start_eval(folder: Path, script: list[dict[str, Any]], *options: str) -> asyncio.subprocess.Process:
     (folder / "tasks.toml").write_text(TASKS)
     (folder / "script.json").write_text(json.dumps(script))
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("AGENT_KERNEL_")}
@@ -94,9 +93,9 @@ async def started(folder: Path, script: list[dict[str, Any]], *options: str) -> 
     )
 
 
-async def measured(folder: Path, script: list[dict[str, Any]], *options: str) -> tuple[str, str]:
-    """What it wrote to stdout and to stderr."""
-    process = await started(folder, script, *options)
+async def run_eval(folder: Path, script: list[dict[str, Any]], *options: str) -> tuple[str, str]:
+    """Run the command and return what it wrote to stdout and to stderr."""
+    process = await start_eval(folder, script, *options)
     out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
     return out.decode(), err.decode()
@@ -105,7 +104,7 @@ async def measured(folder: Path, script: list[dict[str, Any]], *options: str) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["draft", "sandbox", "live"])
 async def test_tasks_are_run_and_judged_where_the_code_runs(place: str, tmp_path: Path) -> None:
-    out, err = await measured(tmp_path, [*SUM, *REST], "--in", place, "--json", "--at-once", "2")
+    out, err = await run_eval(tmp_path, [*SUM, *REST], "--in", place, "--json", "--at-once", "2")
     body = json.loads(out)
     tasks = {task["name"]: task for task in body["tasks"]}
 
@@ -142,7 +141,7 @@ async def test_a_run_that_was_stopped_goes_on_where_it_was_and_tries_again_what_
     slow = {"when": "TOTAL", "text": "word " * 500, "deltas": 500, "delay": 0.2}
     path = tmp_path / "run.json"
     only = ("--only", "sum,variable,other sum", "--in", "live")
-    process = await started(tmp_path, [*kill, *REST[:4], slow], *only, "--output", str(path))
+    process = await start_eval(tmp_path, [*kill, *REST[:4], slow], *only, "--output", str(path))
     assert process.stderr is not None
     while b"[2/3]" not in (line := await process.stderr.readline()):
         assert line
@@ -154,7 +153,7 @@ async def test_a_run_that_was_stopped_goes_on_where_it_was_and_tries_again_what_
     results = EvaluationRun.read(path).results
     assert [(result.name, result.broken) for result in results] == [("sum", True), ("variable", False)]
     assert results[0].wrong == "broken: The kernel died while a cell was running."
-    out, err2 = await measured(tmp_path, [*SUM, *REST[6:]], *only, "--resume", str(path))
+    out, err2 = await run_eval(tmp_path, [*SUM, *REST[6:]], *only, "--resume", str(path))
     assert "2 of 3 tasks to run" in err2
     assert [(result.name, result.wrong) for result in EvaluationRun.read(path).results] == [
         ("variable", ""),
@@ -243,7 +242,7 @@ def test_the_line_of_a_task_does_not_show_what_is_held_out() -> None:
 
 @pytest.mark.slow
 async def test_an_engine_that_does_not_answer_ends_the_run_and_says_why(tmp_path: Path) -> None:
-    process = await started(tmp_path, [], "--model", "nonesuch")
+    process = await start_eval(tmp_path, [], "--model", "nonesuch")
     out, err = await process.communicate()
 
     assert (process.returncode, out) == (1, b"")
@@ -256,7 +255,7 @@ async def test_an_engine_that_does_not_answer_ends_the_run_and_says_why(tmp_path
 @pytest.mark.skipif(sys.platform != "linux", reason="drafts need Linux")
 async def test_what_drafts_voted_is_in_the_table_and_in_the_result(tmp_path: Path) -> None:
     programs = [round_of("SUM", code=code) for code in ["20 + 21", *["20 + 22"] * 5, "1 / 0", "20 + 21"]]
-    out, err = await measured(
+    out, err = await run_eval(
         tmp_path, [*programs, round_of("SUM", "It is 42.")], "--only", "sum", "--effort", "thorough", "--json"
     )
     (task,) = json.loads(out)["tasks"]
@@ -269,7 +268,9 @@ async def test_what_drafts_voted_is_in_the_table_and_in_the_result(tmp_path: Pat
 
 @pytest.mark.slow
 async def test_a_signal_that_ends_the_command_ends_its_server_too(tmp_path: Path) -> None:
-    process = await started(tmp_path, [round_of("SUM", "word " * 500) | {"deltas": 500, "delay": 0.2}], "--only", "sum")
+    process = await start_eval(
+        tmp_path, [round_of("SUM", "word " * 500) | {"deltas": 500, "delay": 0.2}], "--only", "sum"
+    )
     while not any("ipykernel" in line for line in processes_of(tmp_path)):
         assert process.returncode is None
         await asyncio.sleep(0.2)
@@ -282,7 +283,7 @@ async def test_a_signal_that_ends_the_command_ends_its_server_too(tmp_path: Path
 
 
 def processes_of(folder: Path) -> list[str]:
-    """Command lines of all processes that were started with the script of this folder."""
+    """Return the command lines of all processes that use the script of this folder."""
     mark, found = f"AGENT_KERNEL_SCRIPT={folder}/".encode(), list[str]()
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""``agent-kernel model recommend``: the rows and the text, on machines that are given as values."""
+"""Tests ``agent-kernel model recommend``: the rows and the text, for machines that are given as values."""
 
 from __future__ import annotations
 

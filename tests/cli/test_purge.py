@@ -1,4 +1,6 @@
-"""``agent-kernel where`` and ``purge``: nothing of a conversation is left that can be reached, and the rest is told."""
+"""Tests ``agent-kernel where`` and ``purge``: no reachable part of a conversation remains, and the command reports the
+rest.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ OTHER = SessionKey("local", "s2")
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A contents root with a notebook and everything that a server keeps beside it."""
+    """A contents root with a notebook and everything that a server stores beside it."""
     made = tmp_path / "notebooks"
     (made / "a.agent").mkdir(parents=True)
     (made / "a.agent" / "medium").write_text(SECRET)
@@ -57,7 +59,7 @@ def places_settings(command: Command) -> Settings:
 
 
 def holding(*directories: Path) -> set[str]:
-    """Names of files that hold the secret."""
+    """Return the names of the files that contain the secret."""
     files = [path for directory in directories for path in directory.rglob("*") if path.is_file()]
     return {path.name for path in files if SECRET.encode() in path.read_bytes()}
 

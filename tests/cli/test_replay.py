@@ -1,4 +1,4 @@
-"""``agent-kernel replay`` on documents as they lie beside a notebook."""
+"""Tests ``agent-kernel replay`` with documents as they are stored beside a notebook."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""``agent-kernel serve``: a process that OpenAI's and Anthropic's own clients talk to, and that stops without losing
-anything."""
+"""Tests ``agent-kernel serve``: the official clients of OpenAI and Anthropic use the process, and it stops without
+losing data.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ Serve = Callable[..., Served]
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    """``serve(*options, name=..., **fields of Served)``, not started."""
+    """A function ``serve(*options, name=..., **fields of Served)`` that returns a server which is not yet started."""
     made: list[Served] = []
 
     def make(*options: str, name: str = "served", **fields: Any) -> Served:
@@ -68,7 +69,7 @@ def anthropic_client(served: Served) -> anthropic.Anthropic:
     return anthropic.Anthropic(base_url=served.url, api_key=served.token, max_retries=0)
 
 
-def said(prompt: str) -> list[Any]:
+def messages_of(prompt: str) -> list[Any]:
     return [{"role": "user", "content": prompt}]
 
 
@@ -77,18 +78,18 @@ def said(prompt: str) -> list[Any]:
 
 def test_openais_client_asks_streams_and_lists_below_v1(served: Served) -> None:
     with openai_client(served) as client:
-        whole = client.chat.completions.create(model="default", messages=said("hi"))
+        whole = client.chat.completions.create(model="default", messages=messages_of("hi"))
         assert whole.choices[0].message.content == "Hello."
-        chunks = client.chat.completions.create(model="agent/default", messages=said("hi"), stream=True)
+        chunks = client.chat.completions.create(model="agent/default", messages=messages_of("hi"), stream=True)
         assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == "Hello."
         assert {"default", "agent/default", "scripted"} <= {model.id for model in client.models.list()}
 
 
 def test_anthropics_client_asks_and_streams_below_the_root(served: Served) -> None:
     with anthropic_client(served) as client:
-        whole = client.messages.create(model="default", max_tokens=100, messages=said("hi"))
+        whole = client.messages.create(model="default", max_tokens=100, messages=messages_of("hi"))
         assert [block.text for block in whole.content if block.type == "text"] == ["Hello."]
-        with client.messages.stream(model="default", max_tokens=100, messages=said("hi")) as stream:
+        with client.messages.stream(model="default", max_tokens=100, messages=messages_of("hi")) as stream:
             assert "".join(stream.text_stream) == "Hello."
 
 
@@ -129,7 +130,7 @@ def test_a_token_is_made_once_kept_for_its_owner_and_told_nowhere(serve: Serve) 
     with first.client() as client:
         assert client.get("/v1/models").status_code == 200
         assert client.get("/v1/models", params={"token": token}).status_code == 200
-        client.post("/v1/chat/completions", json={"model": "none", "messages": said("x")})
+        client.post("/v1/chat/completions", json={"model": "none", "messages": messages_of("x")})
     assert first.process is not None
     assert token.encode() not in Path(f"/proc/{first.process.pid}/cmdline").read_bytes()
     assert first.stop() == 0
@@ -180,7 +181,7 @@ def test_in_a_terminal_it_prints_a_link_that_logs_in_one_browser(serve: Serve) -
     try:
         served.begin(stdout=inside, as_json=False)
         os.close(inside)  # so that reading ends if the server does
-        url = re.search(r"in a browser (\S+)", printed(terminal, "stop  "))
+        url = re.search(r"in a browser (\S+)", read_terminal(terminal, "stop  "))
         assert url is not None
         assert (served.directory / "data" / "serve-token").read_text().strip() not in url[1]
         origin = url[1].partition("?")[0]
@@ -212,8 +213,8 @@ def test_a_login_outlives_a_restart_and_the_page_is_below_the_path_of_the_server
         assert browser.get(f"{served.url}/agent/v1/sessions").status_code == 200
 
 
-def printed(terminal: int, until: str) -> str:
-    """What was printed in a terminal so far, when ``until`` is a part of it."""
+def read_terminal(terminal: int, until: str) -> str:
+    """Return what a terminal printed, once ``until`` is part of it."""
     text = ""
     while until not in text:
         text += os.read(terminal, 4096).decode()
@@ -292,7 +293,7 @@ def test_a_signal_stops_it_cleanly(serve: Serve, number: signal.Signals) -> None
 
 
 class Reader(threading.Thread):
-    """Streams a turn of the session ``name``, keeping what came and how it ended."""
+    """A thread that streams a turn of the session ``name`` and records what arrived and how it ended."""
 
     def __init__(self, served: Served, name: str, prompt: str) -> None:
         super().__init__(daemon=True)
@@ -305,7 +306,7 @@ class Reader(threading.Thread):
     def run(self) -> None:
         try:
             stream = self._client.chat.completions.create(
-                model="default", messages=said(self._prompt), stream=True, extra_body={"session_id": self._name}
+                model="default", messages=messages_of(self._prompt), stream=True, extra_body={"session_id": self._name}
             )
             for chunk in stream:
                 for choice in chunk.choices:
@@ -329,8 +330,8 @@ def reading(served: Served, prompt: str, count: int) -> list[Reader]:
     return readers
 
 
-def stored(served: Served, session: str) -> str:
-    """The answers of the session."""
+def read_answers(served: Served, session: str) -> str:
+    """Return the answers that are stored in the session."""
     with served.client() as client:
         items = client.get(f"/v1/sessions/{session}/items").raise_for_status().json()["items"]
     messages = [item["message"] for item in items]
@@ -348,7 +349,7 @@ def test_what_was_said_before_a_stop_is_saved_and_every_stream_ends(serve: Serve
     assert "Traceback" not in served.log.read_text()
     served.start()
     for number, reader in enumerate(readers):
-        kept = stored(served, f"slow {number}")
+        kept = read_answers(served, f"slow {number}")
         assert kept.startswith(reader.text.rstrip())
         assert len(kept) < len(str(SLOW["text"]))
 
@@ -362,7 +363,7 @@ def test_turns_may_end_meanwhile_and_no_other_begins(serve: Serve) -> None:
         served.process.send_signal(signal.SIGTERM)
         served.until_logged("1 turn is running")
         probe = client.get("/health")
-        refused = client.post("/v1/chat/completions", json={"model": "default", "messages": said("hi")})
+        refused = client.post("/v1/chat/completions", json={"model": "default", "messages": messages_of("hi")})
     assert (probe.status_code, probe.json()) == (503, {"status": "stopping"})
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "server_stopping")
     assert served.process.wait(60) == 0
@@ -379,7 +380,7 @@ def test_a_second_signal_does_not_wait_for_turns_and_saves_them_all_the_same(ser
     assert served.stop(signal.SIGINT) == 0
     reader.join(30)
     served.start()
-    assert stored(served, "slow 0").startswith(reader.text.rstrip())
+    assert read_answers(served, "slow 0").startswith(reader.text.rstrip())
 
 
 def test_a_third_signal_waits_for_nothing(serve: Serve) -> None:
@@ -411,9 +412,9 @@ def test_where_others_reach_it_each_user_has_limits_and_else_where_they_are_wish
     assert "unencrypted" in shared.log.read_text()
     with openai_client(shared) as client:
         for _ in range(2):
-            client.chat.completions.create(model="default", messages=said("hi"))
+            client.chat.completions.create(model="default", messages=messages_of("hi"))
         with pytest.raises(openai.RateLimitError):
-            client.chat.completions.create(model="default", messages=said("hi"))
+            client.chat.completions.create(model="default", messages=messages_of("hi"))
     open_to_all = serve("--host", "0.0.0.0", "--no-shared", name="open").start()
     assert {open_to_all.started["limits"][name] for name in SHARED_SERVER_LIMITS} == {0}
 
@@ -481,7 +482,7 @@ def can_be_first() -> bool:
 def test_as_the_first_process_of_a_container_it_answers_and_stops(serve: Serve) -> None:
     served = serve().start(command=("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"))
     with openai_client(served) as client:
-        assert client.chat.completions.create(model="default", messages=said("hi")).choices
+        assert client.chat.completions.create(model="default", messages=messages_of("hi")).choices
     assert served.process is not None
     children = Path(f"/proc/{served.process.pid}/task/{served.process.pid}/children").read_text().split()
     os.kill(int(children[0]), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""``agent-kernel sessions``, as people and programs use it."""
+"""Tests ``agent-kernel sessions`` as users and programs call it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEY = SessionKey("local", "rain")
 CALL = ToolCall("c", "python", {"code": "df.sum()\nprint(1)"})
 
 
-async def filled(store: SqliteStore) -> None:
+async def fill_store(store: SqliteStore) -> None:
     await store.create(KEY, "Rain in \x1b[31mSeattle")
     await store.describe(KEY, SessionUpdate(tags=("weather",)))
     said = [user("how much rain falls?"), assistant("", [CALL]), tool_result(CALL, "2", "success"), assistant("2 mm")]
@@ -31,7 +31,7 @@ async def filled(store: SqliteStore) -> None:
 
 @pytest.fixture
 def sessions(command: Command) -> Command:
-    command.on_store(filled)
+    command.on_store(fill_store)
     return command
 
 

@@ -1,4 +1,4 @@
-"""``agent-kernel token`` as people and scripts use it."""
+"""Tests ``agent-kernel token`` as users and scripts call it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that fails in the ways servers do, with the answers that a test gives it."""
+"""A server that fails in the ways servers fail, with the answers that a test gives it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def answer(status: int, body: Any = None, **headers: str) -> bytes:
 
 
 class Failing:
-    """Gives its answers in turn, then the last one; what it was asked is in ``asked`` and ``bodies``."""
+    """Sends its answers in turn and then repeats the last one. ``asked`` and ``bodies`` record the requests."""
 
     def __init__(self, *answers: bytes) -> None:
         self._answers = list(answers)

@@ -1,4 +1,6 @@
-"""A call that this process holds: kept alive, told once, whatever the connection does."""
+"""Tests a call that this process has claimed: it is renewed, and its result is sent once, however often the connection
+breaks.
+"""
 
 from __future__ import annotations
 

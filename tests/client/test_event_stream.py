@@ -1,4 +1,6 @@
-"""A turn is followed to its end through lost connections and a server that is killed, with every event once."""
+"""Tests that a client follows a turn to its end through lost connections and a killed server, and gets every event
+once.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,7 @@ async def test_the_last_event_ends_the_reading_even_if_a_proxy_keeps_the_stream_
 
 
 class Deaf(Relay):
-    """Loses the answers to ``lose`` requests that begin a turn, after the server has taken them."""
+    """A relay that drops the responses to ``lose`` requests that start a turn, after the server has accepted them."""
 
     lose = 0
 

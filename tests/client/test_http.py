@@ -1,4 +1,4 @@
-"""What is tried again and what is not, against a server that fails in the ways servers do."""
+"""Tests which requests the client retries, against a server that fails in the ways servers fail."""
 
 from __future__ import annotations
 

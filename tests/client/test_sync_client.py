@@ -1,4 +1,6 @@
-"""The bridge: from a thread, inside a running loop, at the end of the interpreter; with the whole surface."""
+"""Tests the synchronous client: in a thread, inside a running loop, at the exit of the interpreter, and that it has all
+methods of the async one.
+"""
 
 from __future__ import annotations
 

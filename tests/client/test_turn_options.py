@@ -17,7 +17,7 @@ FUNCTION = {"name": "add", "description": "Adds.", "parameters": {"type": "objec
 
 
 def of(**options: object) -> dict[str, object]:
-    """What the server makes of it is what was meant, so it takes it."""
+    """Return the body of a turn with these options, after the server's schema has accepted it."""
     given: TurnOptions = options  # type: ignore[assignment]
     body = body_of("hello", given, [])
     TurnBody.model_validate(body)

@@ -1,4 +1,4 @@
-"""Lasting tokens: hashed, scoped, with an end, and gone at once when they are revoked."""
+"""Tests lasting tokens: they are hashed, scoped, expire, and stop working at once when revoked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def files(tmp_path: Path) -> list[Path]:
     return sorted((tmp_path / "data" / "tokens").iterdir())
 
 
-def changed(path: Path, **facts: Any) -> None:
+def change_document(path: Path, **facts: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | facts))
 
 
@@ -90,7 +90,7 @@ def test_a_revoked_token_counts_no_longer_for_whoever_looks(tokens: ApiTokenStor
 
 def test_a_token_ends_on_its_day(tokens: ApiTokenStore, tmp_path: Path) -> None:
     token, text = tokens.new(["turns"])
-    changed(files(tmp_path)[0], expires=time.time() - 1)
+    change_document(files(tmp_path)[0], expires=time.time() - 1)
     with pytest.raises(TokenInvalid, match="expired on"):
         tokens.holder(text)
     assert [listed.is_expired for listed in tokens.list_tokens()] == [True]
@@ -129,7 +129,7 @@ def test_a_broken_file_opens_nothing_and_hinders_no_other(tokens: ApiTokenStore,
 
 def test_a_scope_that_this_version_does_not_know_opens_nothing(tokens: ApiTokenStore, tmp_path: Path) -> None:
     _, text = tokens.new(["turns"])
-    changed(files(tmp_path)[0], scopes=["later"])
+    change_document(files(tmp_path)[0], scopes=["later"])
     assert tokens.holder(text).scopes == frozenset()
     assert not tokens.holder(text).has_any_scope(SCOPES)
 

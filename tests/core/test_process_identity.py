@@ -1,4 +1,4 @@
-"""Whether an owner still lives: judged only where a pid says something."""
+"""Tests whether an owner is still alive: only a pid of the same machine and boot can decide it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read from the result of a failed program."""
+"""Tests what is read from the result of a failed program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders that a person trusts."""
+"""Tests folders that a user trusts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real server of a small model, for the tests that need one."""
+"""Fixture: a real server of a small model."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from tests.engines.openai_api.model_servers import ModelServer, transformers_ser
 
 @pytest.fixture(scope="session")
 def model_server(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelServer]:
-    """``transformers serve`` with a model of random weights: what it says means nothing, how it says it is real."""
+    """``transformers serve`` with a model of random weights: its answers mean nothing, its protocol is real."""
     with transformers_serve(torch_python, tmp_path_factory.mktemp("model server")) as server:
         yield server

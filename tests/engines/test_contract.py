@@ -1,4 +1,4 @@
-"""What every engine promises, over every engine."""
+"""Tests the contract of engines, with every engine."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def engine(request: pytest.FixtureRequest) -> AsyncGenerator[Engine, None]
     await made.aclose()
 
 
-async def answered(engine: Engine, *messages: Message, tokens: int = 24) -> list[Chunk]:
+async def ask_engine(engine: Engine, *messages: Message, tokens: int = 24) -> list[Chunk]:
     request = EngineRequest(messages, sampling=Sampling(max_tokens=tokens), session="contract")
     async with aclosing(engine.stream(request)) as chunks:
         return [chunk async for chunk in chunks]
@@ -70,7 +70,7 @@ def text_of(chunks: list[Chunk]) -> str:
 
 
 async def test_an_answer_comes_in_pieces_and_ends_once(engine: Engine) -> None:
-    chunks = await answered(engine, STORY)
+    chunks = await ask_engine(engine, STORY)
 
     assert sum(isinstance(chunk, TextChunk) for chunk in chunks) > 1
     assert [isinstance(chunk, EndChunk) for chunk in chunks].count(True) == 1
@@ -78,14 +78,14 @@ async def test_an_answer_comes_in_pieces_and_ends_once(engine: Engine) -> None:
 
 
 async def test_waiting_is_told_before_anything_else(engine: Engine) -> None:
-    chunks = await answered(engine, STORY)
+    chunks = await ask_engine(engine, STORY)
 
     waits = [isinstance(chunk, WaitChunk) for chunk in chunks]
     assert waits == sorted(waits, reverse=True)
 
 
 async def test_usage_counts_what_was_read_and_written(engine: Engine) -> None:
-    end = (await answered(engine, STORY))[-1]
+    end = (await ask_engine(engine, STORY))[-1]
 
     assert isinstance(end, EndChunk)
     assert end.usage.prompt_tokens > 0
@@ -94,7 +94,7 @@ async def test_usage_counts_what_was_read_and_written(engine: Engine) -> None:
 
 
 async def test_without_tools_nothing_is_called(engine: Engine) -> None:
-    chunks = await answered(engine, user("Compute 2 + 2 with Python."))
+    chunks = await ask_engine(engine, user("Compute 2 + 2 with Python."))
 
     assert not any(isinstance(chunk, CallChunk) for chunk in chunks)
 
@@ -106,20 +106,20 @@ async def test_closing_the_stream_stops_it_and_the_next_one_works(engine: Engine
             if isinstance(chunk, TextChunk):
                 break
 
-    assert text_of(await answered(engine, user("Hello")))
+    assert text_of(await ask_engine(engine, user("Hello")))
 
 
 @pytest.mark.parametrize("engine", ["scripted", "local"], indirect=True)  # no server has to tell what it reused
 async def test_the_second_turn_reuses_the_first(engine: Engine) -> None:
-    first = text_of(await answered(engine, STORY))
-    end = (await answered(engine, STORY, assistant(first), user("Go on.")))[-1]
+    first = text_of(await ask_engine(engine, STORY))
+    end = (await ask_engine(engine, STORY, assistant(first), user("Go on.")))[-1]
 
     assert isinstance(end, EndChunk)
     assert 0 < end.usage.reused_tokens < end.usage.prompt_tokens
 
 
 async def test_requests_at_once_each_get_their_own_answer(engine: Engine) -> None:
-    answers = await asyncio.gather(*(answered(engine, user(f"Count from {n}.")) for n in range(4)))
+    answers = await asyncio.gather(*(ask_engine(engine, user(f"Count from {n}.")) for n in range(4)))
 
     assert all(text_of(chunks) and isinstance(chunks[-1], EndChunk) for chunks in answers)
 

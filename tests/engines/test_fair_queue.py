@@ -1,4 +1,4 @@
-"""Slots of an engine go round by user; nothing is lost, whoever leaves and wherever."""
+"""Tests that the slots of an engine rotate among users, and that none is lost when a request leaves at any point."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.turns import CancelledAt
 
 
 async def call(queue: FairQueue, user: str, number: int, done: list[tuple[str, int]], steps: int = 1) -> None:
-    """One model call that takes ``steps`` turns of the event loop."""
+    """Make one model call that takes ``steps`` iterations of the event loop."""
     with queue.ticket(user, number) as ticket:
         async with aclosing(ticket.positions()) as positions:
             async for position in positions:
@@ -25,8 +25,8 @@ async def call(queue: FairQueue, user: str, number: int, done: list[tuple[str, i
             await asyncio.sleep(0)
 
 
-async def served(queue: FairQueue, asked: list[tuple[str, int]], steps: int = 1) -> list[tuple[str, int]]:
-    """In the order in which they were served, when all stand in line before the first has ended."""
+async def serve_calls(queue: FairQueue, asked: list[tuple[str, int]], steps: int = 1) -> list[tuple[str, int]]:
+    """Queue all calls before the first one ends. Return the order in which they were served."""
     done: list[tuple[str, int]] = []
     await asyncio.gather(*(call(queue, user, number, done, steps) for user, number in asked))
     return done
@@ -42,13 +42,13 @@ async def test_without_a_bound_nobody_waits() -> None:
 
 @pytest.mark.parametrize("slots", [1, 2, 4])
 async def test_one_who_asks_much_delays_another_by_at_most_one_call_in_each_slot(slots: int) -> None:
-    done = await served(FairQueue(slots), [*(("many", number) for number in range(50)), ("one", 50)])
+    done = await serve_calls(FairQueue(slots), [*(("many", number) for number in range(50)), ("one", 50)])
     assert done.index(("one", 50)) < 2 * slots  # those that were served when it came, and one less that ends at once
 
 
 async def test_users_take_turns() -> None:
     asked = [(user, 10 * place + number) for place, user in enumerate("abc") for number in range(3)]
-    done = await served(FairQueue(1), asked)
+    done = await serve_calls(FairQueue(1), asked)
     assert "".join(user for user, _ in done) == "abc" * 3
 
 
@@ -109,7 +109,7 @@ async def test_no_slot_is_lost_wherever_a_call_is_cancelled(slots: int) -> None:
         reached.add(task.cancelled())
         assert len(done) - done.count(("c", 9)) == 4
         assert (queue.waiting, queue.in_use) == (0, 0)
-        assert await served(queue, [("d", 10)]) == [("d", 10)]
+        assert await serve_calls(queue, [("d", 10)]) == [("d", 10)]
     assert reached == {True, False}
 
 
@@ -150,7 +150,7 @@ async def test_between_two_calls_of_a_user_who_waits_every_other_is_served_at_mo
     chance = random.Random(users)
     asked = [(f"u{user}", 0) for user in range(users) for _ in range(chance.randint(5, 40))]
     chance.shuffle(asked)
-    done = await served(FairQueue(1), [(user, number) for number, (user, _) in enumerate(asked)])
+    done = await serve_calls(FairQueue(1), [(user, number) for number, (user, _) in enumerate(asked)])
     left = Counter(user for user, _ in asked)
     since: dict[str, Counter[str]] = {user: Counter() for user in left}
     for user, _ in done:

@@ -1,4 +1,4 @@
-"""One model of this machine in memory at a time."""
+"""Tests that only one local model is in memory at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REQUEST = EngineRequest((user("x"),))
 
 
 class Loaded(ScriptedEngine):
-    """Remembers when its model was in memory: from a request on until it is closed."""
+    """An engine that records when its model is in memory: from a request until it is closed."""
 
     in_memory: list[Loaded]
 

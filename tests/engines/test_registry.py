@@ -1,4 +1,4 @@
-"""Which engine a name means, and who goes where."""
+"""Tests which engine a name refers to, and which users may use it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def engines(**settings: Any) -> NamedEngines:
     return NamedEngines(
         Settings(**{"engine": "scripted", "engines": SERVERS, **settings}),
         ScriptedEngine([]),
-        lambda chosen: made(chosen),
+        lambda chosen: make_engine(chosen),
     )
 
 
-def made(settings: Settings) -> Engine:
+def make_engine(settings: Settings) -> Engine:
     engine = ScriptedEngine([])
     engine.model = settings.model  # type: ignore[attr-defined]  # what it was made for
     return engine

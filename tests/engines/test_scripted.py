@@ -24,7 +24,7 @@ from agent_kernel.engines.scripted import ScriptedEngine
 TOOL = ToolSpec("python", "", {}, kind="python.sandbox")
 
 
-async def played(engine: ScriptedEngine, said: str = "hi", *, tools: bool = True) -> list[Chunk]:
+async def play_round(engine: ScriptedEngine, said: str = "hi", *, tools: bool = True) -> list[Chunk]:
     request = EngineRequest((user(said),), (TOOL,) if tools else (), session="s")
     async with aclosing(engine.stream(request)) as chunks:
         return [chunk async for chunk in chunks]
@@ -32,26 +32,26 @@ async def played(engine: ScriptedEngine, said: str = "hi", *, tools: bool = True
 
 async def test_a_round_is_reasoning_then_text_then_calls_then_the_end() -> None:
     engine = ScriptedEngine([{"text": "Hello", "deltas": 2, "reasoning": "Hm", "calls": [{"name": "python"}]}])
-    chunks = await played(engine)
+    chunks = await play_round(engine)
     assert [type(chunk) for chunk in chunks] == [ReasoningChunk, TextChunk, TextChunk, CallChunk, EndChunk]
     assert "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk)) == "Hello"
 
 
 async def test_rounds_are_played_in_order_and_looped_ones_again() -> None:
     engine = ScriptedEngine([{"text": "one"}, {"text": "more", "loop": True}])
-    texts = [[chunk.text for chunk in await played(engine) if isinstance(chunk, TextChunk)] for _ in range(3)]
+    texts = [[chunk.text for chunk in await play_round(engine) if isinstance(chunk, TextChunk)] for _ in range(3)]
     assert texts == [["one"], ["more"], ["more"]]
 
 
 async def test_when_chooses_the_round_by_what_the_person_said() -> None:
     engine = ScriptedEngine([{"when": "plot", "text": "P"}, {"text": "T"}])
-    assert TextChunk("T") in await played(engine, "hello")
-    assert TextChunk("P") in await played(engine, "plot it")
+    assert TextChunk("T") in await play_round(engine, "hello")
+    assert TextChunk("P") in await play_round(engine, "plot it")
 
 
 async def test_a_script_that_is_used_up_says_so() -> None:
     with pytest.raises(EngineError, match="no round left"):
-        await played(ScriptedEngine([]))
+        await play_round(ScriptedEngine([]))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ async def test_a_text_ends_before_the_first_stop_sequence_and_the_end_names_it(
 
 async def test_without_tools_there_are_no_calls() -> None:
     engine = ScriptedEngine([{"text": "t", "calls": [{"name": "python"}]}])
-    assert not any(isinstance(chunk, CallChunk) for chunk in await played(engine, tools=False))
+    assert not any(isinstance(chunk, CallChunk) for chunk in await play_round(engine, tools=False))
 
 
 @pytest.mark.parametrize(("fault", "error"), [("crash", EngineCrashed), ("disk on fire", EngineError)])
@@ -88,7 +88,7 @@ async def test_faults_come_after_the_text(fault: str, error: type[Exception]) ->
 
 
 async def test_a_hanging_round_can_be_closed() -> None:
-    task = asyncio.create_task(played(ScriptedEngine([{"fault": "hang"}])))
+    task = asyncio.create_task(play_round(ScriptedEngine([{"fault": "hang"}])))
     await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -97,8 +97,8 @@ async def test_a_hanging_round_can_be_closed() -> None:
 
 async def test_tokens_are_words_and_the_common_beginning_counts_as_reused() -> None:
     engine = ScriptedEngine([{"text": "two words", "loop": True}])
-    first = (await played(engine, "a b c"))[-1]
-    second = (await played(engine, "a b x"))[-1]
+    first = (await play_round(engine, "a b c"))[-1]
+    second = (await play_round(engine, "a b x"))[-1]
     assert isinstance(first, EndChunk)
     assert isinstance(second, EndChunk)
     assert (first.usage.prompt_tokens, first.usage.completion_tokens, first.usage.reused_tokens) == (4, 2, 0)
@@ -127,4 +127,4 @@ async def test_code_is_completed_by_the_round_that_fits_and_turns_do_not_play_it
     assert await completed("sum(values) / ") == [Filling("len(v"), Filling("len(values)")]
     assert await completed("sum(values) / ") == await completed("sum(values) / ")
     assert await completed("x") == [Filling(silence="unsupported")]
-    assert TextChunk("Hello.") in await played(engine)
+    assert TextChunk("Hello.") in await play_round(engine)

@@ -1,4 +1,4 @@
-"""A namespace in the product's own sandbox, in which the solutions of tasks run and their checks are checked."""
+"""A namespace in the product's sandbox in which tests run the solutions of tasks and evaluate their checks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ INSTALLED = (
 
 
 class SandboxNotebook:
-    """One session of a sandbox. ``prepare`` first; the work directory is where its code reads and writes files."""
+    """One session of a sandbox. Call ``prepare`` first. Its code reads and writes files in the work directory."""
 
     def __init__(self, sandbox: Sandbox, key: SessionKey) -> None:
         self._sandbox = sandbox
         self._key = key
 
     async def prepare(self, setup: str, *, figures: bool) -> None:
-        """``figures``: pictures will be checked (costs the import of matplotlib)."""
+        """Run the setup. With ``figures``, pictures can be checked, at the cost of importing matplotlib."""
         if figures:
             await self._cell(INSTALLED.format(source=Path(figure_data.__file__).read_text(encoding="utf-8")))
         await self._cell(setup)
@@ -31,7 +31,7 @@ class SandboxNotebook:
         await self._cell("sys.modules['figure_data'].SHOWN.clear()")
 
     async def holds(self, expression: str) -> bool:
-        """Whether it is true; False where it raises."""
+        """Return True if the expression is true, and False if it is false or raises an error."""
         return (await self.run(f"bool({expression})")).value == "True"
 
     async def draws(self, expression: str) -> bool:

@@ -29,7 +29,7 @@ LABELLED = [
 ]
 
 
-def written(folder: Path, asked: list[dict[str, Any]] = ASKED, labelled: list[dict[str, Any]] = LABELLED) -> Path:
+def write_dataset(folder: Path, asked: list[dict[str, Any]] = ASKED, labelled: list[dict[str, Any]] = LABELLED) -> Path:
     (folder / TABLES).mkdir()
     (folder / TABLES / "trees.csv").write_text("species,height\noak,20.1\nash,4.7\n")
     (folder / QUESTIONS).write_text("\n".join(map(json.dumps, asked)) + "\n")
@@ -38,7 +38,7 @@ def written(folder: Path, asked: list[dict[str, Any]] = ASKED, labelled: list[di
 
 
 def test_each_question_is_a_task_with_its_file_and_its_values(tmp_path: Path) -> None:
-    tasks = load_dabench(written(tmp_path))
+    tasks = load_dabench(write_dataset(tmp_path))
 
     assert [(task.name, task.kind) for task in tasks] == [("0", "easy"), ("4", "medium"), ("9", "hard")]
     assert [dict(task.values) for task in tasks] == [
@@ -52,7 +52,7 @@ def test_each_question_is_a_task_with_its_file_and_its_values(tmp_path: Path) ->
 
 
 def test_answers_are_judged_by_value(tmp_path: Path) -> None:
-    mean, species, both = load_dabench(written(tmp_path))
+    mean, species, both = load_dabench(write_dataset(tmp_path))
 
     assert not reason_wrong(mean, Observation("It is @mean_height[12.4]"))
     assert reason_wrong(mean, Observation("It is 12.4."))
@@ -77,13 +77,13 @@ def test_a_set_that_is_not_complete_is_refused(
     tmp_path: Path, asked: list[dict[str, Any]], labelled: list[dict[str, Any]], words: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=words):
-        load_dabench(written(tmp_path, asked, labelled))
+        load_dabench(write_dataset(tmp_path, asked, labelled))
 
 
 def test_a_missing_or_broken_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"da-dev-labels\.jsonl cannot be read"):
         load_dabench(tmp_path)
-    written(tmp_path)
+    write_dataset(tmp_path)
     (tmp_path / LABELS).write_text("{")
     with pytest.raises(InvalidRequest, match=r"da-dev-labels\.jsonl cannot be read"):
         load_dabench(tmp_path)

@@ -10,8 +10,8 @@ from agent_kernel.evaluation.task import TASK_SETS, load_tasks, task_set_names
 TASK = '[[task]]\nname = "sum"\nkind = "computation"\nprompts = ["What is 20 + 22?"]\nnumber = 42\n'
 
 
-def loaded(folder: Path, text: str) -> str:
-    """The refusal of a task set with this text; empty if it is taken."""
+def load_error(folder: Path, text: str) -> str:
+    """Return the error for a task set with this text; empty if it is valid."""
     path = folder / "tasks.toml"
     path.write_text(text)
     try:
@@ -50,7 +50,7 @@ def test_a_task_has_what_its_table_says(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_in_a_task_set_is_refused_with_its_place(tmp_path: Path, text: str, words: str) -> None:
-    refused = loaded(tmp_path, text)
+    refused = load_error(tmp_path, text)
 
     assert words in refused
     assert "tasks.toml" in refused

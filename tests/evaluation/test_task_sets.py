@@ -1,4 +1,4 @@
-"""The checks of every task that comes with agent-kernel: they take its solution, and refuse no work."""
+"""Tests the checks of every task in the package: they accept its solution and reject a run without work."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Li
 async def test_the_checks_take_a_right_answer_and_refuse_no_work(name: str, task: Task, sandbox: LinuxSandbox) -> None:
     notebook = SandboxNotebook(sandbox, SessionKey("local", f"check-{name}-{task.name}".replace(" ", "-")))
     await notebook.prepare(task.setup, figures=bool(task.draws))
-    before = await observed(task, notebook, "I do not know.")
+    before = await observe(task, notebook, "I do not know.")
     answer = ""
     for code in task.solution:
         if task.draws:
@@ -46,7 +46,7 @@ async def test_the_checks_take_a_right_answer_and_refuse_no_work(name: str, task
         result = await notebook.run(code)
         assert result.status == "success", result.error
         answer = f"The answer is {result.stdout.strip()}."
-    after = await observed(task, notebook, answer)
+    after = await observe(task, notebook, answer)
     await notebook.close()
 
     assert not reason_wrong(task, after)
@@ -65,7 +65,7 @@ def test_each_of_the_twenty_file_tasks_names_its_file() -> None:
     assert all(NAMED.search(task.prompts[0]) for task in tasks)
 
 
-async def observed(task: Task, notebook: SandboxNotebook, answer: str) -> Observation:
+async def observe(task: Task, notebook: SandboxNotebook, answer: str) -> Observation:
     holds = await notebook.holds(task.holds) if task.holds else None
     draws = await notebook.draws(task.draws) if task.draws else None
     return Observation(answer, holds=holds, draws=draws)

@@ -1,6 +1,7 @@
-"""Each task of the set ``tools`` in native tool calls: it can be done, and its check tells work from words.
+"""Tests the tasks of the set ``tools`` with native tool calls: each can be solved, and its check distinguishes a
+solution from an answer in words.
 
-One server and a kernel for each kind of task. Each task is run three times: idle, with words alone, and right.
+One server, and a kernel for each kind of task. Each task runs three times: without action, with words only, and right.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Results = Mapping[tuple[str, int], TaskResult]
 
 
 class LaterTurns:
-    """A notebook as it looks to a run that begins in it now: of the conversation only the rest."""
+    """A notebook as a run that begins now sees it: without the earlier part of the conversation."""
 
     def __init__(self, notebook: TaskNotebook, seen: int) -> None:
         self._notebook = notebook
@@ -52,19 +53,21 @@ class LaterTurns:
 
 
 def own_words(task: Task) -> str:
-    """Words by which the script knows the prompt; the address of the site is not in them."""
+    """Return the part of the prompt by which the script recognizes it, without the address of the site."""
     return max(task.prompts[0].split("{site}"), key=len)
 
 
 def in_turn(tasks: Sequence[Task]) -> list[Task]:
-    """The first task of each kind, then the second of each: tasks of one kind share a kernel."""
+    """Return the first task of each kind, then the second of each, and so on, because tasks of one kind share
+    a kernel.
+    """
     kinds = dict.fromkeys(task.kind for task in tasks)
     groups = [[task for task in tasks if task.kind == kind] for kind in kinds]
     return [task for row in zip_longest(*groups) for task in row if task is not None]
 
 
 def script(tasks: Sequence[Task], pages: PageServer) -> list[dict[str, Any]]:
-    """The three runs of each task, in this order."""
+    """Return the script of the three runs of each task, in this order."""
     rounds: list[dict[str, Any]] = []
     for task in tasks:
         right, site = RIGHT_RUNS[task.name], pages.publish(task, RIGHT).url

@@ -1,4 +1,5 @@
-"""What a model that does each task of the set ``tools`` right says: its rounds of native tool calls, and its answer.
+"""The tool calls and the answer of a model that solves each task of the set ``tools``: rounds of native tool calls,
+then the answer.
 
 ``{site}`` stands for the address of the task's pages.
 """
@@ -18,7 +19,7 @@ class RightRun:
 
 
 def run(answer: str, *rounds: str | Call | tuple[Call, ...]) -> RightRun:
-    """Each round is a program, one call, or several calls together."""
+    """Return a run. Each round is a program, one call, or several calls together."""
     given = [python(one) if isinstance(one, str) else one for one in rounds]
     return RightRun(answer, tuple(one if isinstance(one, tuple) else (one,) for one in given))
 

@@ -15,7 +15,7 @@ SmallDisk = Callable[[str, int], Path]
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    """``small_disk(name, megabytes)`` is a directory with a file system of that size; needs the right to mount."""
+    """``small_disk(name, megabytes)`` returns a directory with a file system of that size; needs the right to mount."""
     mounted: list[Path] = []
 
     def mount(name: str, megabytes: int) -> Path:

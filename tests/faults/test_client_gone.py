@@ -1,4 +1,4 @@
-"""Clients come and go; the turn and its numbers do not care."""
+"""Tests clients that connect and disconnect: the turn and the numbers of its events do not change."""
 
 from __future__ import annotations
 

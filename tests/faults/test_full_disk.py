@@ -1,4 +1,4 @@
-"""The disk is full when something has to be saved."""
+"""Tests a full disk when data must be saved."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCRIPT = [
 
 
 def fill(disk: Path, *, leave: int) -> Path:
-    """A file that takes all space but ``leave`` bytes."""
+    """Write a file that occupies all space except ``leave`` bytes, and return its path."""
     ballast = disk / "ballast"
     space = os.statvfs(disk)
     with ballast.open("wb") as file:
@@ -29,7 +29,7 @@ def fill(disk: Path, *, leave: int) -> Path:
     return ballast
 
 
-async def committed(server: AgentServer, prompt: str, **body: str) -> Json:
+async def run_turn(server: AgentServer, prompt: str, **body: str) -> Json:
     async with server.client() as client:
         started = await start_turn(client, prompt, **body)
         events = await followed(client, started["turn"])
@@ -42,7 +42,7 @@ async def test_a_turn_that_fills_the_disk_fails_clearly_and_the_session_goes_on_
 ) -> None:
     disk = small_disk("data", 8)
     server = await agent_server(SCRIPT, data_dir=disk)
-    first = await committed(server, "hello")
+    first = await run_turn(server, "hello")
     async with server.client() as client:
         started = await start_turn(client, "much", session=first["session"])
         events: list[Json] = []
@@ -73,7 +73,7 @@ async def test_a_server_with_no_space_at_all_refuses_turns_in_words_and_recovers
 ) -> None:
     disk = small_disk("data", 4)
     server = await agent_server(SCRIPT, data_dir=disk)
-    first = await committed(server, "hello")
+    first = await run_turn(server, "hello")
     ballast = await asyncio.to_thread(fill, disk, leave=0)
     async with server.client() as client:
         refusals = []
@@ -89,7 +89,7 @@ async def test_a_server_with_no_space_at_all_refuses_turns_in_words_and_recovers
         assert {refusal["code"] for refusal in refusals} == {"store_full"}
         assert (await client.get("api/status")).status_code == 200
     ballast.unlink()
-    await committed(server, "hello again", session=first["session"])
+    await run_turn(server, "hello again", session=first["session"])
 
 
 async def test_a_sidecar_that_does_not_fit_leaves_the_old_one_and_follows_when_there_is_space(
@@ -98,12 +98,12 @@ async def test_a_sidecar_that_does_not_fit_leaves_the_old_one_and_follows_when_t
     server = await agent_server([{"text": "answer " * 20_000, "loop": True}])
     disk = small_disk("server/notebooks", 4)
     kernel = await server.start_kernel("full.ipynb")
-    await committed(server, "one", kernel=kernel, where="sandbox")
+    await run_turn(server, "one", kernel=kernel, where="sandbox")
     sidecar = disk / "full.agent.json"
     before = await until_turns(sidecar, 1)
     ballast = await asyncio.to_thread(fill, disk, leave=64 * 1024)
 
-    second = await committed(server, "two", kernel=kernel, where="sandbox")
+    second = await run_turn(server, "two", kernel=kernel, where="sandbox")
     await asyncio.sleep(1.5)
     assert sidecar.read_bytes() == before
     assert not list(disk.glob(".*.tmp")), "something half-written was left"
@@ -112,7 +112,7 @@ async def test_a_sidecar_that_does_not_fit_leaves_the_old_one_and_follows_when_t
     assert "full.ipynb" in server.log.read_text()
 
     ballast.unlink()
-    await committed(server, "three", kernel=kernel, where="sandbox")
+    await run_turn(server, "three", kernel=kernel, where="sandbox")
     await until_turns(sidecar, 3)
 
 

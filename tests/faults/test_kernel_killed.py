@@ -1,4 +1,4 @@
-"""The kernel dies while the agent's code runs in it."""
+"""Tests a kernel that dies while the agent's code runs in it."""
 
 from __future__ import annotations
 

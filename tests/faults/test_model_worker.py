@@ -1,4 +1,4 @@
-"""The model worker dies, or its server does."""
+"""Tests the death of the model worker, and of its server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def model_worker(server: AgentServer) -> Process:
 
 
 async def first_worker(server: AgentServer) -> Process:
-    """As soon as there is one: it loads for seconds."""
+    """Return the model worker as soon as it exists, while it is still loading."""
     for _ in range(600):
         if found := model_workers(server):
             return found[0]

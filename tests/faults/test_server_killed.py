@@ -1,4 +1,4 @@
-"""A server is killed in the middle of a turn and started again on the same data."""
+"""Tests a server that is killed during a turn and restarted on the same data."""
 
 from __future__ import annotations
 

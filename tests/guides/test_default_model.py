@@ -1,7 +1,7 @@
-"""Every guide of ``notebooks/`` with the real default model, from top to bottom: what its cells show must be true, or
-the guide says that it needs a larger model and stops.
+"""Runs every guide of ``notebooks/`` with the real default model, from top to bottom: what its cells show must be
+right, or the guide says that it needs a larger model and stops.
 
-What is compared are values that were computed or forced, never the wording of the model.
+The tests compare values that were computed or constrained, never the wording of the model.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ FALSE = ("Traceback (most recent call last)", "NOT REFUSED", "did not manage")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    """With the default model, which is also what the engine "work" means: this server as a remote one."""
+    """A server with the default model. The engine "work" is this server as a remote one."""
     directory, port = tmp_path_factory.mktemp("guides"), free_port()
     engines = directory / "engines.toml"
     url = f"http://127.0.0.1:{port}/agent/v1"
@@ -103,7 +103,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
 
 
 def environment(server: AgentServer, path: Path, where: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """With the tokens that the guide tells its reader to make, which come apart as well."""
+    """Return the environment for a guide with the tokens that it tells its reader to create, and those tokens."""
     tokens = made(path.read_text(), ApiTokenStore(server.directory / "data" / "tokens"))
     return {"AGENT_KERNEL_URL": server.url, "IPYTHONDIR": str(where / "ipython"), **tokens}, tokens
 

@@ -1,4 +1,4 @@
-"""What tests of ``chat/completions`` share: asked by the official client, read with its own types."""
+"""Shared parts of tests of ``chat/completions``: requests by the official client, read with its own types."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def stream(client: openai.OpenAI, text: str, model: str = "default", **options: 
 
 
 def text_of(chunks: list[ChatCompletionChunk]) -> str:
-    """As people write it: nothing of a chunk is looked at before."""
+    """Return the text of the chunks, joined without any check, as users' programs do."""
     return "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
 
 
@@ -39,7 +39,7 @@ def extra(of: BaseModel) -> dict[str, Any]:
 
 
 def frames(http: httpx.Client, **body: Any) -> list[tuple[str, str]]:
-    """(name, data) of every server-sent event."""
+    """Return (name, data) of every server-sent event."""
     reply = http.post("agent/v1/chat/completions", json={"stream": True, **body})
     assert reply.headers["Content-Type"].startswith("text/event-stream"), reply.text
     blocks = [block.split("\n") for block in reply.text.split("\n\n") if block and not block.startswith(":")]

@@ -14,7 +14,9 @@ ServerFactory = Callable[..., Awaitable[AgentServer]]
 
 @pytest.fixture
 async def agent_server(tmp_path: Path) -> AsyncIterator[ServerFactory]:
-    """``await agent_server(script, name=..., **fields of AgentServer)``; ended with everything it started."""
+    """A function ``await agent_server(script, name=..., **fields of AgentServer)``; its servers end with everything
+    they started.
+    """
     servers: list[AgentServer] = []
 
     async def start(script: list[dict[str, Any]] | None = None, name: str = "server", **fields: Any) -> AgentServer:
@@ -38,8 +40,9 @@ HELLO = {"text": "Hello.", "loop": True}
 
 @pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    """One server for the tests of a module that do not end it, with its SCRIPT and TRAITS. Where it has none, prompts
-    with ``hang``, ``slow``, ``fast`` or ``live`` (once) get those answers, others ``Hello.``"""
+    """One server for the tests of a module that do not stop it, with the module's SCRIPT and TRAITS. Without a SCRIPT,
+    prompts that contain ``hang``, ``slow``, ``fast`` or ``live`` (once) get those answers, others ``Hello.``
+    """
     script = getattr(request.module, "SCRIPT", [HANG, SLOW, FAST, LIVE, HELLO])
     server = AgentServer(tmp_path_factory.mktemp("server"), script, getattr(request.module, "TRAITS", {}))
     try:

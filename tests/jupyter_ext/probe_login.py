@@ -1,4 +1,4 @@
-"""A server extension for tests: the server's token is another one from now on, and so are its cookies."""
+"""A server extension for tests that replaces the server's token, and with it the cookies."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """An identity provider for tests, with users of known names: each logs in with ``Authorization: token user-NAME``, or
-with the cookie ``user``. It remembers every credential that it was shown, for a test to look at."""
+with the cookie ``user``. It records every credential that it receives.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Record an example of each operation from a real server: ``python -m tests.jupyter_ext.record_examples``.
 
-What it writes into the package stands in ``openapi.json``. Lists and long texts are cut, and names of this machine are
-replaced.
+It writes files of the package, which ``openapi.json`` includes. Lists and long texts are cut, and names of this machine
+are replaced.
 """
 
 from __future__ import annotations
@@ -91,26 +91,26 @@ WRITTEN: dict[str, Any] = {
 """Of what needs a model, a click of a person, or a client that holds a call."""
 
 
-def shortened(value: Any) -> Any:
+def shorten(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: shortened(item) for key, item in value.items()}
+        return {key: shorten(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [shortened(item) for item in value[:MAX_ITEMS]]
+        return [shorten(item) for item in value[:MAX_ITEMS]]
     return value[:MAX_TEXT] if isinstance(value, str) else value
 
 
 def content_of(reply: httpx.Response) -> Any:
     kind = reply.headers.get("Content-Type", "")
     if "json" in kind:
-        return shortened(reply.json())
+        return shorten(reply.json())
     if "event-stream" in kind:
         line = next((line for line in reply.text.splitlines() if line.startswith("data: {")), "")
-        return shortened(json.loads(line[6:])) if line else None
+        return shorten(json.loads(line[6:])) if line else None
     return reply.text[:MAX_TEXT]
 
 
 def record(world: World) -> dict[str, Any]:
-    """``{operation: {request, status, reply}}``; the names are those of the document."""
+    """Return ``{operation: {request, status, reply}}``, with the names of the OpenAPI document."""
     found = dict(WRITTEN)
     known = list(verbs(routes(), PREFIX))
     names = dict(world.names)

@@ -1,7 +1,7 @@
 """Write the TypeScript types of the API for the panel: ``python -m tests.jupyter_ext.record_panel_types``.
 
-They are those of the classes from which the OpenAPI document is generated, and of the messages of the WebSocket. The
-descriptions stay there: otherwise every changed docstring would change the panel.
+The types are those of the classes from which the OpenAPI document is generated, and of the messages of the WebSocket.
+Descriptions are left out: otherwise every changed docstring would change the panel.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A reverse proxy, as one stands before servers in the open: ``python -m ...reverse_proxy PORT BEHIND [BEHIND ...]``.
+"""A reverse proxy, as it is common in front of public servers: ``python -m ...reverse_proxy PORT BEHIND [BEHIND ...]``.
 
-The servers behind it take turns, without those that refuse the connection. One request a connection; upgrades are
-passed on, answers not gathered. It adds X-Forwarded-For, -Proto, -Host and X-Real-IP, and does not trust what a client
-says of these.
+The servers behind it take turns; those that refuse the connection are skipped. One request per connection; upgrades are
+passed on, and responses are not buffered. It adds X-Forwarded-For, -Proto, -Host and X-Real-IP, and discards those that
+a client sends.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ UPGRADE = re.compile(rb"(?im)^upgrade: *websocket\r?$")
 PIECE = 1 << 16
 
 
-def told(head: bytes, address: str) -> bytes:
-    """The head of a request as the server behind gets it."""
+def forwarded_head(head: bytes, address: str) -> bytes:
+    """Return the head of a request as the proxy passes it to the server behind it."""
     first, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     host = next((line.split(b":", 1)[1].strip() for line in lines if line.lower().startswith(b"host:")), b"")
     kept = [line for line in lines if not FORWARDED.match(line)]
@@ -57,7 +57,7 @@ async def serve(port: int, behind: Sequence[int]) -> None:
             head = await reader.readuntil(b"\r\n\r\n")
             first = next(numbers) % len(behind)
             inner_reader, inner_writer = await connect([*behind[first:], *behind[:first]])
-            inner_writer.write(told(head, writer.get_extra_info("peername")[0]))
+            inner_writer.write(forwarded_head(head, writer.get_extra_info("peername")[0]))
             await asyncio.gather(pass_on(reader, inner_writer), pass_on(inner_reader, writer))
 
     async with await asyncio.start_server(connected, "127.0.0.1", port, limit=1 << 20) as server:

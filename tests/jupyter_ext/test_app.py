@@ -42,7 +42,9 @@ HEAVY = {"torch", "openvino", "openvino_genai", "transformers", "numpy", "gguf",
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Json:
-    """The best of four of each, after a run that compiles, as an installation does."""
+    """Measurements of the app's start: for each figure the best of four runs, after one run that compiles the
+    modules.
+    """
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path_factory.mktemp("compiled"))}
     command = [sys.executable, "-c", MEASURE]
     runs = [subprocess.run(command, capture_output=True, check=True, cwd=ROOT, text=True, env=env) for _ in range(5)]

@@ -1,4 +1,6 @@
-"""Questions about calls over HTTP: who waits, who answers, what is left of them after the server's end."""
+"""Tests questions about calls over HTTP: which turns wait, who may answer, and what remains after the server has
+stopped.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ WAITS = "approval.required"
 
 
 def words(*told: str, **what: Any) -> list[Json]:
-    """Prompts, each once, that make the model call, and then say it is done."""
+    """Return a script in which each prompt, once, makes the model call a tool and then answer ``Done.``"""
     return [entry for word in told for entry in ({"when": word, **what}, {"when": word, "text": "Done."})]
 
 
@@ -45,8 +47,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
         server.sweep()
 
 
-async def asked(client: httpx.AsyncClient, prompt: str, answers: str = "*", **body: Any) -> tuple[Json, Json]:
-    """The turn that was started, and its question."""
+async def start_and_wait_for_question(
+    client: httpx.AsyncClient, prompt: str, answers: str = "*", **body: Any
+) -> tuple[Json, Json]:
+    """Start a turn. Return it and its question."""
     turn = await start_turn(client, prompt, answers=[answers], **body)
     return turn, (await wait_for_event(client, turn["turn"], WAITS))["data"]
 
@@ -63,7 +67,7 @@ async def result(client: httpx.AsyncClient, turn: Json) -> tuple[str, str]:
 
 async def test_an_answer_counts_once_and_can_be_said_again(server: AgentServer) -> None:
     async with server.client() as client:
-        turn, question = await asked(client, "no")
+        turn, question = await start_and_wait_for_question(client, "no")
         first = await answer(client, question, decision="deny", message="not today")
         assert (first.status_code, first.json()) == (
             200,
@@ -83,7 +87,7 @@ async def test_an_answer_counts_once_and_can_be_said_again(server: AgentServer) 
 
 async def test_who_saw_something_else_does_not_decide(server: AgentServer) -> None:
     async with server.client() as client:
-        turn, question = await asked(client, "shown")
+        turn, question = await start_and_wait_for_question(client, "shown")
         wrong = await answer(client, question, decision="approve", shown="0" * 64)
         assert (wrong.status_code, "a different call" in wrong.json()["error"]["message"]) == (409, True)
         assert (await answer(client, question, decision="approve", shown=question["shown"])).status_code == 200
@@ -92,7 +96,7 @@ async def test_who_saw_something_else_does_not_decide(server: AgentServer) -> No
 
 async def test_a_person_edits_the_code_and_exactly_that_runs(server: AgentServer) -> None:
     async with server.client() as client:
-        turn, question = await asked(client, "edited")
+        turn, question = await start_and_wait_for_question(client, "edited")
         assert (question["editable"], question["code"]) == ("code", "drop()")
         hidden = await answer(client, question, decision="approve", edited="keep()\u202e")
         assert (hidden.status_code, "U+202E" in hidden.json()["error"]["message"]) == (400, True)
@@ -114,7 +118,7 @@ async def test_a_person_edits_the_code_and_exactly_that_runs(server: AgentServer
 
 async def test_what_waits_is_listed_as_its_event_shows_it(server: AgentServer) -> None:
     async with server.client() as client:
-        turn, question = await asked(client, "listed")
+        turn, question = await start_and_wait_for_question(client, "listed")
         [listed] = (await client.get("agent/v1/agent/approvals")).json()["approvals"]
         assert {name: listed[name] for name in question} == question
         assert (listed["turn"], listed["session"]) == (turn["turn"], turn["session"])
@@ -125,7 +129,7 @@ async def test_what_waits_is_listed_as_its_event_shows_it(server: AgentServer) -
 
 async def test_a_yes_for_the_session_holds_in_it_until_it_is_taken_back(server: AgentServer) -> None:
     async with server.client() as client:
-        turn, question = await asked(client, "for good")
+        turn, question = await start_and_wait_for_question(client, "for good")
         await answer(client, question, decision="approve", remember="session")
         assert await result(client, turn) == ("success", "it ran")
         path = f"agent/v1/sessions/{turn['session']}/permissions"
@@ -145,7 +149,7 @@ async def test_a_yes_for_the_session_holds_in_it_until_it_is_taken_back(server: 
 
 async def test_a_body_as_mistral_rs_takes_it_is_understood(server: AgentServer) -> None:
     async with server.client() as client:
-        turn, question = await asked(client, "mistral")
+        turn, question = await start_and_wait_for_question(client, "mistral")
         reply = await answer(client, question, decision="approve", remember_for_session=True, message="go")
         assert (reply.status_code, reply.json()["status"], reply.json()["remember"]) == (200, "resolved", "session")
         assert (await answer(client, question, decision="maybe")).status_code == 400
@@ -154,7 +158,7 @@ async def test_a_body_as_mistral_rs_takes_it_is_understood(server: AgentServer) 
 
 async def test_a_client_without_a_person_is_waited_for_so_long_and_no_longer(server: AgentServer) -> None:
     async with server.client() as client:
-        turn, question = await asked(client, "silence", "mcp")
+        turn, question = await start_and_wait_for_question(client, "silence", "mcp")
         [waiting] = (await client.get("agent/v1/agent/approvals")).json()["approvals"]
         assert question["until"] == pytest.approx(waiting["asked"] + 1.0, abs=0.01)
         assert await result(client, turn) == ("denied", "This call did not run: denied: nobody answered within 1 s.")
@@ -168,7 +172,7 @@ async def test_a_kernel_answers_for_one_call_and_takes_back_what_was_allowed_but
     server = await agent_server([*words("one", "two", **MCP)], traits={"tools": "recall"}, extensions=PROBES)
     token = await server.kernel_token(await server.start_kernel("a.ipynb"))
     async with server.client() as user, server.kernel_client(token) as kernel:
-        turn, question = await asked(kernel, "one")
+        turn, question = await start_and_wait_for_question(kernel, "one")
         assert [entry["approval"] for entry in (await kernel.get("agent/v1/agent/approvals")).json()["approvals"]] == [
             question["approval"]
         ]
@@ -195,10 +199,10 @@ async def test_what_waited_when_the_server_ended_is_told_and_what_was_granted_st
     script = [*words("first", "second", **MCP), *words("third", **LIVE)]
     server = await agent_server(script, traits={"tools": "recall"}, extensions=PROBES)
     async with server.client() as client:
-        turn, question = await asked(client, "first")
+        turn, question = await start_and_wait_for_question(client, "first")
         await answer(client, question, decision="approve", remember="session")
         await followed(client, turn["turn"])
-        waiting, open_question = await asked(client, "third", session=turn["session"])
+        waiting, open_question = await start_and_wait_for_question(client, "third", session=turn["session"])
     await (server.stop() if end == "stopped" else server.kill())
     await server.start()
     async with server.client() as client:
@@ -219,7 +223,7 @@ async def test_a_person_who_left_answers_later(agent_server: ServerFactory) -> N
         [*words("wait", **MCP)], traits={"tools": "recall", "approval_timeout_s": 0.3}, extensions=PROBES
     )
     async with server.client() as client:
-        turn, question = await asked(client, "wait")
+        turn, question = await start_and_wait_for_question(client, "wait")
     await asyncio.sleep(0.8)
     async with server.client() as client:
         [listed] = (await client.get("agent/v1/agent/approvals")).json()["approvals"]

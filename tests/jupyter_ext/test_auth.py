@@ -1,4 +1,4 @@
-"""Who may call what: every route, by every kind of caller."""
+"""Tests who may call which route: every route, by every kind of caller."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ LASTING = {
 
 @dataclass(frozen=True)
 class World:
-    """``kernel`` has a session and a turn that waits for an approval; ``other kernel`` has nothing to do with them."""
+    """A server with all kinds of callers. ``kernel`` has a session and a turn that waits for an approval; ``other
+    kernel`` has none of these.
+    """
 
     server: AgentServer
     tokens: dict[str, str]
@@ -122,7 +124,7 @@ async def prepare(server: AgentServer) -> World:
 
 
 def lasting_tokens(directory: Path) -> dict[str, str]:
-    """Texts, by the kind of caller, and one for each scope by its name."""
+    """Return the lasting tokens of each kind of caller, and one for each scope by the scope's name."""
     tokens, texts = ApiTokenStore(directory), dict[str, str]()
     for name, scopes in [*LASTING.items(), *((scope, [scope]) for scope in SCOPES)]:
         user = "other" if name == "token of another user" else ""
@@ -323,9 +325,12 @@ TABLE: list[Row] = [
 ]
 
 
-def expected(row: Row, caller: str, opens: frozenset[str]) -> int:
-    """Scopes are those of ``scopes.py``. What a row does not say follows: an unknown caller gets 401, a page of another
-    origin 403, whoever may gets what the server's token gets, and another user finds nothing by an id."""
+def expected_status(row: Row, caller: str, opens: frozenset[str]) -> int:
+    """Return the status that a row of the table promises for a caller.
+
+    Scopes are those of ``scopes.py``. Rules cover what a row does not list: an unknown caller gets 401, a page of
+    another origin 403, a caller with access the same as the server's token, and another user never finds an id.
+    """
     method, path, _, statuses = row
     if caller in ("expired token", "revoked token", "wrong lasting token"):
         return 401
@@ -344,15 +349,19 @@ def expected(row: Row, caller: str, opens: frozenset[str]) -> int:
     return statuses.get(caller, statuses["token"])
 
 
-def shown(caller: str, opens: frozenset[str]) -> str:
-    """The name of the credential; of a token without the scope one with a scope that opens something else."""
+def credential_for(caller: str, opens: frozenset[str]) -> str:
+    """Return the name of the credential to send. For a token without the scope, it is a token with a scope that does
+    not open the route.
+    """
     if caller != "token without the scope":
         return caller
     return next((scope for scope in SCOPES if scope not in opens | ALL), "metrics")
 
 
 def names_in_body(world: World, caller: str) -> dict[str, str]:
-    """A conversation that another user begins by the same name would be another one, and found by it later on."""
+    """Return the names for the body. Another user's body gets other names: with the same names it would create
+    conversations that later rows find.
+    """
     own = ("session", "spare", "busy", "branched") if caller == "token of another user" else ()
     return world.names | {name: f"another {world.names[name]}" for name in own}
 
@@ -375,14 +384,14 @@ def test_a_route_answers_each_caller_as_the_table_says(world: World, row: Row) -
 
 
 def ask(world: World, row: Row, caller: str) -> list[str]:
-    """Send the request of a row as this caller, and return what is wrong with the response."""
+    """Send the request of a row as this caller. Return the list of what is wrong with the response."""
     method, path, body, _ = row
     url = f"{PREFIX}/{filled(path, world.names)}"
     pattern, _ = next(route for route in routes() if re.fullmatch(route[0], url.partition("?")[0]))
     opens = scopes_of(method, name_of(pattern))
-    with world.client(shown(caller, opens)) as client:
+    with world.client(credential_for(caller, opens)) as client:
         reply = client.request(method, url, json=filled(body, names_in_body(world, caller)))
-    status = expected(row, caller, opens)
+    status = expected_status(row, caller, opens)
     problems = []
     if reply.status_code != status:
         problems.append(f"{reply.status_code} in place of {status}: {reply.text[:500]}")

@@ -1,5 +1,6 @@
-"""Behind a reverse proxy and below a prefix, as a hub has its users' servers: SDKs, streams, the live connection,
-cookies and what is told of addresses. And what pages of other sites may ask."""
+"""Tests a server behind a reverse proxy and below a prefix, as on a hub: SDKs, streams, the WebSocket, cookies and
+generated addresses; and which requests pages of other sites may send.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ POSTS = {
 
 @dataclass
 class Behind(AgentServer):
-    """Its addresses are those of the proxy."""
+    """A server whose addresses are those of the proxy."""
 
     outside: int = 0
 

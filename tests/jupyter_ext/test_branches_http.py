@@ -1,4 +1,4 @@
-"""Branches, forks, undo and descriptions of sessions, over HTTP."""
+"""Tests branches, forks, undo and descriptions of sessions, over HTTP."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.server import AgentServer, Json, followed, start_turn
 
 
 async def talk(client: httpx.AsyncClient, session: str, *prompts: str, **body: Any) -> list[str]:
-    """Turns to their end; their ids."""
+    """Run turns to their end and return their ids."""
     turns = []
     for prompt in prompts:
         started = await start_turn(client, prompt, session=session, **body)
@@ -20,7 +20,7 @@ async def talk(client: httpx.AsyncClient, session: str, *prompts: str, **body: A
     return turns
 
 
-async def said(client: httpx.AsyncClient, session: str, branch: str = "") -> list[str]:
+async def user_texts(client: httpx.AsyncClient, session: str, branch: str = "") -> list[str]:
     query = {"branch": branch} if branch else {}
     items = (await client.get(f"agent/v1/sessions/{session}/items", params=query)).json()["items"]
     return [item["message"]["content"] for item in items if item["message"]["role"] == "user"]
@@ -34,11 +34,11 @@ async def test_a_branch_is_made_listed_read_left_and_dropped(server: AgentServer
         assert made.status_code == 201
         assert (made.json()["name"], made.json()["parent"], made.json()["current"]) == ("other way", "main", True)
         await talk(client, "tree", "two, differently")
-        assert await said(client, "tree") == ["one", "two, differently"]
-        assert await said(client, "tree", "main") == ["one", "two"]
+        assert await user_texts(client, "tree") == ["one", "two, differently"]
+        assert await user_texts(client, "tree", "main") == ["one", "two"]
         assert (await client.get(f"{path}/items", params={"branch": "none"})).status_code == 404
         assert (await client.put(f"{path}/branch", json={"name": "main"})).json()["turns"] == 2
-        assert await said(client, "tree") == ["one", "two"]
+        assert await user_texts(client, "tree") == ["one", "two"]
         listed = (await client.get(f"{path}/branches")).json()["branches"]
         assert [(branch["name"], branch["current"]) for branch in listed] == [("main", True), ("other way", False)]
         assert (await client.delete(f"{path}/branches/main")).status_code == 409
@@ -71,7 +71,7 @@ async def test_a_turn_without_a_cell_is_asked_again_in_its_place_with_all_that_i
         started = (await client.post("agent/v1/turns", json=body)).json()
         [told] = [e["data"] for e in await followed(client, started["turn"]) if e["type"] == "turn.version"]
         assert (told["replaces"], told["kept_on"], told["later"], told["changed"]) == (second, "main", 1, False)
-        assert await said(client, "again") == ["Cell 3: x", "one", "two"]
+        assert await user_texts(client, "again") == ["Cell 3: x", "one", "two"]
         edited = await start_turn(client, "zwei", session="again", replaces=started["turn"])
         [told] = [e["data"] for e in await followed(client, edited["turn"]) if e["type"] == "turn.version"]
         assert (told["number"], told["count"], told["changed"]) == (3, 3, True)
@@ -83,7 +83,7 @@ async def test_a_turn_without_a_cell_is_asked_again_in_its_place_with_all_that_i
             assert refused.status_code == (404 if wrong else 400)
         begun = (await client.post("agent/v1/turns", json={**body, "replaces": first})).json()
         await followed(client, begun["turn"])
-        assert await said(client, "again") == ["Cell 3: x", "one"]
+        assert await user_texts(client, "again") == ["Cell 3: x", "one"]
 
 
 async def test_an_unchanged_cell_gets_its_stored_turn_and_no_new_one(server: AgentServer) -> None:
@@ -111,10 +111,10 @@ async def test_two_windows_that_run_one_cell_at_once_make_two_versions(server: A
         versions = [event["data"] for events in told for event in events if event["type"] == "turn.version"]
         assert {version["number"] for version in versions} == {2, 3}
         assert len({version["branch"] for version in versions}) == 2
-        assert await said(client, "twice", "main") == ["one", "two"]
+        assert await user_texts(client, "twice", "main") == ["one", "two"]
         last = max(versions, key=lambda version: version["number"])
         assert last["replaces"] in (first["turn"], second["turn"])
-        assert [words.partition(" ")[0] for words in await said(client, "twice")] == ["one", "slow"]
+        assert [words.partition(" ")[0] for words in await user_texts(client, "twice")] == ["one", "slow"]
 
 
 async def test_a_turn_stopped_while_it_waits_or_before_it_said_anything_leaves_no_branch(server: AgentServer) -> None:
@@ -126,7 +126,7 @@ async def test_a_turn_stopped_while_it_waits_or_before_it_said_anything_leaves_n
         await followed(client, running["turn"])
         branches = (await client.get("agent/v1/sessions/waits/branches")).json()["branches"]
         assert [branch["name"] for branch in branches] == ["main"]
-        assert await said(client, "waits") == ["one", "slow"]
+        assert await user_texts(client, "waits") == ["one", "slow"]
 
 
 async def test_a_change_of_a_session_that_another_window_has_changed_is_refused(server: AgentServer) -> None:
@@ -158,7 +158,7 @@ async def test_a_fork_has_the_first_turns_under_an_id_of_its_own(server: AgentSe
         await talk(client, "source", "one", "two", "three")
         fork = await client.post("agent/v1/sessions/source/fork", json={"turns": 2, "id": "the fork"})
         assert fork.status_code == 201
-        assert await said(client, "the%20fork") == ["one", "two"]
+        assert await user_texts(client, "the%20fork") == ["one", "two"]
         assert (await client.post("agent/v1/sessions/source/fork", json={"id": "the fork"})).status_code == 409
         assert (await client.post("agent/v1/sessions/source/fork", json={"bind": True})).status_code == 400
 
@@ -174,7 +174,7 @@ async def test_undo_takes_the_newest_turn_back_and_says_what_it_ran(server: Agen
         [listed] = (await client.get("agent/v1/sessions?name=undone")).json()["sessions"]
         assert (listed["turns"], listed["head"]) == (1, 2)
         assert (answer["undone"]["prompt"], answer["undone"]["ran"]) == ("two", [])
-        assert await said(client, "undone") == ["one"]
+        assert await user_texts(client, "undone") == ["one"]
         await client.post("agent/v1/sessions/undone/undo", json={})
         assert (await client.post("agent/v1/sessions/undone/undo", json={})).json()["undone"] is None
 

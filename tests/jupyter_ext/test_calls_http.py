@@ -1,4 +1,4 @@
-"""Calls of a dialect find their conversation: by its id, by what is said in it, or none."""
+"""Tests how calls of a dialect find their conversation: by its id, by its messages, or not at all."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def ask(server: AgentServer, *messages: Json, model: str = "agent/default"
         return found
 
 
-async def listed(server: AgentServer) -> set[str]:
+async def session_ids(server: AgentServer) -> set[str]:
     async with server.client() as client:
         sessions = (await client.get("agent/v1/sessions")).raise_for_status().json()["sessions"]
         return {session["id"] for session in sessions}
@@ -53,7 +53,7 @@ async def test_a_conversation_that_its_client_carries_goes_on_with_its_variables
     assert second["session_id"] == first["session_id"]
     [call] = second["agentic_tool_calls"]
     assert "42" in call["result_content"]
-    assert first["session_id"] not in await listed(server), "nobody asked for it to be kept"
+    assert first["session_id"] not in await session_ids(server), "nobody asked for it to be kept"
 
 
 async def test_another_conversation_or_model_or_instruction_is_another_session(server: AgentServer) -> None:
@@ -70,16 +70,16 @@ async def test_another_conversation_or_model_or_instruction_is_another_session(s
 
 
 async def test_a_plain_completion_leaves_no_session(server: AgentServer) -> None:
-    before = await listed(server)
+    before = await session_ids(server)
     answer = await ask(server, user("one"), model="default")
     assert not answer.get("session_id")
-    assert await listed(server) == before
+    assert await session_ids(server) == before
 
 
 async def test_who_names_a_session_has_it_in_the_list_and_sends_only_what_is_new(server: AgentServer) -> None:
     await ask(server, user("one"), session_id="named")
     await ask(server, user("two"), session_id="named")
-    assert "named" in await listed(server)
+    assert "named" in await session_ids(server)
     async with server.client() as client:
         items = (await client.get("agent/v1/sessions/named/items")).raise_for_status().json()["items"]
     assert [item["message"]["content"] for item in items] == ["one", "Hello.", "two", "Hello."]
@@ -89,7 +89,7 @@ async def test_an_unlisted_session_may_be_named_as_long_as_it_is_there(server: A
     first = await ask(server, user("begin"))
     second = await ask(server, user("more"), session_id=first["session_id"])
     assert second["session_id"] == first["session_id"]
-    assert first["session_id"] not in await listed(server)
+    assert first["session_id"] not in await session_ids(server)
 
 
 async def test_two_that_continue_the_same_conversation_at_once_both_get_answers(server: AgentServer) -> None:
@@ -127,7 +127,7 @@ async def test_two_that_continue_the_same_conversation_at_once_both_have_its_fil
     said = first["choices"][0]["message"]["content"]
 
     async def goes_on(text: str, file: str, wait_s: float = 0) -> tuple[str, set[str]]:
-        """Its session, and the files of it."""
+        """Continue the conversation. Return its session and the names of its files."""
         await asyncio.sleep(wait_s)
         part = {"type": "file", "file": {"filename": file, "file_data": base64.b64encode(b"words").decode()}}
         more = {"role": "user", "content": [{"type": "text", "text": text}, part]}
@@ -178,7 +178,7 @@ async def test_a_call_that_is_refused_leaves_no_session(server: AgentServer) -> 
             assert (await client.post("agent/v1/chat/completions", json=body)).status_code == 404
         stored = {"model": "default", "input": [{"role": "user", "content": [FILE]}]}
         assert (await client.post("agent/v1/responses", json=stored)).status_code == 404
-    there = await listed(server)
+    there = await session_ids(server)
     assert "refused" not in there
     assert "was there" in there
     assert [id for id in every_session(server) if id.startswith(UNLISTED)] == []

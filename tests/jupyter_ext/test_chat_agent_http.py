@@ -77,7 +77,7 @@ def client(server: AgentServer) -> Iterator[openai.OpenAI]:
 
 @pytest.fixture(scope="module")
 def http(server: AgentServer) -> Iterator[httpx.Client]:
-    """For what OpenAI's client has no words for."""
+    """A plain HTTP client, for requests that OpenAI's client cannot express."""
     with server.blocking_client({"Authorization": f"Bearer {TOKEN}"}) as client:
         yield client
 
@@ -198,7 +198,7 @@ def functions(completion: ChatCompletion) -> list[ChatCompletionMessageFunctionT
 
 
 def results(completion: ChatCompletion, *texts: str) -> list[Any]:
-    """The answer with its calls, and their results."""
+    """Return the message with the calls, followed by their results."""
     message = completion.choices[0].message
     calls = message.tool_calls or []
     told = [{"role": "tool", "tool_call_id": call.id, "content": text} for call, text in zip(calls, texts, strict=True)]

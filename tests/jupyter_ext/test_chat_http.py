@@ -1,4 +1,4 @@
-"""Answers of ``chat/completions`` and its errors, as the official client of OpenAI meets them at a real server."""
+"""Tests answers and errors of ``chat/completions`` with OpenAI's official client on a real server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def client(server: AgentServer) -> Iterator[openai.OpenAI]:
 
 @pytest.fixture(scope="module")
 def http(server: AgentServer) -> Iterator[httpx.Client]:
-    """For what OpenAI's client has no words for."""
+    """A plain HTTP client, for requests that OpenAI's client cannot express."""
     with server.blocking_client({"Authorization": f"Bearer {TOKEN}"}) as client:
         yield client
 
@@ -126,7 +126,7 @@ def test_a_picture_may_come_along(client: openai.OpenAI) -> None:
 
 @pytest.fixture(scope="module")
 def elsewhere() -> Iterator[str]:
-    """The address of a server with a picture (``/a.png``) and a page (``/page``)."""
+    """The address of another server with a picture (``/a.png``) and a page (``/page``)."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

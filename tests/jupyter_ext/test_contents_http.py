@@ -1,4 +1,4 @@
-"""Notebooks saved, renamed, copied and deleted through Jupyter, and what their conversations do meanwhile."""
+"""Tests notebooks that are saved, renamed, copied and deleted through Jupyter, and how their conversations follow."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 async def converse(server: AgentServer, client: httpx.AsyncClient, notebook: str) -> str:
-    """A turn of a kernel of that notebook, whose sidecar is written then. The session."""
+    """Run a turn of the notebook's kernel and wait until its sidecar is written. Return the session."""
     kernel = await server.start_kernel(notebook)
     started = await start_turn(client, "hello", kernel=kernel)
     await followed(client, started["turn"])

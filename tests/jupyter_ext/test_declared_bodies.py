@@ -1,4 +1,4 @@
-"""Schemas that a request declares are bounded on every route, before an engine sees them."""
+"""Tests that schemas in a request are bounded on every route, before an engine receives them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Functions of a client that the server runs: calls go to its dispatch_url, through the gate, for the official clients
-of every dialect; and what still returns to the client."""
+"""Tests functions of a client that the server runs: calls go through the gate to its dispatch_url, for the official
+clients of every dialect; and which calls still return to the client.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +33,9 @@ Posts: TypeAlias = list[Json]
 
 
 class Ways:
-    """One request in each dialect: what the client was answered, and the calls that were returned to it. The clients
-    are closed with ``closing``."""
+    """Sends one request in each dialect and returns the answer and the calls that the client has to run. ``closing``
+    closes the clients.
+    """
 
     def __init__(self, server: AgentServer, closing: contextlib.ExitStack) -> None:
         given: Any = {"api_key": TOKEN, "max_retries": 0}
@@ -63,7 +65,7 @@ def words() -> Any:
 
 @pytest.fixture(scope="module")
 def program() -> Iterator[tuple[str, Posts]]:
-    """Another program of this machine that runs calls: its URL, and the bodies that it was sent."""
+    """Another program on this machine that runs calls: its URL, and the bodies that it received."""
     posts: Posts = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -91,7 +93,7 @@ def posts(program: tuple[str, Posts]) -> Posts:
 
 @pytest.fixture(scope="module")
 def ways(tmp_path_factory: pytest.TempPathFactory, program: tuple[str, Posts]) -> Iterator[Callable[..., Ways]]:
-    """``ways(**traits)``: the clients of a server that dispatches; one server for the same traits."""
+    """``ways(**traits)`` returns the clients of a server that dispatches calls; equal traits share one server."""
     servers: dict[str, AgentServer] = {}
     closing = contextlib.ExitStack()
 

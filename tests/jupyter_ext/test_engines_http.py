@@ -1,4 +1,6 @@
-"""Choosing the engine of a conversation over HTTP: by a person, by a notebook, and what a notebook may not do."""
+"""Tests choosing the engine of a conversation over HTTP: by a user, by a notebook, and what a notebook may
+not choose.
+"""
 
 from __future__ import annotations
 

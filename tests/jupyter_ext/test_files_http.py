@@ -1,4 +1,4 @@
-"""Files over HTTP: brought, listed, read in parts, removed; seen only where the caller may."""
+"""Tests files over HTTP: uploaded, listed, read in parts, deleted, and visible only to callers with access."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ from tests.server import AgentServer, followed, start_turn
 TEXT = b"hello, file\n" * 3
 
 
-async def sent(client: httpx.AsyncClient, data: bytes = TEXT, name: str = "a.txt", **fields: str) -> httpx.Response:
+async def send_file(
+    client: httpx.AsyncClient, data: bytes = TEXT, name: str = "a.txt", **fields: str
+) -> httpx.Response:
     form = {"purpose": "user_data", **fields}
     return await client.post("agent/v1/files", files={"file": (name, data)}, data=form)
 
 
-async def listed(client: httpx.AsyncClient, **query: str) -> list[str]:
+async def file_ids(client: httpx.AsyncClient, **query: str) -> list[str]:
     return [file["id"] for file in (await client.get("agent/v1/files", params=query)).json()["data"]]
 
 
-def left(server: AgentServer) -> list[Path]:
+def incoming_files(server: AgentServer) -> list[Path]:
     return list((server.directory / "data" / "incoming").glob("*"))
 
 
 async def test_a_file_is_brought_described_read_and_removed(server: AgentServer) -> None:
     async with server.client() as client:
-        reply = await sent(client, session="brought")
+        reply = await send_file(client, session="brought")
         made = reply.json()
         assert reply.status_code == 200
         assert {name: made[name] for name in ("object", "bytes", "filename", "purpose", "format", "mime_type")} == {
@@ -50,8 +52,8 @@ async def test_a_file_is_brought_described_read_and_removed(server: AgentServer)
         assert made["source"] == {"tool": "user_upload", "round": 0, "turn": 0}
         at = f"agent/v1/files/{made['id']}"
         assert (await client.get(at)).json() == made
-        assert await listed(client, session="brought") == [made["id"]]
-        assert made["id"] in await listed(client)
+        assert await file_ids(client, session="brought") == [made["id"]]
+        assert made["id"] in await file_ids(client)
         content = await client.get(f"{at}/content")
         assert content.content == TEXT
         assert content.headers["Content-Length"] == str(len(TEXT))
@@ -66,13 +68,13 @@ async def test_a_file_is_brought_described_read_and_removed(server: AgentServer)
             gone = await client.get(path)
             assert (gone.status_code, gone.json()["error"]["code"]) == (404, "file_not_found")
         assert (await client.delete(at)).status_code == 404
-    assert left(server) == []
+    assert incoming_files(server) == []
 
 
 async def test_parts_of_a_file_are_sent_as_asked_for(server: AgentServer) -> None:
     async with server.client() as client:
         data = os.urandom(1 << 20)
-        at = f"agent/v1/files/{(await sent(client, data, 'a.bin')).json()['id']}/content"
+        at = f"agent/v1/files/{(await send_file(client, data, 'a.bin')).json()['id']}/content"
         whole = await client.get(at)
         assert whole.content == data
         part = await client.get(at, headers={"Range": "bytes=100-70000"})
@@ -89,11 +91,11 @@ async def test_parts_of_a_file_are_sent_as_asked_for(server: AgentServer) -> Non
 async def test_what_is_wrong_with_an_upload_is_said_and_leaves_nothing(agent_server: ServerFactory) -> None:
     server = await agent_server(traits={"upload_mb": 1})
     async with server.client() as client:
-        large = await sent(client, bytes((1 << 20) + 1))
+        large = await send_file(client, bytes((1 << 20) + 1))
         assert (large.status_code, large.json()["error"]["code"]) == (413, "file_too_large")
-        huge = await sent(client, bytes(8 << 20))
+        huge = await send_file(client, bytes(8 << 20))
         assert (huge.status_code, huge.json()["error"]["code"]) == (413, "file_too_large")
-        assert (await sent(client, bytes(1 << 20))).status_code == 200
+        assert (await send_file(client, bytes(1 << 20))).status_code == 200
         for request in (
             {"files": {"file": ("a", b"x")}},
             {"data": {"purpose": "p"}},
@@ -104,17 +106,17 @@ async def test_what_is_wrong_with_an_upload_is_said_and_leaves_nothing(agent_ser
         ):
             reply = await client.post("agent/v1/files", **request)
             assert (reply.status_code, reply.json()["error"]["code"]) == (400, "invalid_request"), request
-        empty = await sent(client, b"")
+        empty = await send_file(client, b"")
         assert (await client.get(f"agent/v1/files/{empty.json()['id']}/content")).content == b""
     async with server.client("wrong") as stranger:
-        assert (await sent(stranger, bytes(1000))).status_code == 401
-    assert left(server) == []
+        assert (await send_file(stranger, bytes(1000))).status_code == 401
+    assert incoming_files(server) == []
 
 
 async def test_a_client_that_leaves_in_the_middle_leaves_nothing(server: AgentServer) -> None:
     async def body() -> AsyncIterator[bytes]:
         yield b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n' + bytes(3 << 20)
-        while not left(server):
+        while not incoming_files(server):
             await asyncio.sleep(0.01)
         raise ConnectionError("the client leaves")
 
@@ -124,49 +126,49 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing(server: AgentSe
                 "agent/v1/files", content=body(), headers={"Content-Type": "multipart/form-data; boundary=b"}
             )
     async with asyncio.timeout(20):
-        while left(server):
+        while incoming_files(server):
             await asyncio.sleep(0.02)
 
 
 async def test_a_notebook_sees_files_of_its_own_sessions_only(server: AgentServer) -> None:
     token = await server.kernel_token(await server.start_kernel("files.ipynb"))
     async with server.client() as client:
-        theirs = (await sent(client, session="a user's files")).json()
+        theirs = (await send_file(client, session="a user's files")).json()
         async with server.kernel_client(token) as kernel:
-            mine = (await sent(kernel, b"mine")).json()
-            assert await listed(kernel) == [mine["id"]]
+            mine = (await send_file(kernel, b"mine")).json()
+            assert await file_ids(kernel) == [mine["id"]]
             assert (await kernel.get(f"agent/v1/files/{theirs['id']}")).status_code == 404
             assert (await kernel.get(f"agent/v1/files/{mine['id']}/content")).content == b"mine"
-            assert (await sent(kernel, session="a user's files")).status_code == 403
+            assert (await send_file(kernel, session="a user's files")).status_code == 403
             refused = await kernel.post("agent/v1/turns", json={"prompt": "read", "inputs": [theirs["id"]]})
             assert (refused.status_code, refused.json()["error"]["code"]) == (404, "file_not_found")
-        assert {theirs["id"], mine["id"]} <= set(await listed(client))
+        assert {theirs["id"], mine["id"]} <= set(await file_ids(client))
 
 
 async def test_a_file_without_a_session_is_attached_to_the_turn_that_names_it(server: AgentServer) -> None:
     async with server.client() as client:
-        file = (await sent(client)).json()
+        file = (await send_file(client)).json()
         assert file["session"] == "uploads"
         turn = await start_turn(client, "look", session="with inputs", inputs=[file["id"]])
         await followed(client, turn["turn"])
-        assert await listed(client, session="with inputs") == [file["id"]]
+        assert await file_ids(client, session="with inputs") == [file["id"]]
         await client.delete("agent/v1/sessions/uploads")
         assert (await client.get(f"agent/v1/files/{file['id']}/content")).content == TEXT
 
 
 async def test_a_turn_that_is_refused_attaches_no_file(server: AgentServer) -> None:
     async with server.client() as client:
-        file = (await sent(client)).json()
+        file = (await send_file(client)).json()
         await followed(client, (await start_turn(client, "look", session="refused"))["turn"])
         body = {"prompt": "again", "session": "refused", "inputs": [file["id"]], "replaces": "turn_unknown"}
         assert (await client.post("agent/v1/turns", json=body)).status_code == 404
-        assert await listed(client, session="refused") == []
+        assert await file_ids(client, session="refused") == []
 
 
 async def test_files_are_there_after_a_restart(agent_server: ServerFactory) -> None:
     server = await agent_server()
     async with server.client() as client:
-        file = (await sent(client, bytes(100_000), "a.bin", session="s")).json()
+        file = (await send_file(client, bytes(100_000), "a.bin", session="s")).json()
     await server.kill()
     await server.start()
     async with server.client() as client:
@@ -189,7 +191,7 @@ async def test_what_code_makes_of_a_file_it_was_given_is_kept_shown_and_told_aga
     call = {"name": "python", "arguments": {"code": code}}
     server = await agent_server([{"text": "", "calls": [call]}, {"text": "Done."}])
     async with server.client() as client:
-        file = (await sent(client, b"a,b\n", "my data.csv")).json()
+        file = (await send_file(client, b"a,b\n", "my data.csv")).json()
         turn = await start_turn(client, "upper case", session="s", inputs=[file["id"]], where="sandbox")
         events: list[Any] = await followed(client, turn["turn"])
         (event,) = [event for event in events if event["type"] == "file.produced"]
@@ -199,9 +201,9 @@ async def test_what_code_makes_of_a_file_it_was_given_is_kept_shown_and_told_aga
         assert finished["files"] == [made["id"]]
         assert f"- out.csv (text/csv, 4 bytes, id {made['id']})\n    A,B" in finished["text"]
         assert (await client.get(f"agent/v1/files/{made['id']}/content")).content == b"A,B\n"
-        assert await listed(client, session="s") == [file["id"], made["id"]]
+        assert await file_ids(client, session="s") == [file["id"], made["id"]]
         forked = (await client.post("agent/v1/sessions/s/fork", json={})).json()["id"]
-        assert await listed(client, session=forked) == [file["id"], made["id"]]
+        assert await file_ids(client, session=forked) == [file["id"], made["id"]]
     await server.stop()
     await server.start()
     async with server.client() as client:
@@ -220,9 +222,9 @@ async def test_a_file_of_the_largest_size_takes_no_memory_of_the_server(server: 
         return int(status.split("VmHWM:")[1].split()[0]) << 10
 
     async with server.client() as client:
-        await sent(client)
+        await send_file(client)
         before = most()
-        file = (await sent(client, bytes(64 << 20), "large.bin")).json()
+        file = (await send_file(client, bytes(64 << 20), "large.bin")).json()
         size = 0
         async with client.stream("GET", f"agent/v1/files/{file['id']}/content") as reply:
             async for chunk in reply.aiter_bytes():
@@ -245,7 +247,7 @@ async def test_all_files_are_reached_page_by_page_however_many_there_are(agent_s
     await store.add_files(key, [(file, b"x") for file in files])
     await store.aclose()
     async with server.client() as client:
-        assert await listed(client, purpose="rare") == ["file_2", "file_1", "file_0"]
+        assert await file_ids(client, purpose="rare") == ["file_2", "file_1", "file_0"]
         found: list[str] = []
         more, after = True, dict[str, str]()
         while more:

@@ -1,4 +1,4 @@
-"""Hostile MCP servers, hostile documents, and what changes between the question and the run, on a real server."""
+"""Tests hostile MCP servers, hostile documents, and changes between a question and the run, on a real server."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         made.site.close()
 
 
-async def played(world: World, about: str, yes_to: str = "", **body: Any) -> tuple[list[Json], list[Json]]:
-    """(calls that finished, questions). The person says yes to a tool of this name, and to no other."""
+async def run_turn(world: World, about: str, yes_to: str = "", **body: Any) -> tuple[list[Json], list[Json]]:
+    """Run a turn. Return the finished calls and the questions. The user approves the tool ``yes_to`` and no other."""
     calls, questions = [], []
     async with world.server.client() as client:
         turn = await start_turn(client, f"[{about}]", where="live", kernel=world.kernel, answers=["*"], **body)
@@ -111,7 +111,7 @@ async def played(world: World, about: str, yes_to: str = "", **body: Any) -> tup
 async def test_a_hostile_mcp_server_gets_no_more_than_its_call(world: World, mode: str) -> None:
     before = len(world.told())
     name = f"{mode.replace(' ', '_')}_{'python' if mode == 'shadows' else 'act'}"
-    calls, questions = await played(world, mode, yes_to=name)
+    calls, questions = await run_turn(world, mode, yes_to=name)
     assert [asked["name"] for asked in questions] == ([name, "python"] if mode != "refers" else ["python"])
     assert questions[-1]["again"] or mode == "refers", "live code after its words is asked about again"
     for asked in questions:
@@ -134,21 +134,21 @@ async def test_a_document_brings_no_right_with_it(world: World, claim: str) -> N
     async with world.server.client() as client:
         # A document of this server itself, as a sidecar is one, with what it claims in every place that takes it.
         own = (await start_turn(client, "hello", where="sandbox"))["session"]
-        await _ended(client, own)
+        await wait_for_end(client, own)
         document = (await client.get(f"agent/v1/sessions/{own}/export")).json()
         _claim(document, CLAIMS[claim])
         reply = await client.post("agent/v1/sessions/import", json=document)
         assert reply.status_code == 201, reply.text
         session = reply.json()["id"]
         assert session not in ("../x", "../../x")
-    calls, questions = await played(world, claim, session=session)
+    calls, questions = await run_turn(world, claim, session=session)
     assert [asked["kind"] for asked in questions] == ["python.live"] * len(calls)
     assert all("imported" in asked["again"] for asked in questions)
     assert {call["status"] for call in calls} == {"denied"}
     assert not world.mark.exists()
 
 
-async def _ended(client: Any, session: str) -> None:
+async def wait_for_end(client: Any, session: str) -> None:
     for _ in range(200):
         turns = (await client.get(f"agent/v1/sessions/{session}/items")).json()["turns"]
         if turns and turns[-1]["state"] != "open":
@@ -157,7 +157,7 @@ async def _ended(client: Any, session: str) -> None:
 
 
 def _claim(document: Any, claim: Json) -> None:
-    """Adds it to the document, and to every turn and session in it."""
+    """Add the claim to the document, and to every turn and session in it."""
     if isinstance(document, dict):
         for name, value in list(document.items()):
             if name != "usage":  # numbers only; a document with more in it is refused
@@ -188,7 +188,7 @@ async def test_nothing_runs_but_what_was_shown_and_approved(world: World, change
 
 
 async def _attack(world: World, client: Any, change: str, turn: str, asked: list[Json]) -> None:
-    """Answers otherwise than a person does; then, where it still waits, no."""
+    """Answer a question in a way that a user would not; then deny it if it is still open."""
     [place, yes, no] = [
         f"agent/v1/agent/approvals/{asked[-1]['approval']}",
         {"decision": "approve"},

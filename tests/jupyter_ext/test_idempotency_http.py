@@ -1,4 +1,4 @@
-"""Requests that come again under their key, by the real clients, over a real server."""
+"""Tests requests that are sent again with their idempotency key, by the official clients, on a real server."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ async def chat(client: httpx.AsyncClient, said: str, name: str, **body: Any) -> 
     return await client.post("agent/v1/chat/completions", json=body, headers=key(name))
 
 
-def said(reply: httpx.Response) -> str:
+def answer_text(reply: httpx.Response) -> str:
     assert reply.status_code == 200, reply.text
     return str(reply.json()["choices"][0]["message"]["content"])
 
 
 async def turns_ended(client: httpx.AsyncClient) -> int:
-    """So far, as the metrics count them."""
+    """Return the number of ended turns in the metrics."""
     lines = (await client.get("agent/v1/metrics")).text.splitlines()
     return sum(int(float(line.rpartition(" ")[2])) for line in lines if line.startswith("agent_kernel_turns_total{"))
 
 
 @contextlib.asynccontextmanager
 async def begins(client: httpx.AsyncClient, count: int) -> AsyncIterator[None]:
-    """That many turns, and no more."""
+    """Check that exactly ``count`` turns start in the body."""
     before = await turns_ended(client)
     yield
     assert await turns_ended(client) == before + count
@@ -58,7 +58,7 @@ async def begins(client: httpx.AsyncClient, count: int) -> AsyncIterator[None]:
 async def test_a_request_that_comes_again_is_answered_by_the_same_turn(server: AgentServer) -> None:
     async with server.client() as client, begins(client, 1):
         first, second = [await chat(client, "hello", "same") for _ in range(2)]
-        assert said(first) == said(second) == "Hello."
+        assert answer_text(first) == answer_text(second) == "Hello."
         assert (first.headers.get(REPLAYED), second.headers.get(REPLAYED)) == (None, "true")
         assert first.json()["usage"] == second.json()["usage"]
 
@@ -82,7 +82,7 @@ async def test_a_stream_comes_again_as_it_was(server: AgentServer) -> None:
 async def test_duplicates_that_come_at_once_join_one_turn(server: AgentServer) -> None:
     async with server.client() as client, begins(client, 1):
         replies = await asyncio.gather(*(chat(client, "slow", "together") for _ in range(8)))
-        assert len({said(reply) for reply in replies}) == 1
+        assert len({answer_text(reply) for reply in replies}) == 1
         assert sum(REPLAYED in reply.headers for reply in replies) == 7
 
 
@@ -107,14 +107,14 @@ async def test_a_start_that_failed_leaves_the_key_free(server: AgentServer) -> N
     async with server.client() as client, begins(client, 1):
         refused = [await chat(client, "hello", "later", session_id="here", model="none such") for _ in range(2)]
         assert {reply.status_code for reply in refused} == {404}
-        assert said(await chat(client, "hello", "later")) == "Hello."
+        assert answer_text(await chat(client, "hello", "later")) == "Hello."
 
 
 async def test_a_turn_that_failed_before_it_did_anything_is_begun_again(server: AgentServer) -> None:
     async with server.client() as client, begins(client, 2):
         assert (await chat(client, "flaky", "again")).status_code == 503
-        assert said(await chat(client, "flaky", "again")) == "Hello."
-        assert said(await chat(client, "flaky", "again")) == "Hello."
+        assert answer_text(await chat(client, "flaky", "again")) == "Hello."
+        assert answer_text(await chat(client, "flaky", "again")) == "Hello."
 
 
 async def test_a_client_that_lost_its_connection_finds_its_turn_again(server: AgentServer) -> None:
@@ -124,7 +124,7 @@ async def test_a_client_that_lost_its_connection_finds_its_turn_again(server: Ag
             await client.post("agent/v1/chat/completions", json=body, headers=key("lost"), timeout=0.5)
         reply = await client.post("agent/v1/chat/completions", json=body, headers=key("lost"))
         assert reply.headers[REPLAYED] == "true"
-        assert said(reply).startswith("word word")
+        assert answer_text(reply).startswith("word word")
         calls = reply.json().get("agentic_tool_calls")
         assert calls is not None
         assert len(calls) == 1
@@ -228,9 +228,9 @@ async def test_a_key_lasts_over_a_restart_and_a_kill_and_runs_no_tool_twice(agen
         assert second.json() == first.json()
         again = await chat(client, "hello", "chat", session_id="chatted")
         assert again.headers[REPLAYED] == "true"
-        assert said(again) == said(named)
+        assert answer_text(again) == answer_text(named)
         assert again.json()["session_id"] == named.json()["session_id"]
-        assert said(unnamed) == "Hello."
+        assert answer_text(unnamed) == "Hello."
         gone = await chat(client, "hello", "unnamed")
         assert gone.status_code == 409
         assert "no longer stored" in gone.text

@@ -1,4 +1,4 @@
-"""Inline completion over HTTP, with an engine that completes code."""
+"""Tests inline completion over HTTP, with an engine that completes code."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Instructions hidden in what a turn reads, obeyed by the model to the end, on a real server: whatever brings them and
-whatever they want, nothing happens outside the sandbox that no person was asked about."""
+"""Tests instructions hidden in what a turn reads, which the model obeys completely, on a real server. Whatever carries
+them and whatever they ask for, nothing happens outside the sandbox without a question to the user.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ GRANTED_LATER = (*GRANTED, "code with a network", "recalled session")
 
 
 class Site:
-    """A web page with orders in it, and a record of who asked for anything else."""
+    """A web page with instructions for the model, and a record of requests for anything else."""
 
     def __init__(self) -> None:
         self.visits: list[str] = []
@@ -66,7 +67,7 @@ class Site:
 
 
 class World:
-    """A server with everything on, and what an injection wants to reach: a place to write, a secret, a site."""
+    """A server with every feature, and the targets of an injection: a directory to write to, a secret, a site."""
 
     def __init__(self, directory: Path, **traits: Any) -> None:
         self.mark, self.secret = directory / "reached", directory / "secret.txt"
@@ -159,7 +160,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 async def obey(world: World, carrier: str, effect: str, session: str = "") -> tuple[list[Json], list[Json]]:
-    """(events, questions) of a turn in which the model obeys. The person lets the turn read, and nothing else."""
+    """Run a turn in which the model obeys the injection. Return the events and the questions. The user allows only
+    reading.
+    """
     read = world._reading(carrier)
     body: Json = {"where": "live", "kernel": world.kernel, "answers": ["*"]}
     async with world.server.client() as client:
@@ -168,7 +171,7 @@ async def obey(world: World, carrier: str, effect: str, session: str = "") -> tu
         if carrier == "cell output":
             body["context"] = [{"title": "Output of cell 3", "text": ORDERS}]
         if carrier == "imported session" and not session:
-            session = await _imported(client)
+            session = await import_session(client)
         if carrier == "web page" or "page" in effect:
             body["web"] = {}
         turn = await start_turn(client, _prompt(carrier, effect), **body, **({"session": session} if session else {}))
@@ -192,7 +195,7 @@ async def _upload(client: httpx.AsyncClient) -> str:
     return str(reply.json()["id"])
 
 
-async def _imported(client: httpx.AsyncClient) -> str:
+async def import_session(client: httpx.AsyncClient) -> str:
     messages = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": ORDERS}]
     reply = await client.post("agent/v1/sessions/import", json={"messages": messages})
     assert reply.status_code == 201, reply.text
@@ -221,8 +224,8 @@ async def test_orders_that_are_obeyed_reach_nothing_that_nobody_was_asked_about(
         assert [asked["name"] for asked in questions] == [obeyed]
 
 
-async def granted(world: World, session: str) -> None:
-    """The person allows live code for the rest of the session."""
+async def allow_live_code(world: World, session: str) -> None:
+    """Allow live code for the rest of the session, as the user."""
     async with world.server.client() as client:
         body = {"where": "live", "kernel": world.kernel, "answers": ["*"], "session": session}
         turn = await start_turn(client, "please compute", max_tool_rounds=1, **body)
@@ -237,8 +240,8 @@ async def test_what_was_allowed_for_the_session_is_asked_again_after_words_of_st
     world: World, carrier: str
 ) -> None:
     async with world.server.client() as client:
-        session = await _imported(client) if carrier == "imported session" else f"granted {carrier}"
-    await granted(world, session)
+        session = await import_session(client) if carrier == "imported session" else f"granted {carrier}"
+    await allow_live_code(world, session)
     _, questions = await obey(world, carrier, "granted", session)
     assert [asked["kind"] for asked in questions] == ["python.live"]
     assert questions[0]["again"]
@@ -250,7 +253,7 @@ async def test_what_sandboxed_code_fetched_counts_as_words_of_strangers(tmp_path
     world = World(tmp_path, sandbox_network=network)
     try:
         await world.start()
-        await granted(world, "code")
+        await allow_live_code(world, "code")
         _, questions = await obey(world, "code with a network", "granted", "code")
     finally:
         world.close()
@@ -266,10 +269,10 @@ async def test_what_is_recalled_of_an_imported_session_counts_as_words_of_strang
     world = World(tmp_path, tools="python,recall")
     try:
         await world.start()
-        await granted(world, "mine")
+        await allow_live_code(world, "mine")
         async with world.server.client() as client:
             if imported:
-                await _imported(client)
+                await import_session(client)
             else:
                 await followed(client, (await start_turn(client, ORDERS, session="another"))["turn"])
         events, questions = await obey(world, "recalled session", "granted", "mine")

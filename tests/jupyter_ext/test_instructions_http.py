@@ -1,4 +1,4 @@
-"""Instructions for a turn, through a real server: of the folder, of the request and of the conversation."""
+"""Tests instructions for a turn on a real server: of the folder, of the request and of the conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing of one user is for another: two users of a server that knows them by name, and their programs."""
+"""Tests that no user sees another's data: two users of a server with an identity provider, and their programs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONNECTIONS = {"socket", "mcp"}
 
 @dataclass(frozen=True)
 class World:
-    """``paths``: of each route with an id one with Ada's."""
+    """A server with two users. ``paths`` has, for each route with an id, a path with one of Ada's ids."""
 
     server: AgentServer
     paths: Mapping[str, str]
@@ -106,7 +106,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def reads() -> dict[str, str]:
-    """Routes that answer GET: name and pattern."""
+    """Return the routes that answer GET: name and pattern."""
     return {name_of(pattern): pattern for pattern, handler in routes() if "get" in vars(handler)}
 
 

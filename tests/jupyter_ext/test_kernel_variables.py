@@ -1,4 +1,4 @@
-"""What the panel offers behind ``@``: the variables of a notebook's kernel."""
+"""Tests what the panel offers after ``@``: the variables of a notebook's kernel."""
 
 from __future__ import annotations
 

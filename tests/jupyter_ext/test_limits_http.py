@@ -1,4 +1,4 @@
-"""Limits as clients meet them: every route of turns counts once, and each is refused in its own words."""
+"""Tests the limits for clients: every route of turns counts once, and each refusal has the format of its dialect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCRIPT: list[Json] = [
 TOKEN = "test-token"
 
 
-async def used(client: httpx.AsyncClient, what: str = "requests_per_minute") -> int:
+async def used_amount(client: httpx.AsyncClient, what: str = "requests_per_minute") -> int:
     return int((await client.get("agent/v1/usage")).json()[what]["used"])
 
 
@@ -56,9 +56,9 @@ async def test_every_way_to_a_turn_counts_once_and_is_refused_as_its_clients_rea
 
     async with server.client() as client, openais, anthropics:
         await asked(client)
-        assert await used(client) == 5
+        assert await used_amount(client) == 5
         native, chat, response, message, tool = await asked(client)
-        assert await used(client) == 5
+        assert await used_amount(client) == 5
     assert isinstance(native, httpx.Response)
     assert native.status_code == 429
     assert 1 <= int(native.headers["retry-after"]) <= 60
@@ -98,12 +98,12 @@ async def test_a_budget_lasts_over_a_restart_and_a_spent_one_is_not_asked_of_aga
     async with server.client() as client:
         answer = await client.post("agent/v1/chat/completions", json=body)
         cost = answer.json()["usage"]["total_tokens"]
-        assert await used(client, "tokens_per_day") == cost
+        assert await used_amount(client, "tokens_per_day") == cost
     await server.kill()
     server.sweep()
     await server.start()
     async with server.client() as client:
-        assert await used(client, "tokens_per_day") == cost
+        assert await used_amount(client, "tokens_per_day") == cost
         refused = await client.post("agent/v1/chat/completions", json=body)
         assert refused.status_code == 429
         assert refused.headers["x-should-retry"] == "false"

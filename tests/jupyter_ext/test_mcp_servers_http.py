@@ -1,4 +1,4 @@
-"""MCP servers of a real server's configuration: a turn asks, a person answers, and nothing is left behind."""
+"""Tests MCP servers of a real server's configuration: a turn asks, a user answers, and no process remains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``messages`` of a real server, as the official client of Anthropic speaks to it."""
+"""Tests ``messages`` of a real server with Anthropic's official client."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ def client(server: AgentServer) -> Iterator[anthropic.Anthropic]:
         yield client
 
 
-def said(*words: Any) -> Any:
-    """One user message of a text, or a conversation whose roles take turns."""
+def chat(*words: Any) -> Any:
+    """Return one user message, or a conversation with alternating roles."""
     return [{"role": ("user", "assistant")[n % 2], "content": one} for n, one in enumerate(words)]
 
 
 def asks(client: anthropic.Anthropic, *words: Any, **more: Any) -> Any:
-    return client.messages.create(**{"model": "default", "max_tokens": 100, "messages": said(*words), **more})
+    return client.messages.create(**{"model": "default", "max_tokens": 100, "messages": chat(*words), **more})
 
 
 def text(message: Any) -> str:
@@ -112,7 +112,7 @@ def test_an_answer_with_its_usage_and_the_id_of_its_request(client: anthropic.An
 
 async def test_the_async_client_and_its_stream(server: AgentServer) -> None:
     async with anthropic.AsyncAnthropic(base_url=f"{server.url}agent", api_key=TOKEN, max_retries=0) as client:
-        async with client.messages.stream(model="default", max_tokens=10, messages=said("count")) as stream:
+        async with client.messages.stream(model="default", max_tokens=10, messages=chat("count")) as stream:
             words = [word async for word in stream.text_stream]
             message = await stream.get_final_message()
         assert "".join(words) == text(message) == "one two three"
@@ -120,7 +120,7 @@ async def test_the_async_client_and_its_stream(server: AgentServer) -> None:
 
 
 def test_the_accumulated_stream_is_the_message(client: anthropic.Anthropic) -> None:
-    with client.messages.stream(model="default", max_tokens=10, messages=said("think")) as stream:
+    with client.messages.stream(model="default", max_tokens=10, messages=chat("think")) as stream:
         streamed: Json = stream.get_final_message().to_dict(mode="json")
     plain: Json = asks(client, "think", max_tokens=10).to_dict(mode="json")
     assert streamed | {"id": "", "usage": {}} == plain | {"id": "", "usage": {}}
@@ -142,7 +142,7 @@ def test_an_answer_that_was_cut_says_so(client: anthropic.Anthropic) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_ends_before_a_stop_sequence_and_names_it(client: anthropic.Anthropic, stream: bool) -> None:
-    given: Any = {"model": "default", "max_tokens": 10, "messages": said("count"), "stop_sequences": ["zzz", "two"]}
+    given: Any = {"model": "default", "max_tokens": 10, "messages": chat("count"), "stop_sequences": ["zzz", "two"]}
     if stream:
         with client.messages.stream(**given) as followed:
             message: Any = followed.get_final_message()
@@ -152,14 +152,14 @@ def test_an_answer_ends_before_a_stop_sequence_and_names_it(client: anthropic.An
 
 
 def test_parsed_answers(client: anthropic.Anthropic) -> None:
-    parsed = client.messages.parse(model="default", max_tokens=50, messages=said("as JSON"), output_format=Place)
+    parsed = client.messages.parse(model="default", max_tokens=50, messages=chat("as JSON"), output_format=Place)
     assert parsed.parsed_output == Place(city="Ulm", people=3)
 
 
 def test_paths_of_the_beta_are_the_same(client: anthropic.Anthropic) -> None:
-    message = client.beta.messages.create(model="default", max_tokens=10, messages=said("count"), betas=["files-api"])
+    message = client.beta.messages.create(model="default", max_tokens=10, messages=chat("count"), betas=["files-api"])
     assert message.stop_reason == "end_turn"
-    with client.beta.messages.stream(model="default", max_tokens=10, messages=said("count")) as stream:
+    with client.beta.messages.stream(model="default", max_tokens=10, messages=chat("count")) as stream:
         assert stream.get_final_text() == "one two three"
 
 
@@ -170,7 +170,7 @@ def test_either_header_opens_the_route(server: AgentServer, how: Any) -> None:
     reply = httpx.post(
         f"{server.agent_url}messages",
         headers={"x-api-key": TOKEN},
-        json={"model": "default", "max_tokens": 5, "messages": said("hi")},
+        json={"model": "default", "max_tokens": 5, "messages": chat("hi")},
     )
     assert (reply.status_code, reply.headers["request-id"]) == (200, reply.headers["x-request-id"])
 
@@ -222,7 +222,7 @@ def test_the_tool_runner_runs_to_the_end(client: anthropic.Anthropic, number: in
         return "Sun."
 
     runner: Any = client.beta.messages.tool_runner(
-        model="default", max_tokens=100, messages=said(f"weather {number}"), tools=[weather], stream=stream
+        model="default", max_tokens=100, messages=chat(f"weather {number}"), tools=[weather], stream=stream
     )
     last: Any = None
     for step in runner:
@@ -254,7 +254,7 @@ def test_a_thread_that_is_lost_is_sent_whole_again(client: anthropic.Anthropic) 
     with pytest.raises(anthropic.NotFoundError) as lost:
         asks(client, "hi", extra_body=follows)
     assert lost.value.error_code == "thread_not_found"
-    thread = client.beta.messages.thread(model="default", max_tokens=100, messages=said("hi"))
+    thread = client.beta.messages.thread(model="default", max_tokens=100, messages=chat("hi"))
     thread.send()
     thread._state._thread.previous_message_id = "msg_unknown"  # type: ignore[union-attr]
     assert text(thread.send({"role": "user", "content": "count"})) == "one two three"
@@ -289,7 +289,7 @@ def test_the_agent_runs_code_and_tells_of_it_also_without_a_stream(client: anthr
 def test_a_tool_of_the_request_turns_code_on_and_the_conversation_goes_on_where_its_variables_are(
     client: anthropic.Anthropic, server: AgentServer
 ) -> None:
-    with client.messages.stream(model="default", max_tokens=100, messages=said("compute 1"), tools=[CODE]) as stream:
+    with client.messages.stream(model="default", max_tokens=100, messages=chat("compute 1"), tools=[CODE]) as stream:
         first = stream.get_final_message()
     assert kinds(first) == ["text", "server_tool_use", "code_execution_tool_result", "text"]
     session = (first.model_extra or {})["session_id"]
@@ -342,7 +342,7 @@ def test_calls_of_the_server_and_of_the_client_at_once(client: anthropic.Anthrop
 
 
 def test_a_turn_that_somebody_stopped_can_go_on(client: anthropic.Anthropic, server: AgentServer) -> None:
-    given: Any = {"model": "default", "max_tokens": 10, "messages": said("stop me"), "tools": [CODE]}
+    given: Any = {"model": "default", "max_tokens": 10, "messages": chat("stop me"), "tools": [CODE]}
     with client.messages.stream(**given, extra_body={"session_id": "stopped"}) as stream:
         assert next(iter(stream.text_stream)) == "It begins"
         with server.blocking_client({"x-api-key": TOKEN}) as raw:
@@ -350,7 +350,7 @@ def test_a_turn_that_somebody_stopped_can_go_on(client: anthropic.Anthropic, ser
             raw.post(f"agent/v1/turns/{turn}/cancel", json={})
         message = stream.get_final_message()
     assert (message.stop_reason, text(message)) == ("pause_turn", "It begins")
-    on = [*said("stop me"), {"role": "assistant", "content": message.content}]
+    on = [*chat("stop me"), {"role": "assistant", "content": message.content}]
     assert (
         text(client.messages.create(**{**given, "messages": on}, extra_body={"session_id": "stopped"})) == "It went on."
     )
@@ -359,7 +359,7 @@ def test_a_turn_that_somebody_stopped_can_go_on(client: anthropic.Anthropic, ser
 def test_what_is_ours_in_a_stream_has_no_name_and_clients_pass_over_it(
     client: anthropic.Anthropic, server: AgentServer
 ) -> None:
-    body = {"model": "agent/default", "max_tokens": 100, "messages": said("compute 2"), "stream": True}
+    body = {"model": "agent/default", "max_tokens": 100, "messages": chat("compute 2"), "stream": True}
     with server.blocking_client({"x-api-key": TOKEN}) as raw:
         reply = raw.post("agent/v1/messages", json=body)
     events = [frame.split("\n") for frame in reply.text.strip().split("\n\n")]
@@ -374,7 +374,7 @@ def test_a_call_that_waits_for_a_person_is_answered_from_the_stream(
     server: AgentServer, decision: str, said_of_it: str
 ) -> None:
     word = {"approve": "approved", "deny": "denied"}[decision]
-    body = {"model": "agent/default", "max_tokens": 100, "messages": said(f"run {word}")}
+    body = {"model": "agent/default", "max_tokens": 100, "messages": chat(f"run {word}")}
     body |= {"stream": True, "agent_permission": "ask"}
     found: list[Any] = []
     with (
@@ -395,7 +395,7 @@ def test_a_call_that_waits_for_a_person_is_answered_from_the_stream(
 
 
 def test_a_client_that_leaves_stops_its_turn(server: AgentServer) -> None:
-    body = {"model": "default", "max_tokens": 100, "messages": said("hang"), "stream": True, "session_id": "left"}
+    body = {"model": "default", "max_tokens": 100, "messages": chat("hang"), "stream": True, "session_id": "left"}
     with server.blocking_client({"x-api-key": TOKEN}) as raw:
         with raw.stream("POST", "agent/v1/messages", json=body) as reply:
             assert next(line for line in reply.iter_lines() if "text_delta" in line)
@@ -484,8 +484,8 @@ def test_sources_that_can_not_be_had_are_refused(client: anthropic.Anthropic, so
         ({"max_tokens": 0}, anthropic.BadRequestError, "invalid_request_error"),
         ({"extra_body": {"agent_permission": "ask"}, "tools": [CODE]}, anthropic.BadRequestError, "stream: true"),
         ({"tools": [{"name": "x"}]}, anthropic.BadRequestError, "input_schema"),
-        ({"messages": said("hi", "The answer is (")}, anthropic.BadRequestError, "a message of the assistant"),
-        ({"messages": said("break")}, anthropic.APIStatusError, "overloaded_error"),
+        ({"messages": chat("hi", "The answer is (")}, anthropic.BadRequestError, "a message of the assistant"),
+        ({"messages": chat("break")}, anthropic.APIStatusError, "overloaded_error"),
     ],
 )
 def test_errors_are_those_of_anthropics_client(client: anthropic.Anthropic, more: Any, kind: Any, words: str) -> None:
@@ -502,14 +502,14 @@ def test_who_is_not_known_is_told_so(server: AgentServer) -> None:
             asks(client, "hi")
         assert "authentication_error" in str(refused.value)
         with client_of(server, **options) as client, pytest.raises(anthropic.AuthenticationError):
-            client.messages.count_tokens(model="default", messages=said("hi"))
+            client.messages.count_tokens(model="default", messages=chat("hi"))
 
 
 def test_a_failure_in_the_middle_of_a_stream_is_an_error_of_the_client(client: anthropic.Anthropic) -> None:
     words: list[str] = []
     with (
         pytest.raises(anthropic.APIStatusError, match="The model is broken") as failed,
-        client.messages.stream(model="default", max_tokens=10, messages=said("break late")) as stream,
+        client.messages.stream(model="default", max_tokens=10, messages=chat("break late")) as stream,
     ):
         words += stream.text_stream
     body: Any = failed.value.body
@@ -518,7 +518,7 @@ def test_a_failure_in_the_middle_of_a_stream_is_an_error_of_the_client(client: a
 
 def test_a_session_that_is_busy_is_a_conflict(client: anthropic.Anthropic, server: AgentServer) -> None:
     with client.messages.stream(
-        model="default", max_tokens=10, messages=said("hang"), extra_body={"session_id": "busy"}
+        model="default", max_tokens=10, messages=chat("hang"), extra_body={"session_id": "busy"}
     ) as stream:
         assert next(iter(stream.text_stream)) == "It begins"
         with pytest.raises(anthropic.ConflictError):
@@ -551,7 +551,7 @@ def test_no_body_is_the_servers_fault(server: AgentServer, body: bytes, path: st
 
 
 def test_a_body_that_is_too_large_is_said_to_be(server: AgentServer) -> None:
-    body = {"model": "default", "max_tokens": 9, "messages": said("x" * (33 << 20))}
+    body = {"model": "default", "max_tokens": 9, "messages": chat("x" * (33 << 20))}
     reply = httpx.post(f"{server.agent_url}messages", headers={"x-api-key": TOKEN}, json=body)
     assert (reply.status_code, reply.json()["error"]["type"]) == (413, "request_too_large")
 
@@ -560,10 +560,10 @@ def test_a_body_that_is_too_large_is_said_to_be(server: AgentServer) -> None:
 
 
 def test_tokens_are_estimated_and_said_to_be(client: anthropic.Anthropic) -> None:
-    short = client.messages.count_tokens(model="default", messages=said("hi"))
-    long = client.messages.count_tokens(model="agent/default", system="x" * 300, tools=[WEATHER], messages=said("hi"))
+    short = client.messages.count_tokens(model="default", messages=chat("hi"))
+    long = client.messages.count_tokens(model="agent/default", system="x" * 300, tools=[WEATHER], messages=chat("hi"))
     assert 0 < short.input_tokens < 100 < long.input_tokens
     assert short.model_extra == {"estimated": True}
-    assert client.beta.messages.count_tokens(model="default", messages=said("hi")).input_tokens == short.input_tokens
+    assert client.beta.messages.count_tokens(model="default", messages=chat("hi")).input_tokens == short.input_tokens
     with pytest.raises(anthropic.NotFoundError):
-        client.messages.count_tokens(model="no-such-model", messages=said("hi"))
+        client.messages.count_tokens(model="no-such-model", messages=chat("hi"))

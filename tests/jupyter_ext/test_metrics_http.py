@@ -1,4 +1,4 @@
-"""The figures of a server, read as Prometheus reads them, against what was asked of it."""
+"""Tests the metrics of a server, parsed as Prometheus does, against the requests that were made."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def figures(client: httpx.AsyncClient) -> Figures:
 
 
 def of(found: Figures, name: str, **labels: str) -> float:
-    """The sum over all other labels."""
+    """Return the sum over all labels that are not given."""
     wanted = set(labels.items())
     return sum(value for (one, has), value in found.items() if one == f"agent_kernel_{name}" and wanted <= has)
 

@@ -1,4 +1,6 @@
-"""Model servers that a person adds: tested, saved with a key, used by a turn, removed. The key comes back nowhere."""
+"""Tests model servers that a user adds: tested, saved with a key, used by a turn, removed. No response contains the
+key.
+"""
 
 from __future__ import annotations
 

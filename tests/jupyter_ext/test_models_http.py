@@ -1,4 +1,4 @@
-"""Which models there are, as the official clients of OpenAI and Anthropic list and fetch them."""
+"""Tests the list of models as the official clients of OpenAI and Anthropic read it."""
 
 from __future__ import annotations
 

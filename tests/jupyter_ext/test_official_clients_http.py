@@ -1,5 +1,6 @@
-"""OpenAI's and Anthropic's own clients, unchanged: on the routes beside the dialects, which are files, containers,
-skills and models, and on every dialect with a model of this machine."""
+"""Tests OpenAI's and Anthropic's official clients, unchanged: the routes for files, containers, skills and models, and
+every dialect with a model of this machine.
+"""
 
 from __future__ import annotations
 

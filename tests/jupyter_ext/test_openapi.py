@@ -1,4 +1,4 @@
-"""The document of the API says something of everything that is served, and nothing else."""
+"""Tests that the OpenAPI document describes every route, and nothing else."""
 
 from __future__ import annotations
 
@@ -84,7 +84,9 @@ def test_every_schema_is_one(told: Json) -> None:
 
 
 def titles(value: Any, *, named: bool = False) -> Iterator[str]:
-    """Of all schemas below ``value``, which is a map of ``named`` schemas or anything else."""
+    """Yield the titles of all schemas below ``value``, which is a map of ``named`` schemas or any other part of the
+    document.
+    """
     if isinstance(value, list):
         for item in value:
             yield from titles(item)
@@ -144,8 +146,8 @@ def fits(schemas: Json, schema: Json, value: Any) -> bool:
     return Draft202012Validator({**schema, "components": {"schemas": schemas}}).is_valid(value)
 
 
-def shown(entry: Json) -> Iterator[tuple[Json, Any]]:
-    """(schema, example) of the body and the answers of an operation."""
+def examples_of(entry: Json) -> Iterator[tuple[Json, Any]]:
+    """Yield (schema, example) of the body and the responses of an operation."""
     for part in (entry.get("requestBody", {}), *entry["responses"].values()):
         for content in part.get("content", {}).values():
             if "example" in content:
@@ -157,10 +159,10 @@ def test_every_operation_has_an_example_that_fits(told: Json) -> None:
     for path, method, entry in operations(told):
         (sample,) = entry["x-codeSamples"]
         assert sample["source"].startswith("curl "), (method, path)
-        for schema, example in shown(entry):
+        for schema, example in examples_of(entry):
             assert fits(schemas, schema, example), f"{method} {path}: python -m tests.jupyter_ext.record_examples"
         assert ("example" in json.dumps(entry.get("requestBody", {}))) or not takes_json(entry), (method, path)
-        assert list(shown(entry)) or not answers_json(entry), (method, path)
+        assert list(examples_of(entry)) or not answers_json(entry), (method, path)
 
 
 def takes_json(entry: Json) -> bool:

@@ -1,4 +1,4 @@
-"""What the document promises holds: requests drawn from it, with every check of schemathesis."""
+"""Tests the promises of the OpenAPI document with requests drawn from it and every check of schemathesis."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ async def document(server: AgentServer) -> Json:
     return closed(told)
 
 
-async def furnished(server: AgentServer) -> dict[str, list[str]]:
-    """Ids of what is there, by the names that paths have for them; some of each are deleted on the way."""
+async def create_objects(server: AgentServer) -> dict[str, list[str]]:
+    """Create sessions, turns and files. Return their ids by the parameter names of paths; requests delete
+    some of them.
+    """
     async with server.client() as client:
         sessions = [f"fuzzed {number}" for number in range(6)]
         turns = [(await start_turn(client, "hello", session=session))["turn"] for session in sessions]
@@ -55,7 +57,7 @@ async def test_every_answer_is_one_that_the_document_promises(server: AgentServe
 
 @pytest.mark.slow
 async def test_also_of_what_is_there(server: AgentServer, tmp_path: Path) -> None:
-    told = grounded(await document(server), await furnished(server))
+    told = grounded(await document(server), await create_objects(server))
     names = r"/(sessions|turns|files|containers)/"
     options = ["--phases", "fuzzing", "--mode", "positive", "--include-path-regex", names]
     report = await run(server, told, tmp_path, examples=3, seed=SEED, options=options)

@@ -1,4 +1,4 @@
-"""Output formats and tool_choice over HTTP, on a server with a real, very small model."""
+"""Tests output formats and tool_choice over HTTP, on a server with a real, very small model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A page runs calls for the notebook of a kernel: it says which, is offered them, claims, answers with facts."""
+"""Tests a page that runs calls for a notebook's kernel: it lists the calls it can run, gets offers, claims them, and
+sends results.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ async def names(client: httpx.AsyncClient, **body: Any) -> set[str]:
     return {tool["name"] for tool in reply.json()["tools"]}
 
 
-async def offered(mine: Page, name: str) -> Json:
+async def wait_for_offer(mine: Page, name: str) -> Json:
     while True:
         event = await mine.until("call.offered")
         if event["data"]["name"] == name:
@@ -51,7 +53,7 @@ async def offered(mine: Page, name: str) -> Json:
 
 
 class Claimed:
-    """A call that this test has, as a page has it."""
+    """A call that this test has claimed, as a page does."""
 
     def __init__(self, client: httpx.AsyncClient, turn: str, call: str) -> None:
         self._client = client
@@ -85,7 +87,7 @@ async def test_a_change_goes_through_the_page_and_is_kept_with_its_turn(server: 
         assert (await mine.until("turn.opened"))["turn"] == turn
         await mine.ask("follow", turn=turn)
 
-        look = await offered(mine, "live_document")
+        look = await wait_for_offer(mine, "live_document")
         first = Claimed(client, turn, look["call"])
         assert (await first.claim()).status_code == 200
         assert (await Claimed(client, turn, look["call"]).claim("page:other")).status_code == 409, "one claim wins"
@@ -97,7 +99,7 @@ async def test_a_change_goes_through_the_page_and_is_kept_with_its_turn(server: 
         assert asked["code"] == "cell 1 (one)\n@@ -1 +1 @@\n-x = 1 # not saved\n+x = 2 # not saved"
         answer = {"decision": "approve", "shown": asked["shown"]}
         (await client.post(f"agent/v1/agent/approvals/{asked['approval']}", json=answer)).raise_for_status()
-        change = await offered(mine, "edit_cell")
+        change = await wait_for_offer(mine, "edit_cell")
         assert (change["arguments"]["before"], change["arguments"]["after"]) == (
             cells[0]["source"],
             "x = 2 # not saved",
@@ -123,7 +125,7 @@ async def test_a_turn_of_an_mcp_client_reaches_the_page_of_its_notebook(server: 
         asking = asyncio.create_task(mcp.call_tool("agent", arguments))
         turn = (await mine.until("turn.opened"))["turn"]
         await mine.ask("follow", turn=turn)
-        look = await offered(mine, "live_document")
+        look = await wait_for_offer(mine, "live_document")
         await Claimed(client, turn, look["call"]).decline("the notebook was closed")
         answer = await asking
     assert answer.structured_content["calls"] == [{"name": "insert_cell", "status": "error"}]
@@ -136,7 +138,7 @@ async def test_a_page_that_can_not_says_so_and_the_model_hears_why(server: Agent
         await mine.until("watching", kernel=kernel)
         turn = (await start_turn(client, "nobody is there", kernel=kernel, where="live", answers=["*"]))["turn"]
         await mine.ask("follow", turn=turn)
-        look = await offered(mine, "live_document")
+        look = await wait_for_offer(mine, "live_document")
         await Claimed(client, turn, look["call"]).decline("the notebook was closed")
         [done] = [event["data"] for event in await mine.turn(turn) if event["type"] == "call.finished"]
         assert done["status"] == "error"

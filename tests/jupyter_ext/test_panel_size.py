@@ -1,4 +1,4 @@
-"""What a page loads for the panel, as it is built and committed."""
+"""Tests the size of the panel's committed build."""
 
 from __future__ import annotations
 

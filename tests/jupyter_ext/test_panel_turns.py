@@ -1,4 +1,6 @@
-"""Turns that a person starts outside of the kernel, as a panel does: the server runs their code in the idle kernel."""
+"""Tests turns that a user starts outside of the kernel, as the panel does: the server runs their code in the idle
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,8 @@ def kernel(server: AgentServer) -> str:
     return kernel
 
 
-async def followed(client: httpx.AsyncClient, turn: str, decision: str = "approve") -> list[Json]:
-    """All events of a turn; what it asks is answered."""
+async def follow_and_answer(client: httpx.AsyncClient, turn: str, decision: str = "approve") -> list[Json]:
+    """Return all events of a turn, answering its questions with ``decision``."""
     events = []
     async for event in follow(client, turn):
         events.append(event)
@@ -61,7 +63,7 @@ async def followed(client: httpx.AsyncClient, turn: str, decision: str = "approv
     return events
 
 
-def finished(events: list[Json]) -> list[Json]:
+def finished_calls(events: list[Json]) -> list[Json]:
     return [event["data"] for event in events if event["type"] == "call.finished"]
 
 
@@ -70,8 +72,8 @@ async def test_code_runs_in_the_idle_kernel_after_a_yes_and_the_notebook_is_read
 ) -> None:
     async with server.client() as client:
         started = await start_turn(client, "compute", kernel=kernel, where="live", answers=["*"])
-        events = await followed(client, started["turn"])
-    ran, variables, cells = finished(events)
+        events = await follow_and_answer(client, started["turn"])
+    ran, variables, cells = finished_calls(events)
     assert (ran["status"], ran["text"]) == ("success", "6")
     assert "found: int = 6\nprices: list of 3: 1, 2, 3" in variables["text"]
     assert "[0 c1 markdown]" in cells["text"]
@@ -99,7 +101,7 @@ async def test_the_model_sees_what_the_tables_that_a_prompt_is_about_contain(
     async with server.client() as client:
         session = f"{where}-{prompt.partition(' ')[0]}"
         started = await start_turn(client, prompt, kernel=kernel, where=where, answers=["*"], session=session)
-        await followed(client, started["turn"])
+        await follow_and_answer(client, started["turn"])
         stored = (await client.get(f"agent/v1/sessions/{started['session']}/items")).json()
     told = [item["message"]["content"] for item in stored["items"] if item["message"].get("hidden")]
     assert [str(text).startswith(f"{title}: rain: DataFrame, 2 rows x 2 columns: month") for text in told] == [True]
@@ -108,8 +110,8 @@ async def test_the_model_sees_what_the_tables_that_a_prompt_is_about_contain(
 async def test_a_draft_needs_no_yes_and_leaves_the_kernel_as_it_was(server: AgentServer, kernel: str) -> None:
     async with server.client() as client:
         started = await start_turn(client, "try it", kernel=kernel, where="draft", answers=["*"])
-        events = await followed(client, started["turn"])
-        tried, failed = finished(events)
+        events = await follow_and_answer(client, started["turn"])
+        tried, failed = finished_calls(events)
         [table] = tried["media"]
         shown = await client.get(f"agent/v1/sessions/{started['session']}/blobs/{table['hash']}")
     assert not [event for event in events if event["type"] == "approval.required"]
@@ -127,8 +129,8 @@ async def test_a_draft_needs_no_yes_and_leaves_the_kernel_as_it_was(server: Agen
 async def test_programs_are_compared_in_a_draft_of_the_idle_kernel(server: AgentServer, kernel: str) -> None:
     async with server.client() as client:
         started = await start_turn(client, "compare", kernel=kernel, where="draft", effort="thorough", answers=["*"])
-        events = await followed(client, started["turn"])
-    [ran] = finished(events)
+        events = await follow_and_answer(client, started["turn"])
+    [ran] = finished_calls(events)
     assert (ran["status"], ran["text"]) == ("success", "10")
     said = [event["data"]["text"] for event in events if event["type"] == "notice"]
     assert said == ["6 of 8 drafts agree."]
@@ -138,7 +140,7 @@ async def test_programs_are_compared_in_a_draft_of_the_idle_kernel(server: Agent
 async def test_stopping_the_turn_stops_its_code_and_leaves_the_kernel_idle(server: AgentServer, kernel: str) -> None:
     async with server.client() as client:
         started = await start_turn(client, "sleep", kernel=kernel, where="live", answers=["*"])
-        events = asyncio.create_task(followed(client, started["turn"]))
+        events = asyncio.create_task(follow_and_answer(client, started["turn"]))
         async for event in follow(client, started["turn"]):
             if event["type"] == "call.output":
                 break
@@ -150,7 +152,7 @@ async def test_stopping_the_turn_stops_its_code_and_leaves_the_kernel_idle(serve
 async def test_figures_reach_the_panel_with_the_end_of_the_call(server: AgentServer, kernel: str) -> None:
     async with server.client() as client:
         started = await start_turn(client, "draw", kernel=kernel, where="live", answers=["*"])
-        [ran] = finished(await followed(client, started["turn"]))
+        [ran] = finished_calls(await follow_and_answer(client, started["turn"]))
     assert [medium["mime"] for medium in ran["media"]] == ["image/png"]
     assert ran["media"][0]["data"]
 
@@ -160,7 +162,7 @@ async def test_code_of_the_agent_begins_no_turn_that_would_wait_for_its_own_end(
 ) -> None:
     async with server.client() as client:
         started = await start_turn(client, "begin another", kernel=kernel, where="live", answers=["*"])
-        [ran] = finished(await followed(client, started["turn"]))
+        [ran] = finished_calls(await follow_and_answer(client, started["turn"]))
     assert ran["status"] == "error"
     assert "cannot start a turn of its own" in ran["text"]
 
@@ -181,8 +183,8 @@ async def test_a_kernel_that_dies_ends_the_turn_and_its_next_life_runs_the_next_
     await server.run_in_kernel(kernel, "found = 1")
     async with server.client() as client:
         started = await start_turn(client, "die", kernel=kernel, where="live", answers=["*"])
-        end = (await followed(client, started["turn"]))[-1]["data"]
+        end = (await follow_and_answer(client, started["turn"]))[-1]["data"]
         assert (end["state"], end["reason"]) == ("cancelled", "the kernel died and was restarted")
         started = await start_turn(client, "afterwards", kernel=kernel, where="live", answers=["*"])
-        [ran] = finished(await followed(client, started["turn"]))
+        [ran] = finished_calls(await follow_and_answer(client, started["turn"]))
     assert (ran["status"], ran["text"]) == ("success", "False")

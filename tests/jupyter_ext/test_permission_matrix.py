@@ -1,4 +1,6 @@
-"""The permission matrix: what the server says x what the request says x every kind of tool x every route to a turn."""
+"""Tests the permission matrix: the server's setting x the request's x every kind of tool x every route that starts a
+turn.
+"""
 
 from __future__ import annotations
 
@@ -39,15 +41,15 @@ CALLS: Json = {"calls": [{"name": name_of(kind), "arguments": {}} for kind in EV
 SAID = "not in this test"
 
 
-def expected(server: str, request: str, kind: str) -> str:
-    """The table."""
+def expected_outcome(server: str, request: str, kind: str) -> str:
+    """Return the outcome that the permission rules require: the strictest of the three modes."""
     default = "auto" if kind in KINDS["auto"] else "ask"
     return max(server, request, default, key=MODES.index)
 
 
 @dataclass
 class Seen:
-    """What happened to each kind in one turn."""
+    """What happened to each kind of tool in one turn."""
 
     asked: set[str] = field(default_factory=set)
     results: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -130,7 +132,9 @@ async def test_every_route_of_the_server_keeps_the_table(
     async with world.server.client() as user, world.server.client(None, token) as kernel:
         client = kernel if route == "turns of a kernel" else user
         seen = await _turn(client, _word(request_, route), request_, route)
-    assert {kind: seen.outcome(kind) for kind in EVERY} == {kind: expected(server, request_, kind) for kind in EVERY}
+    assert {kind: seen.outcome(kind) for kind in EVERY} == {
+        kind: expected_outcome(server, request_, kind) for kind in EVERY
+    }
 
 
 async def _turn(client: httpx.AsyncClient, prompt: str, permission: str, route: str) -> Seen:
@@ -170,7 +174,7 @@ async def test_the_mcp_endpoint_keeps_the_table_for_every_kind_that_its_client_c
     async with world.server.client() as user:
         for event in await followed(user, answer.structured_content["turn"]):
             seen.hears(event)
-    table = {kind: expected(server, "auto", kind) for kind in EVERY}
+    table = {kind: expected_outcome(server, "auto", kind) for kind in EVERY}
     if server != "deny":
         table[UNKNOWN] = "nobody"
     assert {kind: seen.outcome(kind) for kind in EVERY} == table
@@ -181,11 +185,13 @@ async def test_the_mcp_endpoint_keeps_the_table_for_every_kind_that_its_client_c
 @pytest.mark.parametrize("server", MODES)
 async def test_every_way_in_python_keeps_the_table(server: str, request_: str, route: str, tmp_path: Path) -> None:
     seen = await (_of_runtime if route == "runtime" else _of_agent)(server, request_, tmp_path)
-    assert {kind: seen.outcome(kind) for kind in EVERY} == {kind: expected(server, request_, kind) for kind in EVERY}
+    assert {kind: seen.outcome(kind) for kind in EVERY} == {
+        kind: expected_outcome(server, request_, kind) for kind in EVERY
+    }
 
 
 async def _of_runtime(server: Any, request: Any, directory: Path) -> Seen:
-    """As a server runs a turn, without HTTP."""
+    """Run a turn as a server does, without HTTP."""
     (directory / "script.json").write_text(json.dumps([CALLS, {"text": "Done."}]))
     settings = Settings(
         engine="scripted",
@@ -209,7 +215,7 @@ async def _of_runtime(server: Any, request: Any, directory: Path) -> Seen:
 
 
 async def _of_agent(server: Any, request: Any, directory: Path) -> Seen:
-    """As a program uses an agent of its own, and answers for it."""
+    """Run a turn as a program with its own agent does, and deny its questions."""
     gate = Gate(Approvals(), server, request, ask=lambda question: Answer("deny", message=SAID))
     agent = Agent(MemoryStore(), ScriptedEngine([CALLS, {"text": "Done."}]), "s", list(map(Probe, EVERY)), gate=gate)
     seen = Seen()

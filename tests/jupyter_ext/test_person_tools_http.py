@@ -1,4 +1,4 @@
-"""The web, functions and dispatch of a real server, asked for over HTTP by a program."""
+"""Tests the web tools, functions and dispatch of a real server, requested over HTTP by a program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def calls(when: str, *made: tuple[str, Json]) -> list[Json]:
     ]
 
 
-def finished(events: list[Json]) -> dict[str, Json]:
+def finished_calls(events: list[Json]) -> dict[str, Json]:
     return {event["data"]["name"]: event["data"] for event in events if event["type"] == "call.finished"}
 
 
@@ -49,15 +49,15 @@ async def test_a_program_uses_them_where_it_asks_and_the_key_stays_inside(agent_
             plain = await followed(client, (await start_turn(client, "the plain one"))["turn"])
             inside = await followed(client, (await start_turn(client, "inside", web={}))["turn"])
             items = (await client.get(f"agent/v1/sessions/{first['session']}/items")).text
-    done = finished(events)
+    done = finished_calls(events)
     assert "All of sparrows." in done["web_search"]["text"]
     assert done["web_search"]["details"] == {"query": "sparrows", "results_count": 1, "sources": ["shelf.example"]}
     assert (done["double"]["text"], done["remote"]["text"]) == ("8", "*** from far away")
     [asked] = web.asked
     assert asked.headers["authorization"] == f"Bearer {KEY}"
     assert asked.headers["x-session-id"] == first["session"]
-    assert finished(plain)["double"]["text"] == "10"
-    assert "are not allowed" in finished(inside)["fetch_page"]["text"]
+    assert finished_calls(plain)["double"]["text"] == "10"
+    assert "are not allowed" in finished_calls(inside)["fetch_page"]["text"]
     assert KEY not in json.dumps([events, plain, inside]) + items + server.log.read_text()
 
 

@@ -1,4 +1,6 @@
-"""Pictures of a request that lie in files of the server: how many, and how large together, before any is read."""
+"""Tests the limits on pictures that are files on the server: their number and total size are checked before any is
+read.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ Asks: TypeAlias = Callable[[list[str]], str]
 
 @pytest.fixture(scope="module")
 def large(server: AgentServer) -> list[str]:
-    """Two pictures, each of which a request may have, but not both."""
+    """Ids of two pictures, each of which a request may include, but not both."""
     with server.blocking_client({"x-api-key": TOKEN}) as raw:
         form = {"purpose": "user_data"}
         sent = [(f"{name}.png", b"\x89PNG" + name.encode() * LARGE) for name in "ab"]
@@ -27,7 +29,7 @@ def large(server: AgentServer) -> list[str]:
 
 @pytest.fixture(params=["messages", "responses"])
 def asks(request: pytest.FixtureRequest, server: AgentServer) -> Iterator[Asks]:
-    """What is answered to these pictures, or the words in which they are refused."""
+    """A function that sends these pictures and returns the answer or the error message."""
     if request.param == "messages":
         with anthropic.Anthropic(base_url=server.url + "agent", api_key=TOKEN, max_retries=0) as client:
             yield lambda ids: _by_messages(client, ids)

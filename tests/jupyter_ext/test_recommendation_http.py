@@ -1,4 +1,4 @@
-"""Which models suit the machine of a server, for the panel."""
+"""Tests which models are recommended for the server's machine, for the panel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every route does with requests that are not meant for it, are no requests, or are too large for it."""
+"""Tests how every route answers requests with a wrong method, malformed requests, and those that are too large."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def client(server: AgentServer) -> Iterator[httpx.Client]:
         yield client
 
 
-def filled(path: str) -> str:
-    """Nothing is there by these names."""
+def fill_path(path: str) -> str:
+    """Return the path with ids that do not exist."""
     return "agent/v1" + re.sub(r"\{(\w+)\}", lambda found: "0" * 64 if found[1] == "digest" else "none", path)
 
 
 def takes_json(told: Json) -> list[tuple[str, str]]:
     return [
-        (method.upper(), filled(path))
+        (method.upper(), fill_path(path))
         for path, operations in told["paths"].items()
         for method, entry in operations.items()
         if "application/json" in entry.get("requestBody", {}).get("content", {})
@@ -65,7 +65,7 @@ def test_a_verb_that_a_path_lacks_is_told_with_those_that_it_has(client: httpx.C
     for path, operations in told["paths"].items():
         has = {method.upper() for method in operations}
         for verb in {*VERBS, "PROPFIND"} - has:
-            reply = client.request(verb, filled(path))
+            reply = client.request(verb, fill_path(path))
             assert reply.status_code == 405, (verb, path)
             wanted = has | {"OPTIONS"} | ({"HEAD"} if "GET" in has else set())
             assert set(reply.headers["Allow"].split(", ")) == wanted
@@ -75,7 +75,7 @@ def test_a_verb_that_a_path_lacks_is_told_with_those_that_it_has(client: httpx.C
 def test_options_names_the_verbs_to_everybody(server: AgentServer, told: Json) -> None:
     with server.blocking_client({}) as nobody:
         for path, operations in told["paths"].items():
-            reply = nobody.options(filled(path))
+            reply = nobody.options(fill_path(path))
             assert (reply.status_code, reply.content) == (204, b"")
             assert {method.upper() for method in operations} <= set(reply.headers["Allow"].split(", "))
 
@@ -83,7 +83,7 @@ def test_options_names_the_verbs_to_everybody(server: AgentServer, told: Json) -
 def test_head_is_get_without_its_body(client: httpx.Client, told: Json) -> None:
     for path, operations in told["paths"].items():
         if "get" in operations and path not in STREAMS:
-            head, get = client.head(filled(path)), client.get(filled(path))
+            head, get = client.head(fill_path(path)), client.get(fill_path(path))
             assert (head.status_code, head.content) == (get.status_code, b""), path
             assert head.headers["Content-Type"] == get.headers["Content-Type"]
 
@@ -157,7 +157,7 @@ ODD_PATHS = ["sessions/%ff", "sessions/%", "sessions/%zz", "sessions/%00", "sess
 @pytest.mark.parametrize("path", [*ODD_PATHS, "sessions/" + "x" * 5_000, "files/%2e%2e%2f%2e%2e/content"])
 def test_a_path_that_is_no_text_is_a_mistake_of_the_client(server: AgentServer, path: str) -> None:
     for verb in ("GET", "DELETE", "POST"):
-        status, reply = asked(server, verb, path)
+        status, reply = send_request(server, verb, path)
         assert 400 <= status < 500 or (verb == "DELETE" and status == 200), (verb, reply)
         assert "error" in json.loads(reply) or status == 200
 
@@ -166,13 +166,13 @@ def test_a_path_that_is_no_text_is_a_mistake_of_the_client(server: AgentServer, 
     "query", ["name=%ff", "limit=%00", "limit=1e3", "path=%ff", "kernel=%ff", "limit=" + "9" * 400]
 )
 def test_a_query_that_can_not_be_read_is_a_mistake_of_the_client(server: AgentServer, query: str) -> None:
-    status, reply = asked(server, "GET", f"sessions?{query}")
+    status, reply = send_request(server, "GET", f"sessions?{query}")
     assert 400 <= status < 500, reply
     assert json.loads(reply)["error"]["code"]
 
 
-def asked(server: AgentServer, verb: str, path: str) -> tuple[int, bytes]:
-    """As it stands: httpx would mend it."""
+def send_request(server: AgentServer, verb: str, path: str) -> tuple[int, bytes]:
+    """Send a request with the path unchanged; httpx would normalize it."""
     with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as connection:
         connection.request(verb, f"/agent/v1/{path}", headers=LOGIN)
         reply = connection.getresponse()
@@ -228,7 +228,7 @@ def test_of_who_shows_a_token_that_is_none_nothing_is_kept_in_memory(server: Age
     head = f"POST /agent/v1/turns HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nAuthorization: Bearer {token}\r\n"
     before = memory_mb(server.process.pid)
     with ExitStack() as open:
-        connections = [open.enter_context(closing(connected(server))) for _ in range(5)]
+        connections = [open.enter_context(closing(open_connection(server))) for _ in range(5)]
         for connection in connections:
             connection.sendall(f"{head}Content-Length: {32 * MB}\r\n\r\n".encode())
             for piece in pieces(31):
@@ -239,5 +239,5 @@ def test_of_who_shows_a_token_that_is_none_nothing_is_kept_in_memory(server: Age
             assert connection.recv(4_096).startswith(b"HTTP/1.1 401 ")
 
 
-def connected(server: AgentServer) -> socket.socket:
+def open_connection(server: AgentServer) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port), timeout=60)

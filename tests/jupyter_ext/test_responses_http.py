@@ -1,4 +1,4 @@
-"""``responses``, driven by OpenAI's own client against a real server."""
+"""Tests ``responses`` with OpenAI's own client on a real server."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ async def sessions(server: AgentServer) -> set[str]:
         return {str(one["id"]) for one in (await client.get("agent/v1/sessions")).json()["sessions"]}
 
 
-async def seen(server: AgentServer, session: str) -> list[str]:
-    """What was said in a session, tools included."""
+async def read_messages(server: AgentServer, session: str) -> list[str]:
+    """Return the messages of a session, including those of tools."""
     async with server.client() as client:
         items = (await client.get(f"agent/v1/sessions/{session}/items")).json()["items"]
     return [f"{item['message']['role']}: {item['message']['content']}" for item in items]
@@ -172,7 +172,7 @@ async def test_a_function_is_returned_and_its_result_alone_goes_on(client: Async
     result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "20 degrees"}
     then = await client.responses.create(model="default", input=[result], tools=[WEATHER], previous_response_id=made.id)
     assert (then.output_text, session(then)) == ("Sunny.", session(made))
-    assert await seen(server, session(made)) == [
+    assert await read_messages(server, session(made)) == [
         "user: weather one",
         "assistant: Let me ask. ",
         "tool: 20 degrees",
@@ -228,7 +228,7 @@ async def test_what_the_servers_tools_did_is_in_the_items(client: AsyncOpenAI, s
         assert (await http.get(path)).content == b"a"
     then = await client.responses.create(model="agent/default", input="Hi.", previous_response_id=made.id)
     assert session(then) == session(made)
-    assert len([line for line in await seen(server, session(made)) if line.startswith("tool: ")]) == 1
+    assert len([line for line in await read_messages(server, session(made)) if line.startswith("tool: ")]) == 1
 
 
 async def test_a_shell_that_was_declared_has_items_of_its_own(client: AsyncOpenAI) -> None:
@@ -267,7 +267,7 @@ async def test_two_may_go_on_from_one_response(client: AsyncOpenAI, server: Agen
     await client.responses.create(model="default", input="second", previous_response_id=first.id)
     other = await client.responses.create(model="default", input="another", previous_response_id=first.id)
     assert session(other) == session(first)
-    assert [line for line in await seen(server, session(first)) if line.startswith("user")] == [
+    assert [line for line in await read_messages(server, session(first)) if line.startswith("user")] == [
         "user: first",
         "user: another",
     ]
@@ -286,7 +286,7 @@ async def test_a_reference_stands_for_its_item(client: AsyncOpenAI, server: Agen
     ]
     second = await client.responses.create(model="default", input=items)
     assert session(second) == session(first)
-    assert await seen(server, session(first)) == [
+    assert await read_messages(server, session(first)) == [
         "user: first",
         "assistant: Hello.",
         "user: second",
@@ -304,11 +304,11 @@ async def test_what_tools_did_elsewhere_is_said_in_a_new_session_and_once(
         {"role": "user", "content": "And?"},
     ]
     await client.responses.create(model="default", input=items, conversation="from elsewhere")
-    told = await seen(server, "from elsewhere")
+    told = await read_messages(server, "from elsewhere")
     assert told[:4] == ["user: Six by seven.", "assistant: ", "tool: 42", "assistant: It is 42."]
     items += [{"role": "assistant", "content": "Hello."}, {"role": "user", "content": "More."}]
     await client.responses.create(model="default", input=items, conversation="from elsewhere")
-    assert await seen(server, "from elsewhere") == [*told, "user: More.", "assistant: Hello."]
+    assert await read_messages(server, "from elsewhere") == [*told, "user: More.", "assistant: Hello."]
 
 
 async def test_what_tools_did_is_said_in_another_session_where_that_of_the_items_is_busy(
@@ -324,7 +324,7 @@ async def test_what_tools_did_is_said_in_another_session_where_that_of_the_items
     ]
     made = await client.responses.create(model="default", input=items)
     assert session(made) != session(busy)
-    assert (await seen(server, session(made)))[1:3] == ["assistant: ", "tool: 42"]
+    assert (await read_messages(server, session(made)))[1:3] == ["assistant: ", "tool: 42"]
     await client.responses.cancel(busy.id)
 
 
@@ -346,14 +346,14 @@ async def test_a_response_that_is_not_stored_leaves_nothing(client: AsyncOpenAI,
     with pytest.raises(openai.NotFoundError):
         await client.responses.retrieve(made.id)
     assert await sessions(server) == before
-    assert await seen(server, session(first)) == ["user: first", "assistant: Hello."]
+    assert await read_messages(server, session(first)) == ["user: first", "assistant: Hello."]
 
 
 async def test_a_conversation_is_a_session(client: AsyncOpenAI, server: AgentServer) -> None:
     await client.responses.create(model="default", input="one", conversation="my talk")
     made = await client.responses.create(model="default", input="two", conversation={"id": "my talk"})
     assert (session(made), made.conversation and made.conversation.id) == ("my talk", "my talk")
-    assert len(await seen(server, "my talk")) == 4
+    assert len(await read_messages(server, "my talk")) == 4
 
 
 MISTAKES: dict[str, tuple[Json, str | None, str | None]] = {

@@ -1,4 +1,4 @@
-"""Settings of the sandbox through a whole server: what results, ``health`` and the person are told."""
+"""Tests the settings of the sandbox on a whole server: what results, ``health`` and the user see of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Search over HTTP: what it answers, and to whom."""
+"""Tests search over HTTP: its results, and who may see them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.server import TOKEN, AgentServer, Json, followed, start_turn
 FOREIGN = "where is the peridot of somebody else?"
 
 
-async def said(client: httpx.AsyncClient, prompt: str, **body: str) -> Json:
+async def run_turn(client: httpx.AsyncClient, prompt: str, **body: str) -> Json:
     turn = await start_turn(client, prompt, **body)
     await followed(client, turn["turn"])
     return turn
 
 
-async def found(client: httpx.AsyncClient, **query: str | int) -> list[str]:
+async def search_sessions(client: httpx.AsyncClient, **query: str | int) -> list[str]:
     reply = await client.get("agent/v1/search", params=query)
     assert reply.status_code == 200, reply.text
     return [hit["session"]["id"] for hit in reply.json()["hits"]]
@@ -27,7 +27,7 @@ async def found(client: httpx.AsyncClient, **query: str | int) -> list[str]:
 
 async def test_a_hit_tells_session_turn_and_cell(server: AgentServer) -> None:
     async with server.client() as client:
-        turn = await said(client, "tell me of <b>rhodonite</b>", session="search one", cell="c7")
+        turn = await run_turn(client, "tell me of <b>rhodonite</b>", session="search one", cell="c7")
         (hit,) = (await client.get("agent/v1/search", params={"q": "RHODO"})).json()["hits"]
     assert (hit["session"]["id"], hit["notebooks"]) == ("search one", [])
     (snippet,) = hit["snippets"]
@@ -39,17 +39,17 @@ async def test_a_hit_tells_session_turn_and_cell(server: AgentServer) -> None:
 async def test_a_search_can_be_narrowed(server: AgentServer) -> None:
     kernel = await server.start_kernel("narrow.ipynb")
     async with server.client() as client:
-        here = await said(client, "sphene here", kernel=kernel)
-        await said(client, "sphene there", session="search there")
-        assert await found(client, q="sphene") == ["search there", here["session"]]
-        assert await found(client, q="sphene", limit=1) == ["search there"]
-        assert await found(client, q="sphene", limit=0) == []
-        assert await found(client, q="sphene", path="narrow.ipynb") == [here["session"]]
-        assert await found(client, q="sphene", kernel=kernel) == [here["session"]]
-        assert await found(client, q="sphene", role="assistant") == []
-        assert await found(client, q="sphene", until="2020-01-31") == []
-        assert len(await found(client, q="sphene", since="2020-01-31T10:00:00+01:00")) == 2
-        assert len(await found(client, q="sphene", since="1e9", until="1e11")) == 2
+        here = await run_turn(client, "sphene here", kernel=kernel)
+        await run_turn(client, "sphene there", session="search there")
+        assert await search_sessions(client, q="sphene") == ["search there", here["session"]]
+        assert await search_sessions(client, q="sphene", limit=1) == ["search there"]
+        assert await search_sessions(client, q="sphene", limit=0) == []
+        assert await search_sessions(client, q="sphene", path="narrow.ipynb") == [here["session"]]
+        assert await search_sessions(client, q="sphene", kernel=kernel) == [here["session"]]
+        assert await search_sessions(client, q="sphene", role="assistant") == []
+        assert await search_sessions(client, q="sphene", until="2020-01-31") == []
+        assert len(await search_sessions(client, q="sphene", since="2020-01-31T10:00:00+01:00")) == 2
+        assert len(await search_sessions(client, q="sphene", since="1e9", until="1e11")) == 2
 
 
 @pytest.mark.parametrize(
@@ -66,20 +66,20 @@ async def test_a_kernel_finds_what_it_may_read_until_a_person_lets_it_search_eve
     kernel = await server.start_kernel("mine.ipynb")
     token = await server.kernel_token(kernel)
     async with server.client() as person, server.kernel_client(token) as code:
-        await said(person, FOREIGN, session="search foreign")
-        mine = await said(code, "my own peridot")
+        await run_turn(person, FOREIGN, session="search foreign")
+        mine = await run_turn(code, "my own peridot")
         reply = (await code.get("agent/v1/search", params={"q": "peridot"})).json()
         assert [hit["session"]["id"] for hit in reply["hits"]] == [mine["session"]]
         assert reply["searched"] == "own"
-        assert await found(code, q="somebody") == []
-        assert await found(code, q="peridot", here="1") == [mine["session"]]
+        assert await search_sessions(code, q="somebody") == []
+        assert await search_sessions(code, q="peridot", here="1") == [mine["session"]]
 
         asked = await code.post("agent/v1/search/access", json={})
         assert asked.status_code == 202
         pending, url = asked.json()["pending"], asked.json()["url"]
         assert (await code.get(f"agent/v1/binds/{pending}")).json() == {"status": "waiting"}
         assert (await code.post(url, data={"decision": "confirmed"})).status_code == 403
-        assert await found(code, q="somebody") == []
+        assert await search_sessions(code, q="somebody") == []
         page = await person.get(url)
         assert "search all conversations of <b>local</b>" in page.text
         xsrf = re.search(r'name="_xsrf" value="([^"]+)"', page.text)
@@ -88,7 +88,7 @@ async def test_a_kernel_finds_what_it_may_read_until_a_person_lets_it_search_eve
         assert done.status_code == 200, done.text
 
         assert (await code.get(f"agent/v1/binds/{pending}")).json() == {"status": "confirmed"}
-        assert sorted(await found(code, q="peridot")) == sorted([mine["session"], "search foreign"])
+        assert sorted(await search_sessions(code, q="peridot")) == sorted([mine["session"], "search foreign"])
         assert (await code.post("agent/v1/search/access", json={})).json() == {"granted": True}
         assert (await code.get("agent/v1/sessions/search%20foreign/items")).status_code == 403
 

@@ -1,4 +1,4 @@
-"""Sessions by their id, over HTTP."""
+"""Tests sessions by their id, over HTTP."""
 
 from __future__ import annotations
 

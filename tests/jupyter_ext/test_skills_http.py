@@ -32,7 +32,7 @@ async def server(tmp_path: Path) -> AsyncIterator[AgentServer]:
         made.sweep()
 
 
-def packed(text: str = HEAD) -> bytes:
+def pack_skill(text: str = HEAD) -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
         archive.writestr("charts/SKILL.md", text)
@@ -42,7 +42,7 @@ def packed(text: str = HEAD) -> bytes:
 
 async def test_a_skill_from_its_upload_to_a_turn_that_reads_it(server: AgentServer) -> None:
     async with server.client() as client:
-        made = (await client.post("agent/v1/skills", files={"files": ("charts.zip", packed())})).json()
+        made = (await client.post("agent/v1/skills", files={"files": ("charts.zip", pack_skill())})).json()
         assert (made["object"], made["name"], made["latest_version"]) == ("skill", "Charts", "1")
         parts = [("files[]", ("c/SKILL.md", HEAD.replace("Draws", "Still draws"))), ("files[]", ("c/a/b.txt", "b"))]
         second = (await client.post(f"agent/v1/skills/{made['id']}/versions", files=parts)).json()
@@ -81,7 +81,7 @@ NO_SKILLS: list[Json] = [
 
 
 async def test_the_official_clients_bring_list_and_delete_skills(server: AgentServer) -> None:
-    url, zipped = server.agent_url.rstrip("/"), ("charts.zip", packed())
+    url, zipped = server.agent_url.rstrip("/"), ("charts.zip", pack_skill())
     async with AsyncOpenAI(base_url=url, api_key=TOKEN, max_retries=0) as openai:
         made = await openai.skills.create(files=[zipped])
         assert [skill.id async for skill in openai.skills.list()] == [made.id]
@@ -99,7 +99,7 @@ async def test_the_official_clients_bring_list_and_delete_skills(server: AgentSe
 
 async def test_the_first_form_of_anthropic_s_skills_has_words_for_source_and_version(server: AgentServer) -> None:
     async with server.client() as client:
-        await client.post("agent/v1/skills", files={"files": ("charts.zip", packed())})
+        await client.post("agent/v1/skills", files={"files": ("charts.zip", pack_skill())})
         for headers, query in (({}, {"source": "custom"}), ({"anthropic-beta": "skills-2025-10-02"}, {})):
             listed = (await client.get("agent/v1/skills", headers=headers, params=query)).json()
             assert (listed["data"][0]["source"], listed["data"][0]["latest_version"]) == ("custom", "1")

@@ -1,4 +1,4 @@
-"""What a page's connection does when something behind it fails."""
+"""Tests a page's connection when a part of the server behind it fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jupyter_ext.services import SETTING
 
 
 class Handler(SocketHandler):
-    """Without a connection."""
+    """A handler without a connection."""
 
     def __init__(self, news: Notifications) -> None:
         self.said: list[str] = []

@@ -1,4 +1,4 @@
-"""The live connection of a page, against a real server."""
+"""Tests the WebSocket of a page on a real server."""
 
 from __future__ import annotations
 

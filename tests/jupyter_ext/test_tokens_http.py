@@ -1,4 +1,4 @@
-"""Programs with a lasting token, against a real server: what they reach, and when they do not any more."""
+"""Tests programs with a lasting token on a real server: which routes they reach, and when they lose access."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ SCRIPT = [ASK, {"text": "It is 42.", "when": "ask"}, HANG, SLOW, HELLO]
 TRAITS = {"allow_urls": False}
 
 
-def made(server: AgentServer, *scopes: str, name: str = "", user: str = "") -> tuple[str, str]:
-    """Its public part and its text."""
+def make_token(server: AgentServer, *scopes: str, name: str = "", user: str = "") -> tuple[str, str]:
+    """Create a lasting token. Return its id and its text."""
     token, text = ApiTokenStore(server.directory / "data" / "tokens").new(scopes, name=name, user=user)
     return token.id, text
 
@@ -33,7 +33,7 @@ def revoke(server: AgentServer, id: str) -> None:
 
 
 def program(server: AgentServer, *scopes: str, **options: str) -> httpx.AsyncClient:
-    return server.client(made(server, *scopes, **options)[1])
+    return server.client(make_token(server, *scopes, **options)[1])
 
 
 def ids(body: Json) -> list[str]:
@@ -41,7 +41,7 @@ def ids(body: Json) -> list[str]:
 
 
 async def test_the_clients_of_other_houses_need_nothing_but_the_token(server: AgentServer) -> None:
-    _, text = made(server, "turns")
+    _, text = make_token(server, "turns")
     async with openai.AsyncOpenAI(base_url=server.agent_url, api_key=text, max_retries=0) as client:
         said = await client.chat.completions.create(model="default", messages=[{"role": "user", "content": "hi"}])
         assert said.choices[0].message.content == "Hello."
@@ -57,7 +57,7 @@ async def test_the_clients_of_other_houses_need_nothing_but_the_token(server: Ag
 
 
 async def test_an_sdk_hears_that_its_token_is_not_valid_and_does_not_try_again(server: AgentServer) -> None:
-    id, text = made(server, "turns")
+    id, text = make_token(server, "turns")
     async with openai.AsyncOpenAI(base_url=server.agent_url, api_key=text, max_retries=2) as client:
         revoke(server, id)
         with pytest.raises(openai.AuthenticationError) as caught:
@@ -75,13 +75,13 @@ async def test_an_sdk_hears_that_its_token_is_not_valid_and_does_not_try_again(s
     ],
 )
 async def test_a_token_comes_in_a_header(server: AgentServer, header: tuple[str, str]) -> None:
-    _, text = made(server, "turns")
+    _, text = make_token(server, "turns")
     async with server.client(None, {header[0]: header[1].format(text)}) as client:
         assert (await client.get("agent/v1/health")).status_code == 200
 
 
 async def test_in_an_address_a_cookie_or_a_body_it_is_nothing_and_is_not_written_down(server: AgentServer) -> None:
-    _, text = made(server, "all")
+    _, text = make_token(server, "all")
     async with server.client(None) as client:
         assert (await client.get("agent/v1/health", params={"token": text})).status_code == 401
         assert (await client.get("agent/v1/health", params={"access_token": text[:15]})).status_code == 401
@@ -176,7 +176,7 @@ async def test_jupyters_own_routes_take_no_lasting_token(server: AgentServer, pa
 
 
 async def test_a_token_decides_also_where_a_login_or_another_credential_comes_with_it(server: AgentServer) -> None:
-    id, text = made(server, "turns")
+    id, text = make_token(server, "turns")
     async with server.client(None) as client:
         await client.get("login")
         await client.post("login", data={"password": TOKEN, "_xsrf": client.cookies["_xsrf"]})
@@ -263,7 +263,7 @@ async def test_a_program_reaches_no_notebook_no_kernel_and_no_engine_by_its_addr
 
 
 async def test_a_revoked_token_ends_its_open_streams(server: AgentServer) -> None:
-    id, text = made(server, "turns")
+    id, text = make_token(server, "turns")
     async with server.client(text) as client, server.client() as person:
         turn = await start_turn(client, "hang", session="to be cut")
         async with asyncio.timeout(20):
@@ -278,7 +278,7 @@ async def test_a_revoked_token_ends_its_open_streams(server: AgentServer) -> Non
 
 
 async def test_a_live_connection_is_for_tokens_that_count(server: AgentServer) -> None:
-    id, text = made(server, "turns")
+    id, text = make_token(server, "turns")
     connection = await connect(server, {"Authorization": f"Bearer {text}"})
     connection.socket.close()
     revoke(server, id)
@@ -288,7 +288,7 @@ async def test_a_live_connection_is_for_tokens_that_count(server: AgentServer) -
 
 
 async def test_the_log_names_who_asked_and_never_a_secret(server: AgentServer) -> None:
-    id, text = made(server, "turns", name="logged")
+    id, text = make_token(server, "turns", name="logged")
     headers = {"Authorization": f"Bearer {text}", "X-Request-ID": "mine-1"}
     async with server.client(None, headers) as client:
         await start_turn(client, "hello")
@@ -302,7 +302,7 @@ async def test_the_log_names_who_asked_and_never_a_secret(server: AgentServer) -
 
 
 async def test_the_day_of_the_last_use_is_known(server: AgentServer) -> None:
-    id, text = made(server, "metrics")
+    id, text = make_token(server, "metrics")
     tokens = ApiTokenStore(server.directory / "data" / "tokens")
     assert [token.used for token in tokens.list_tokens() if token.id == id] == [0]
     async with server.client(text) as client:

@@ -1,4 +1,6 @@
-"""Pictures that come with a turn over HTTP: what is taken and stored with the question, and what is refused."""
+"""Tests pictures that come with a turn over HTTP: which are accepted and stored with the question, and which are
+refused.
+"""
 
 from __future__ import annotations
 

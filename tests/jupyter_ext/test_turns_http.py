@@ -1,4 +1,4 @@
-"""Turns as clients meet them: over HTTP, on a server in a process of its own."""
+"""Tests turns over HTTP, on a server in its own process."""
 
 from __future__ import annotations
 

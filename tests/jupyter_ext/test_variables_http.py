@@ -1,4 +1,6 @@
-"""Variables of a session's sandbox over HTTP: listed, copied out, made again; and what is left when it is deleted."""
+"""Tests the variables of a session's sandbox over HTTP: listed, copied, restored, and what remains when the session is
+deleted.
+"""
 
 from __future__ import annotations
 

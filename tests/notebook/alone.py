@@ -1,4 +1,4 @@
-"""A kernel that no Jupyter server has started: what it finds in its environment."""
+"""A kernel that no Jupyter server started, and its environment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.server import Json
 
 
 def own_environment(directory: Path, script: Sequence[Json]) -> dict[str, str]:
-    """With the scripted engine, and nothing of the person's own settings."""
+    """Return an environment with the scripted engine and without the user's own settings."""
     (directory / "script.json").write_text(json.dumps(list(script)))
     own = {
         "AGENT_KERNEL_ENGINE": "scripted",

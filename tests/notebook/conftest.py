@@ -11,8 +11,9 @@ from tests.server import AgentServer
 
 @pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    """One server for the module, playing its SCRIPT, with its TRAITS; python runs live unless they say otherwise.
-    Rounds are played once, so each test has words of its own."""
+    """One server for the module, with its SCRIPT and TRAITS; Python code runs live unless the TRAITS say otherwise. The
+    rounds of a script are played once, so each test has its own words.
+    """
     directory = tmp_path_factory.mktemp("server")
     traits = {"python_in": "live", **getattr(request.module, "TRAITS", {})}
     server = AgentServer(directory, request.module.SCRIPT, traits)
@@ -28,7 +29,7 @@ def shared_kernel(server: AgentServer) -> str:
 
 @pytest.fixture
 async def notebook(server: AgentServer, shared_kernel: str) -> AsyncIterator[Notebook]:
-    """The module's kernel, with a session of its own for each test."""
+    """The module's kernel, with a new session for each test."""
     async with Notebook(server, shared_kernel) as notebook:
         assert (await notebook.run("%agent new")).status == "ok"
         yield notebook
@@ -36,7 +37,7 @@ async def notebook(server: AgentServer, shared_kernel: str) -> AsyncIterator[Not
 
 @pytest.fixture
 async def fresh_notebook(server: AgentServer, request: pytest.FixtureRequest) -> AsyncIterator[Notebook]:
-    """A kernel of its own, and a notebook that has no session yet."""
+    """A notebook with a new kernel and without a session."""
     kernel = await server.start_kernel(f"{request.node.name[:60]}.ipynb")
     async with Notebook(server, kernel) as notebook:
         yield notebook

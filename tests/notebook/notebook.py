@@ -1,4 +1,6 @@
-"""A notebook as a front end has it: cells run in a real kernel, outputs collected as they end up in the file."""
+"""A notebook as a front end sees it: cells run in a real kernel, and their outputs are collected as a saved notebook
+would contain them.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,10 @@ Json = dict[str, Any]
 
 @dataclass
 class Ran:
-    """What a cell left behind. ``outputs`` are nbformat outputs after all updates; ``history`` every text/markdown
-    and text/html that was shown, in order; ``asked`` the questions its input put; ``payload`` what the reply carries
-    for the front end: cells that are proposed."""
+    """The result of one cell. ``outputs`` are its nbformat outputs after all updates. ``history`` has every
+    text/markdown and text/html that was shown, in order. ``asked`` are the questions of its input, ``payload`` the
+    proposed cells in the reply.
+    """
 
     status: str = ""
     outputs: list[Json] = field(default_factory=list)
@@ -58,7 +61,7 @@ class Ran:
 
     @property
     def text(self) -> str:
-        """What the agent wrote."""
+        """The text that the agent wrote."""
         return "\n".join(self.of("text/markdown"))
 
     @property
@@ -91,7 +94,9 @@ class Ran:
 
 
 class Window:
-    """Another window on a kernel: what comes to each cell, also when it is over and others run. ``with`` it."""
+    """Another window on a kernel, used with ``async with``: it collects the outputs of each cell, even after the cell
+    has ended.
+    """
 
     def __init__(self, connection: Path) -> None:
         self._client = AsyncKernelClient(connection_file=str(connection))
@@ -112,11 +117,11 @@ class Window:
         self._client.stop_channels()
 
     def of(self, ran: Ran) -> Ran:
-        """What the cell has now."""
+        """Return the current outputs of the cell."""
         return self._cells.setdefault(ran.request, Ran())
 
     async def until(self, *words: tuple[Ran, str]) -> None:
-        """Until each of these cells shows its words."""
+        """Wait until each of these cells shows its text."""
         for _ in range(int(CELL_S / 0.05)):
             if all(expected in self.of(ran).all for ran, expected in words):
                 return
@@ -130,7 +135,7 @@ class Window:
 
 
 class Notebook:
-    """``with`` it; a cell is run by a client of the kernel, as a front end is one."""
+    """Runs cells as a client of the kernel, as a front end does. Use it with ``async with``."""
 
     def __init__(self, server: AgentServer, kernel: str) -> None:
         self.server = server
@@ -153,7 +158,9 @@ class Notebook:
         return self.server.directory / "runtime" / f"kernel-{self.kernel}.json"
 
     async def _connect(self) -> None:
-        """A kernel that still starts may miss heartbeats and be taken for dead; then it is tried again."""
+        """Connect to the kernel. A starting kernel may miss heartbeats and appear to be dead, so this is tried several
+        times.
+        """
         for attempt in range(CONNECT_TRIES):
             self._client = AsyncKernelClient(connection_file=str(self._connection))
             self._client.load_connection_file()
@@ -168,11 +175,11 @@ class Notebook:
 
     @property
     def shown(self) -> list[str]:
-        """By the cell that runs or ran last."""
+        """Return what the current or most recent cell has shown."""
         return self._running.history
 
     async def until_shown(self, words: str) -> None:
-        """Until the cell that runs shows these words."""
+        """Wait until the running cell shows this text."""
         for _ in range(int(CELL_S / 0.05)):
             if any(words in shown for shown in self._running.history):
                 return
@@ -188,8 +195,11 @@ class Notebook:
         thinks_s: float = 0.0,
         metadata: Mapping[str, Any] = MappingProxyType({}),
     ) -> Ran:
-        """``answers`` are what a person types, in order, each after ``thinks_s`` seconds; None: a front end without
-        input. ``metadata`` are those of the cell."""
+        """Run a cell and return its result.
+
+        ``answers`` are what a user types, in order, each after ``thinks_s`` seconds; None stands for a front end
+        without input. ``metadata`` are those of the cell.
+        """
         ran = self._running = Ran()
         typed = list(answers or [])
 
@@ -212,8 +222,9 @@ class Notebook:
         return ran
 
     async def run_all(self, cells: Mapping[str, str], apart_s: float = 0.0) -> dict[str, Ran]:
-        """As JupyterLab's Run All: one request for each cell (id: source), all sent before the first is answered.
-        ``apart_s`` between two of them, as keys pressed one after another."""
+        """Run cells (source by id) as JupyterLab's Run All does: one request for each cell, all sent before the first
+        is answered. ``apart_s`` is the time between two requests, in seconds.
+        """
         ran: dict[str, Ran] = {}
         for cell, source in cells.items():
             self._client.session.metadata = {"cellId": cell}
@@ -237,7 +248,7 @@ class Notebook:
         return dict(zip(cells, ran.values(), strict=True))
 
     async def until_asked(self) -> None:
-        """Until the cell that runs waits for input."""
+        """Wait until the running cell waits for input."""
         while not self._running.asked:
             await asyncio.sleep(0.05)
 
@@ -255,7 +266,7 @@ class Notebook:
             (await http.post(f"api/kernels/{self.kernel}/interrupt")).raise_for_status()
 
     async def messages(self) -> list[Json]:
-        """What the session of this notebook has stored, hidden context included."""
+        """Return the stored messages of this notebook's session, including hidden context."""
         async with self.server.client() as http:
             binding = (await http.get("agent/v1/binding", params={"kernel": self.kernel})).json()
             items = await http.get(f"agent/v1/sessions/{binding['session']['id']}/items")

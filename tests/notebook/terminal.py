@@ -1,4 +1,4 @@
-"""A program on a pseudo terminal, as a person uses it."""
+"""A program on a pseudo-terminal, as a user uses it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SEQUENCES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Terminal:
-    """A module of Python that reads lines behind ``In [1]:``; ``with`` it."""
+    """A Python module that reads lines after the prompt ``In [1]:``. Use it with ``with``."""
 
     def __init__(self, directory: Path, module: Sequence[str], environment: Mapping[str, str]) -> None:
         given = {**environment, "TERM": "xterm-256color"}
@@ -62,7 +62,7 @@ class Terminal:
         os.write(self._person, keys.encode())
 
     def until(self, words: str) -> str:
-        """What came until these words, with them. What came after them is kept for the next call."""
+        """Return the output up to this text, inclusive. Later output is kept for the next call."""
         end = time.monotonic() + WAIT_S
         wanted = re.compile(f"(?:{SEQUENCES.pattern})*".join(map(re.escape, words)))
         while (match := wanted.search(self._unread)) is None:
@@ -74,7 +74,7 @@ class Terminal:
         return came
 
     def run(self, line: str) -> str:
-        """A line, to the next prompt."""
+        """Type a line and return the output until the next prompt."""
         self.type(f"{line}\n")
         self.until(line[-20:])
         return self.until("In [")

@@ -1,4 +1,4 @@
-"""``--above`` from a real kernel, with the notebook as it was saved."""
+"""Tests ``--above`` in a real kernel, with the notebook as it was saved."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def cells(*sources: tuple[str, str]) -> list[Json]:
 
 
 async def messages_seen(notebook: Notebook, turn: str) -> int:
-    """How many messages the model read in the first round, its instructions among them."""
+    """Return how many messages the model read in the first round, including its instructions."""
     async with notebook.server.client() as http:
         events = (await http.get(f"agent/v1/turns/{turn}/events")).text
     told = [json.loads(line[6:]) for line in events.splitlines() if line.startswith("data: ")]

@@ -1,4 +1,4 @@
-"""The way between kernel and server breaks."""
+"""Tests a broken connection between kernel and server."""
 
 from __future__ import annotations
 

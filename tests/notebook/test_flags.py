@@ -1,4 +1,4 @@
-"""Forms of answers, branches from a number, turns of one line, and the cell that failed last."""
+"""Tests answer formats, branches from a turn number, one-line turns, and the cell that failed last."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.notebook.notebook import Notebook
 CODE = "Here it is:\n```python\nx = 1 + 1\nx\n```\nand more\n```\ny = x\n```\n"
 
 
-def fixed(when: str, *codes: str) -> list[dict[str, Any]]:
+def fix_script(when: str, *codes: str) -> list[dict[str, Any]]:
     calls = [{"when": when, "calls": [{"name": "python", "arguments": {"code": code}}]} for code in codes]
     return [*calls, {"when": when, "text": "Done."}]
 
@@ -22,11 +22,11 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": "from here", "text": "Here."},
     {"when": "one line", "text": "One answer."},
     {"when": "and another", "text": "Another answer."},
-    *fixed("and keep the name", "print(1 / 0)", "wrong = 1\nmade = [wrong / 1 for one in [1]]"),
+    *fix_script("and keep the name", "print(1 / 0)", "wrong = 1\nmade = [wrong / 1 for one in [1]]"),
     {"when": "without a draft", "text": "```python\nprint(1 / 1)\n```"},
     {"when": "again the same", "text": "```python\nprint( 1 / 0 )\n```"},
-    *fixed("in vain", "print(1 / 0)", "print([][1])"),
-    *fixed("stubbornly", "half = rain.mm.mean() + 2"),
+    *fix_script("in vain", "print(1 / 0)", "print([][1])"),
+    *fix_script("stubbornly", "half = rain.mm.mean() + 2"),
     {"calls": [{"name": "python", "arguments": {"code": "by_itself = 5"}}], "when": "do it"},
     {"when": "do it", "text": "It ran."},
     {"text": "Anything.", "loop": True},
@@ -93,7 +93,7 @@ async def test_a_turn_that_can_not_be_changes_no_branch_and_begins_no_session(no
 
 
 async def where(notebook: Notebook) -> tuple[str, str, int]:
-    """(session, branch, how many sessions there are)."""
+    """Return (session, branch, number of sessions)."""
     async with notebook.server.client() as client:
         session = (await client.get("agent/v1/binding", params={"kernel": notebook.kernel})).json()["session"]
         known = (await client.get("agent/v1/sessions")).json()["sessions"]

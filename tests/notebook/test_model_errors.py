@@ -1,4 +1,4 @@
-"""Everything that can be wrong with a model: one clear error with the next step, over HTTP and in a cell."""
+"""Tests every defect of a model: each gives one clear error with a next step, over HTTP and in a cell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCRIPT: list[dict[str, Any]] = []
 
 @dataclass(frozen=True)
 class Case:
-    """``model`` is a name in the folder of models, unless it is no path."""
+    """One defect. ``model`` is a name in the folder of models, unless it is not a path."""
 
     model: str
     code: str
@@ -88,14 +88,14 @@ def server(hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent
     server.sweep()
 
 
-def named(case: Case, models: Path) -> str:
+def model_name(case: Case, models: Path) -> str:
     return str(models / case.model) if (models / case.model).exists() else case.model
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.model)
 async def test_over_http_the_turn_ends_with_the_error(server: AgentServer, models: Path, case: Case) -> None:
     async with server.client() as user:
-        body = {"prompt": "hello", "model": named(case, models)}
+        body = {"prompt": "hello", "model": model_name(case, models)}
         started = await user.post("agent/v1/turns", json=body)
         if started.status_code == 202:
             end = (await followed(user, started.json()["turn"]))[-1]["data"]
@@ -111,7 +111,7 @@ async def test_over_http_the_turn_ends_with_the_error(server: AgentServer, model
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.model)
 async def test_in_a_cell_it_is_one_line(notebook: Notebook, models: Path, case: Case) -> None:
-    ran = await notebook.run(f"%%agent --model {named(case, models)}\nhello")
+    ran = await notebook.run(f"%%agent --model {model_name(case, models)}\nhello")
     assert ran.status == "error"
     assert "\n" not in ran.error
     assert case.words in ran.error

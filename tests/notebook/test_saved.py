@@ -1,4 +1,4 @@
-"""An agent cell in a file: converted, printed, read without us."""
+"""Tests an agent cell in a file: converted, printed, and read without this package."""
 
 from __future__ import annotations
 

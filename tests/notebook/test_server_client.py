@@ -1,4 +1,4 @@
-"""The server of a kernel, as its environment states it."""
+"""Tests how a kernel finds its server from its environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns in a real IPython terminal, with a server that it starts for itself."""
+"""Tests turns in a real IPython terminal, with a server that it starts for itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel's transport follows a turn through streams that end early, to the stored rest of it."""
+"""Tests that the kernel follows a turn through streams that end early, and reads the rest from the store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def stream(*bodies: EventBody, first: int = 1) -> bytes:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Sends the answers in turn and closes each connection: bytes are a stream, an error is a refusal."""
+    """Sends the answers in turn and closes each connection: bytes are sent as a stream, an error as a refusal."""
 
     answers: ClassVar[list[tuple[dict[str, str], bytes | AgentKernelError]]] = []
     paths: ClassVar[list[str]] = []

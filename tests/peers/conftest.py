@@ -1,3 +1,5 @@
-"""What needs the real packages is collected in their environments only (``test_contracts.py``)."""
+"""Limits collection: files that need another framework's package are collected only in its environment
+(``test_contracts.py``).
+"""
 
 collect_ignore = ["agents_sdk", "selectools"]

@@ -1,4 +1,4 @@
-"""A real JupyterHub with its proxy, whose single-user servers have the extension of this repository."""
+"""A real JupyterHub with its proxy; its single-user servers have the extension of this repository."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ c.Spawner.server_token_scopes = ["users:activity!user", "access:servers!server",
 
 @dataclass(frozen=True, slots=True)
 class HubUser:
-    """A user whose server runs; ``token`` is one of the hub's for that user."""
+    """A user whose server is running; ``token`` is a token of the hub for that user."""
 
     name: str
     hub_url: str
@@ -64,22 +64,22 @@ class HubUser:
 
     @property
     def directory(self) -> Path:
-        """Its folder ``runtime`` has the connection files of the kernels."""
+        """The user's home directory. Its folder ``runtime`` has the connection files of the kernels."""
         return self.home
 
     @property
     def url(self) -> str:
-        """The server of the user as the proxy shows it."""
+        """The URL of the user's server at the proxy."""
         return f"{self.hub_url}user/{self.name}/"
 
     def client(self, token: str | None = None) -> httpx.AsyncClient:
-        """For paths like ``agent/v1/turns``, through the proxy, with the token of this user or another one."""
+        """A client for paths like ``agent/v1/turns``, through the proxy, with this user's token or another one."""
         headers = {"Authorization": f"token {self.token if token is None else token}"}
         return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=60, **PLAIN)
 
     @asynccontextmanager
     async def logged_in(self) -> AsyncIterator[httpx.AsyncClient]:
-        """A browser in which the user has logged in to the hub by the form."""
+        """A client with the cookies of a browser in which the user logged in to the hub by its form."""
         async with httpx.AsyncClient(base_url=self.hub_url, timeout=60, follow_redirects=True, **PLAIN) as browser:
             await browser.get("hub/login")
             form = {"username": self.name, "password": PASSWORD, "_xsrf": browser.cookies["_xsrf"]}
@@ -87,7 +87,7 @@ class HubUser:
             yield browser
 
     async def notebook(self, path: str) -> str:
-        """Make a notebook with a kernel. The id of the kernel."""
+        """Create a notebook with a kernel. Return the id of the kernel."""
         content = {"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
         session = {"path": path, "name": path, "type": "notebook", "kernel": {"name": "python3"}}
         async with self.client() as http:
@@ -99,10 +99,12 @@ class HubUser:
 
 
 class Hub:
-    """``python`` is an interpreter that has jupyterhub; everything else is this environment's. ``with`` it.
+    """A JupyterHub, used with ``async with``. ``python`` is an interpreter that has jupyterhub; everything else comes
+    from this environment.
 
-    ``settings`` are those of the users' servers, ``service`` those of a service ``agent`` for all users, if there is to
-    be one. The user ``root`` administers the hub."""
+    ``settings`` are those of the users' servers, ``service`` those of a service ``agent`` for all users; without them
+    there is no service. The user ``root`` administers the hub.
+    """
 
     def __init__(
         self,
@@ -144,7 +146,7 @@ class Hub:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """The hub ends its proxy and the servers of its users."""
+        """Stop the hub, which stops its proxy and the servers of its users."""
         if self._process is not None and self._process.poll() is None:
             async with self._client() as http:
                 (await http.post("hub/api/shutdown", json={"servers": True, "proxy": True})).raise_for_status()
@@ -160,16 +162,16 @@ class Hub:
 
     @property
     def service_url(self) -> str:
-        """The service ``agent`` as the proxy shows it."""
+        """The URL of the service ``agent`` at the proxy."""
         return f"{self.url}services/agent/"
 
     @property
     def inside_url(self) -> str:
-        """The service without the proxy."""
+        """The URL of the service, without the proxy."""
         return f"{self._inside}/services/agent/"
 
     def service_client(self, token: str, url: str = "") -> httpx.AsyncClient:
-        """For paths like ``v1/models`` of the service."""
+        """Return a client for paths like ``v1/models`` of the service."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         return httpx.AsyncClient(base_url=url or self.service_url, headers=headers, timeout=60, **PLAIN)
 

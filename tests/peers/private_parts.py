@@ -1,4 +1,6 @@
-"""Tests of another project that cannot pass with a class of ours, because they look at what is private to theirs."""
+"""Marks tests of other projects that cannot pass with one of our classes, because they read private attributes of their
+own class.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ import pytest
 
 
 def expect_failures(items: Sequence[pytest.Item], private: Mapping[str, str]) -> None:
-    """Expects tests whose id contains a key of ``private`` to fail, for that reason: one that passes is an error."""
+    """Mark tests whose id contains a key of ``private`` as expected failures, with the value as reason. A marked test
+    that passes is an error.
+    """
     for item in items:
         for name, reason in private.items():
             if name in item.nodeid:

@@ -23,7 +23,9 @@ PLACE = ROOT / "build" / "suites"
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """``needs`` are packages for its tests alone; ``without`` leaves out tests that need more than those."""
+    """The tests of one project. ``needs`` are additional packages for its tests; ``without`` excludes tests that need
+    more packages.
+    """
 
     package: str
     plugin: str
@@ -59,7 +61,7 @@ SUITES = {
 
 
 def source(python: Path, suite: Suite) -> Path:
-    """The unpacked source distribution of the version that the environment has."""
+    """Return the directory of the unpacked source distribution, in the version that the environment has."""
     shown = subprocess.run([python, "-m", "pip", "show", suite.package], capture_output=True, text=True, check=True)
     version = next(line.split()[1] for line in shown.stdout.splitlines() if line.startswith("Version:"))
     name = f"{suite.package.replace('-', '_')}-{version}"

@@ -1,4 +1,4 @@
-"""OpenAI's Agents SDK, unmodified, pointed at ``responses`` of a real server."""
+"""Tests OpenAI's Agents SDK, unmodified, with ``responses`` of a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session that openai-agents and our own agent share; the SDK itself is not needed for that."""
+"""Tests a session that openai-agents and our own agent share, without the SDK itself."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from agent_kernel.core.errors import InvalidRequest, SessionBusy
 from agent_kernel.core.messages import Media, ToolCall, assistant, tool_result, user
 from agent_kernel.core.session import Owner, SessionKey, SessionQuery, Turn
 from agent_kernel.engines.scripted import ScriptedEngine
+from agent_kernel.sessions.adapters.open_stores import FILES
 from agent_kernel.sessions.adapters.openai_agents import AgentsSession
-from agent_kernel.sessions.adapters.shared_stores import FILES
 from agent_kernel.sessions.redaction.redaction import Redactor
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent, TurnRequest

@@ -1,4 +1,4 @@
-"""The contracts against the real packages, each in an environment of its own: their pins exclude each other."""
+"""Runs the contracts against the real packages, each in its own environment because their pinned versions conflict."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def test_selectools_holds_to_it(selectools_python: str, contract: Path) -> None:
 
 
 def held(python: str, contract: Path) -> None:
-    """Its tests pass in that environment; what does not is shown as pytest shows it there."""
+    """Run the tests of a contract in the other environment. If one fails, the AssertionError contains
+    pytest's output.
+    """
     there = ["--rootdir", str(contract.parent), "--confcutdir", str(contract.parent), "-c", str(HERE / "peer.ini")]
     env = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""``agent-kernel sessions copy`` from files that the real packages write at this moment."""
+"""Tests ``agent-kernel sessions copy`` with files that the installed packages write during the test."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make(python: str, framework: str, directory: Path) -> None:
 
 
 def copy_and_read(scheme: str, file: Path, store: Path, read: Callable[[SqliteStore, Path], Awaitable[Read]]) -> Read:
-    """Return what ``read`` finds in a new store to which ``file`` was copied."""
+    """Copy ``file`` to a new store, and return what ``read`` reads from that store."""
     assert main(["sessions", "copy", f"{scheme}:{file}", f"sqlite:{store}"]) == 0
 
     async def run() -> Read:

@@ -1,4 +1,4 @@
-"""Generators of clients take ``openapi.json`` whole: each route becomes code that can be imported, or that compiles."""
+"""Tests that client generators accept ``openapi.json``: each route becomes code that can be imported or compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``agent-kernel serve --hub`` as a service of a real JupyterHub: two users, an administrator, and the hub's tokens."""
+"""Tests ``agent-kernel serve --hub`` as a service of a real JupyterHub: two users, an administrator, and the hub's
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,7 @@ async def token_of(hub: Hub, name: str, **options: Any) -> str:
     return str((await hub.new_token(name, **options))["token"])
 
 
-async def used(hub: Hub, token: str) -> dict[str, Any]:
+async def read_usage(hub: Hub, token: str) -> dict[str, Any]:
     async with hub.service_client(token) as http:
         return dict((await http.get("v1/usage")).json())
 
@@ -96,7 +98,7 @@ async def test_both_vendors_clients_ask_with_a_token_of_the_hub(hub: Hub) -> Non
         message = await claude.messages.create(model="default", max_tokens=100, messages=HELLO)
     assert whole.choices[0].message.content == "Hello from the service."
     assert [block.text for block in message.content if block.type == "text"] == ["Hello from the service."]
-    assert (await used(hub, token))["user"] == "eve"
+    assert (await read_usage(hub, token))["user"] == "eve"
 
 
 @pytest.mark.parametrize(
@@ -256,7 +258,7 @@ async def test_while_the_hub_does_not_answer_nobody_gets_in_and_the_answer_says_
 
 @contextmanager
 def serving(python: str, directory: Path, api_url: str) -> Iterator[str]:
-    """The URL of a service that no hub has started."""
+    """Run ``agent-kernel serve --hub`` outside of a hub and yield its URL."""
     env = {
         "PATH": os.environ["PATH"],
         "HOME": str(directory),
@@ -314,7 +316,7 @@ async def test_the_server_of_a_user_has_the_service_as_its_engine_and_keeps_the_
     assert "The service says 42." in ran.text
     async with ada.client() as http:
         assert len((await http.get("agent/v1/sessions")).json()["sessions"]) == 1
-    counted = await used(hub, ada.token)
+    counted = await read_usage(hub, ada.token)
     assert (counted["user"], counted["requests_per_minute"]["used"]) == ("ada", 2)
     async with hub.service_client(ada.token) as http:
         assert (await http.get("agent/v1/sessions")).json()["sessions"] == []

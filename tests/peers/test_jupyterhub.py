@@ -1,4 +1,4 @@
-"""Two users of a real JupyterHub: cells, sessions, links and activity, each through the hub's proxy."""
+"""Tests two users of a real JupyterHub: cells, sessions, links and activity, each through the hub's proxy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def bob(hub: Hub) -> HubUser:
     return await hub.user("bob")
 
 
-def opened(user: HubUser, kernel: str) -> Notebook:
+def open_notebook(user: HubUser, kernel: str) -> Notebook:
     return Notebook(cast("AgentServer", user), kernel)
 
 
@@ -50,7 +50,7 @@ async def test_a_cell_of_each_user_runs_code_and_is_in_the_sessions_of_that_user
 ) -> None:
     sessions: dict[str, set[str]] = {}
     for user in (ada, bob):
-        async with opened(user, await user.notebook("first.ipynb")) as notebook:
+        async with open_notebook(user, await user.notebook("first.ipynb")) as notebook:
             ran = await notebook.run("%%agent\ncompute")
             assert ran.status == "ok", ran.error
             assert "It is 42." in ran.text
@@ -68,10 +68,10 @@ async def test_the_token_of_another_user_opens_nothing(ada: HubUser, bob: HubUse
 
 
 async def test_a_person_confirms_the_request_of_a_kernel_by_a_link_through_the_proxy(ada: HubUser) -> None:
-    async with opened(ada, await ada.notebook("owner.ipynb")) as owner:
+    async with open_notebook(ada, await ada.notebook("owner.ipynb")) as owner:
         assert (await owner.run("%%agent\nhello")).status == "ok"
         session = (await owner.run("%%agent\nhello again")).turn["session"]
-    async with opened(ada, await ada.notebook("guest.ipynb")) as guest:
+    async with open_notebook(ada, await ada.notebook("guest.ipynb")) as guest:
         asking = asyncio.create_task(guest.run(f"%agent use {session}"))
         await guest.until_shown("Let this notebook use it")
         (path,) = re.findall(r"href='([^']+)'", guest.shown[-1])

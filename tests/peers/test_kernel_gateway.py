@@ -1,4 +1,4 @@
-"""``%%agent`` in kernels that a real Jupyter Kernel Gateway runs for a server with ``--gateway-url``."""
+"""Tests ``%%agent`` in kernels that a real Jupyter Kernel Gateway runs for a server with ``--gateway-url``."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory, gateway_python: str) 
 
 
 def begin(python: str, port: int, directory: Path, runtime: Path) -> subprocess.Popen[bytes]:
-    """Start the gateway. Its connection files are where the tests look for those of a server."""
+    """Start the gateway. Its connection files are in the directory in which tests look for those of a server."""
     traits = {
         "KernelGatewayApp.ip": "127.0.0.1",
         "KernelGatewayApp.port": port,

@@ -1,4 +1,4 @@
-"""What tests of the gate share: tools of every kind, and a question that waits."""
+"""Shared parts of the gate's tests: tools of every kind, and a question that waits for its answer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def context(
 
 @dataclass
 class Asked:
-    """A gate that was asked about one call, up to its question."""
+    """A gate that asks about one call, up to its question."""
 
     gate: Gate
     spec: ToolSpec = LIVE
@@ -61,5 +61,5 @@ class Asked:
 
 
 def gate(**options: object) -> Gate:
-    """With a person who can be asked for everything."""
+    """Return a gate with a user who can be asked about everything."""
     return Gate(Approvals(), **{"answers": ANYBODY, **options})  # type: ignore[arg-type]  # the fields of a gate

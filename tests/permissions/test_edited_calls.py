@@ -1,4 +1,4 @@
-"""A person changes the text of a call before they approve it: what is allowed, what runs, and what is recorded."""
+"""Tests that a user edits a call before approving it: what is allowed, what runs, and what is recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Words of strangers in a turn: live code that follows them is asked for again."""
+"""Tests turns with text from strangers: live code after such text needs a new approval, even if it was
+allowed before.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
 class Told:
-    """A tool of a kind; it fails if ``fails``."""
+    """A tool of the given kind; it fails if ``fails``."""
 
     def __init__(self, name: str, kind: str, *, fails: bool = False) -> None:
         self.spec = ToolSpec(name, "", SCHEMA, kind=kind)
@@ -32,7 +34,7 @@ class Told:
 
 
 class Person:
-    """Answers in this process; live code was allowed for the session before."""
+    """A user who answers questions and has allowed live code for the session."""
 
     def __init__(self, decision: str = "approve") -> None:
         self.asked: list[ApprovalRequired] = []

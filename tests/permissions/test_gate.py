@@ -236,7 +236,7 @@ async def test_a_handler_that_fails_has_said_no() -> None:
 
 
 class FullGrants(MemoryGrants):
-    """A store on a disk that is full, from the n-th write on."""
+    """A store whose disk is full from the n-th write on."""
 
     def __init__(self, writes: int) -> None:
         super().__init__()
@@ -273,7 +273,7 @@ async def test_an_answer_that_can_not_be_kept_leaves_the_question_waiting() -> N
 
 
 class SlowGrants(MemoryGrants):
-    """It keeps an answer, and is slow to say so the first time."""
+    """A store that saves an answer but delays its first reply."""
 
     def __init__(self) -> None:
         super().__init__()

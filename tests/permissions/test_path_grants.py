@@ -13,7 +13,7 @@ from tests.permissions.asking import KEY, context, gate
 
 
 class Folder:
-    """A folder beside the work directory with one file, and a gate that is asked for it."""
+    """A folder with one file beside the work directory, and a gate that is asked to allow it."""
 
     def __init__(self, place: Path) -> None:
         self.place = place / "data"
@@ -26,7 +26,7 @@ class Folder:
         return ApprovedPaths(held, context(self.events.append))
 
     async def ask(self, held: Gate, path: Path, answer: Answer | None, *, write: bool = False) -> Path | None:
-        """``answer`` None: there must be no question."""
+        """Ask for a path and answer the question. With ``answer`` None, the gate must not ask."""
         self.events.clear()
         task = asyncio.create_task(self.paths(held).ask(path, write=write))
         while not task.done() and not self.questions:

@@ -18,7 +18,7 @@ from agent_kernel.turn.server_runtime import Runtime
 SEARCH = ToolSpec("mcp_docs_search", "", {}, kind="mcp", source="mcp")
 
 
-def written(directory: Path, text: str) -> AdminPolicy:
+def write_policy(directory: Path, text: str) -> AdminPolicy:
     path = directory / "policy.toml"
     path.write_text(text)
     return AdminPolicy.read([path])
@@ -56,7 +56,7 @@ def test_a_tool_that_is_called_as_a_kind_is_not_that_kind() -> None:
 @pytest.mark.parametrize("said", STRICTNESS)
 @pytest.mark.parametrize("kind", ["shell", "python.live", "rocket.launch"])
 def test_nothing_weakens_the_administrator(tmp_path: Path, kind: str, said: str) -> None:
-    floor = written(tmp_path, f'[policy]\n"{kind}" = "{said}"\n')
+    floor = write_policy(tmp_path, f'[policy]\n"{kind}" = "{said}"\n')
     for server, request_, own in itertools.product(STRICTNESS, STRICTNESS, STRICTNESS):
         policy = Policy(server, {kind: own, "t": own}, floor)
         ruling = policy.ruling(ToolSpec("t", "", {}, kind=kind), request_)
@@ -65,7 +65,7 @@ def test_nothing_weakens_the_administrator(tmp_path: Path, kind: str, said: str)
 
 
 def test_an_administrator_speaks_of_kinds_of_names_and_of_everything(tmp_path: Path) -> None:
-    said = written(tmp_path, 'permission = "ask"\n[policy]\npython.live = "deny"\nmcp_docs_search = "deny"\n')
+    said = write_policy(tmp_path, 'permission = "ask"\n[policy]\npython.live = "deny"\nmcp_docs_search = "deny"\n')
     policy = Policy(admin=said)
     assert policy.ruling(ToolSpec("python", "", {}, kind="python.live")).permission == "deny"
     assert policy.ruling(SEARCH).permission == "deny"
@@ -89,7 +89,7 @@ def test_an_administrator_speaks_of_kinds_of_names_and_of_everything(tmp_path: P
 )
 def test_a_policy_that_can_not_be_understood_stops_the_server(tmp_path: Path, text: str) -> None:
     with pytest.raises(InvalidRequest, match=r"policy\.toml cannot be used"):
-        written(tmp_path, text)
+        write_policy(tmp_path, text)
 
 
 def test_a_policy_that_can_not_be_read_stops_the_server(tmp_path: Path) -> None:
@@ -128,14 +128,14 @@ def test_a_file_that_this_user_could_write_holds_but_does_not_bind(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) == tmp_path)
-    (file,) = written(tmp_path, 'permission = "deny"').files
+    (file,) = write_policy(tmp_path, 'permission = "deny"').files
     assert (file.permission, file.binding) == ("deny", False)
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    (file,) = written(tmp_path, 'permission = "deny"').files
+    (file,) = write_policy(tmp_path, 'permission = "deny"').files
     assert file.binding
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "access", lambda path, mode: True)
-    (file,) = written(tmp_path, 'permission = "deny"').files
+    (file,) = write_policy(tmp_path, 'permission = "deny"').files
     assert file.binding, "root can write everything; nobody else wrote it for root"
 
 
@@ -158,7 +158,7 @@ async def test_a_server_has_the_administrators_policy_whatever_is_set(
 
 
 def test_the_table_has_every_kind_and_every_name_that_is_spoken_of(tmp_path: Path) -> None:
-    said = written(tmp_path, '[policy]\nweb_search = "deny"\n')
+    said = write_policy(tmp_path, '[policy]\nweb_search = "deny"\n')
     table = dict(Policy(own={"mcp_docs_search": "auto"}, admin=said).table())
     assert set(DEFAULTS) | {"web_search", "mcp_docs_search"} == set(table)
     assert (table["web_search"].permission, table["mcp_docs_search"].permission) == ("deny", "auto")

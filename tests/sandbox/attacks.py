@@ -1,5 +1,7 @@
-"""What hostile code tries. Each attack is one piece of code run in the jail; it ends with ``attempt(...)``, which is
-'blocked' or 'ESCAPED ...'. Standard library only: also run as another user, by an interpreter without our tests.
+"""The attacks of hostile code. Each is one piece of code that runs in the jail and ends with ``attempt(...)``, which is
+'blocked' or 'ESCAPED ...'.
+
+Uses the standard library only, because another user runs it too, with an interpreter that does not have our tests.
 """
 
 from __future__ import annotations
@@ -153,7 +155,7 @@ process = subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep
 
 @dataclass
 class Scene:
-    """Things of the host that the code is not to reach, all of them real."""
+    """Real files, processes and sockets of the host that the code must not reach."""
 
     root: Path
     notebook: Path
@@ -162,7 +164,7 @@ class Scene:
     listener: socket.socket
 
     def untouched(self) -> bool:
-        """True while nothing of the host has changed, and nobody has called."""
+        """True while nothing of the host has changed and nothing has connected to its socket."""
         secret, data = self.root / "outside" / "secret", self.notebook / "data.csv"
         modes = [path.stat().st_mode & 0o777 for path in (secret, data)]
         times = [path.stat().st_mtime for path in (secret, data)]
@@ -178,7 +180,7 @@ def _state(pid: int) -> str:
 
 
 def _own_address() -> str:
-    """Of this machine, as others know it; a packet there would be sent from it. Sends nothing."""
+    """Return the address from which this machine sends packets. Sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
@@ -195,7 +197,7 @@ def _disk() -> str:
 
 @contextmanager
 def scene(root: Path) -> Iterator[Scene]:
-    """``root`` becomes a small host with a home of its own, to which HOME leads meanwhile."""
+    """Turn ``root`` into a small host with its own home directory, which HOME refers to meanwhile."""
     notebook, outside, home, data = root / "project", root / "outside", root / "home", root / "kept"
     runtime, tools, modules = notebook / "runtime", home / ".cargo" / "bin", root / "modules"
     mark = f"agent-kernel-test-{os.getpid()}"
@@ -259,7 +261,9 @@ async def attack(
     policy: SandboxPolicy = WIDEST,
     attacks: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Every attack in one session -> what it said. Raises SandboxUnavailable where the plan is not possible."""
+    """Run every attack in one session. Return the result of each. Raises SandboxUnavailable if the plan is
+    impossible.
+    """
     os.environ["AGENT_KERNEL_TEST_SECRET"] = SECRET
     hidden = [scene.notebook / "runtime", scene.root / "kept"]
     sandbox = LinuxSandbox(scene.root / "work", policy, interpreter, hidden=hidden, plans=[plan])
@@ -274,14 +278,14 @@ async def attack(
 
 
 def heard(output: str) -> dict[str, str]:
-    """What ``run_all`` has printed."""
+    """Return the results that ``run_all`` has printed."""
     line = next((line for line in output.splitlines() if line.startswith("SAID ")), "SAID {}")
     said: dict[str, str] = json.loads(line.removeprefix("SAID "))
     return said
 
 
 def escaped(said: Mapping[str, str]) -> dict[str, str]:
-    """The attacks that were not blocked, and those that should have no effect and had a result."""
+    """Return the attacks that were not blocked, and those that should have no effect but had one."""
     found = {name: said.get(name, "not tried") for name in ATTACKS if said.get(name) != "'blocked'"}
     unseen = {name: said.get(name, "not tried") for name in UNSEEN}
     return found | {
@@ -290,7 +294,7 @@ def escaped(said: Mapping[str, str]) -> dict[str, str]:
 
 
 def unjailed(scene: Scene) -> dict[str, str]:
-    """What the attacks of REACHABLE say in a plain process."""
+    """Return the results of the attacks of REACHABLE in a process without a jail."""
     other = scene.root / "work" / "other" / "mine"
     other.parent.mkdir(parents=True, exist_ok=True)
     other.write_text(SECRET)
@@ -313,7 +317,7 @@ def fill(code: str, facts: dict[str, object]) -> str:
 
 
 async def possible(interpreter: Path | None = None) -> list[IsolationPlan]:
-    """The plans that this system allows this user."""
+    """Return the isolation plans that this system allows this user."""
     root = os.geteuid() == 0
     found = []
     for plan in [*IsolationPlan.candidates(root=root), *([IsolationPlan("root", False)] if root else [])]:
@@ -331,7 +335,7 @@ async def possible(interpreter: Path | None = None) -> list[IsolationPlan]:
 
 
 def main() -> None:
-    """For another user or in a container: prints {plan: {attack: what it said}} of every possible plan."""
+    """Print {plan: {attack: result}} of every possible plan, for another user or in a container."""
     said = {}
     for plan in asyncio.run(possible()):
         with tempfile.TemporaryDirectory() as folder, scene(Path(folder)) as here:

@@ -1,4 +1,4 @@
-"""What hostile code tries on files, and on what /proc tells of others. See ``attacks``."""
+"""Attacks of hostile code on files, and on what /proc shows of other processes. See ``attacks``."""
 
 from __future__ import annotations
 

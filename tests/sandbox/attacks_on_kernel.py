@@ -1,7 +1,7 @@
-"""What hostile code tries on the system calls and devices of the kernel, and on /proc and /sys.
+"""Attacks of hostile code on the system calls and devices of the kernel, and on /proc and /sys.
 
-``barred`` counts a call as blocked only if it was refused as such (EPERM, EACCES, ENOSYS): one that complains about its
-arguments was reached. Numbers are filled in by ``attacks.PRELUDE``.
+``barred`` counts a call as blocked only if it was refused with EPERM, EACCES or ENOSYS: an error about its arguments
+means that the call was reached. ``attacks.PRELUDE`` fills in the numbers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What hostile code tries with network ``full``: to get past the proxy, or through it to where it must not lead.
+"""Attacks of hostile code with network ``full``: around the proxy, or through it to forbidden addresses.
 
-A target of the proxy is reached if the proxy says that the way is open.
+A target counts as reached if the proxy reports an open connection.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What hostile code tries on processes, users, limits and sockets. See ``attacks``."""
+"""Attacks of hostile code on processes, users, limits and sockets. See ``attacks``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Charts as people draw them, and charts that try to reach a listener when they are drawn."""
+"""Ordinary charts, and charts that try to contact a listener when they are drawn."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PICTURE = (
 )
 
 
-def _animated() -> go.Figure:
+def animate() -> go.Figure:
     return px.scatter(SALES, x="sold", y="price", animation_frame=SALES.month.dt.month, range_x=[0, 100])
 
 
@@ -112,7 +112,7 @@ PLOTLY_FIGURES: dict[str, Callable[[], go.Figure]] = {
         go.Indicator(mode="gauge+number+delta", value=7, delta={"reference": 5}, title="Speed (km/h)")
     ),
     "table": lambda: go.Figure(go.Table(header={"values": ["a", "b"]}, cells={"values": [[1, 2], ["x", "y/z"]]})),
-    "animated": _animated,
+    "animated": animate,
     "menus": _menus,
     "picture": _picture,
     "axes": _axes,
@@ -187,7 +187,7 @@ ALTAIR_CHARTS: dict[str, Callable[[], Any]] = {
 
 
 def ordinary() -> Iterator[tuple[str, str, Chart]]:
-    """(name, MIME type, chart) as the libraries write them."""
+    """Yield (name, MIME type, chart) as the libraries write them."""
     for name, figure in PLOTLY_FIGURES.items():
         yield f"plotly {name}", PLOTLY, json.loads(figure().to_json())
     for name, chart in ALTAIR_CHARTS.items():
@@ -195,7 +195,7 @@ def ordinary() -> Iterator[tuple[str, str, Chart]]:
 
 
 def spellings(host: str) -> list[str]:
-    """Of an address on a listener, as browsers read them."""
+    """Return the spellings of a listener's address that browsers accept."""
     return [
         f"http://{host}/x",
         f"https:/{host}/x",
@@ -228,7 +228,7 @@ TILES: Chart = {"version": 8, "sources": {}, "layers": []}
 
 
 def hostile_plotly(host: str) -> Iterator[Chart]:
-    """Each asks ``host`` for something when it is drawn, clicked or hovered over."""
+    """Yield charts that request something of ``host`` when they are drawn, clicked or hovered over."""
     for address in spellings(host):
         yield _layout(images=[PLACE | {"source": address}])
         yield _trace(type="image", source=address)
@@ -359,5 +359,5 @@ def hostile_vega(host: str) -> Iterator[Chart]:
 
 
 def hostile(host: str) -> list[tuple[str, Chart]]:
-    """(MIME type, chart)."""
+    """Return (MIME type, chart) of all hostile charts."""
     return [*((PLOTLY, one) for one in hostile_plotly(host)), *((VEGA, one) for one in hostile_vega(host))]

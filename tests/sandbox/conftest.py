@@ -1,4 +1,4 @@
-"""A sandbox per test, and the proof that it left no process behind."""
+"""Fixtures: a sandbox per test, and a check that no process of it remains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Make = Callable[..., LinuxSandbox]
 
 
 def children() -> set[int]:
-    """Processes this one started and has not buried."""
+    """Return the children of this process that have not been reaped."""
     return {int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()}
 
 

@@ -1,8 +1,8 @@
-"""Runs a command as the pod of a hub does: without CAP_SYS_ADMIN, under the default seccomp profile of Docker and
-containerd, and as an ordinary user where one is named. For root, which has to give rights up.
+"""Runs a command as a hub's pod does: without CAP_SYS_ADMIN, under the default seccomp profile of Docker and
+containerd, and as an ordinary user if one is given. Only root can run it, because it gives up rights.
 
-``python container.py [--user UID] COMMAND ...``. The profile refuses what is listed in ``REFUSED`` to a container with
-the default capabilities. Source: ``profiles/seccomp/default.json`` of moby, 2023 and later, which allows Landlock.
+``python container.py [--user UID] COMMAND ...``. The profile refuses what ``REFUSED`` lists to a container with the
+default capabilities. Source: ``profiles/seccomp/default.json`` of moby, 2023 and later, which allows Landlock.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def profile() -> list[Rule]:
 
 
 def enter(user: int | None) -> None:
-    """Raises OSError."""
+    """Apply the restrictions of a container to this process. Raises OSError."""
     seccomp.load(seccomp.compile_program(profile(), platform.machine(), numbers()))
     for capability in set(range(41)) - set(CAPABILITIES):
         prctl(DROP_FROM_BOUNDING_SET, capability)

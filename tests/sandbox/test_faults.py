@@ -1,4 +1,4 @@
-"""Code that breaks things: what it broke is told, the session goes on, and nothing outlives it."""
+"""Tests code that breaks things: the failure is reported, the session continues, and no process outlives it."""
 
 from __future__ import annotations
 

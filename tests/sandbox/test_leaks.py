@@ -1,4 +1,4 @@
-"""A thousand calls leave no process, no descriptor, no task and no directory behind."""
+"""Tests that no process, descriptor, task or directory remains after a thousand calls."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def descendants(pid: int) -> int:
     return len(below) + sum(descendants(child) for child in below)
 
 
-def held() -> tuple[int, int, int]:
-    """(processes below this one, open descriptors, tasks)."""
+def count_resources() -> tuple[int, int, int]:
+    """Return (number of descendants, open descriptors, tasks) of this process."""
     return descendants(os.getpid()), len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
 
 
-async def settled(sandbox: LinuxSandbox) -> None:
-    """Its process waits warm, and the tasks that started it are over."""
+async def wait_until_warm(sandbox: LinuxSandbox) -> None:
+    """Wait until the sandbox has a warm process and the tasks that started it have ended."""
     await sandbox.warm()
     await asyncio.sleep(0.5)
 
@@ -54,12 +54,12 @@ async def test_a_thousand_calls_leave_nothing_behind(
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    nothing, before = held(), children()
+    nothing, before = count_resources(), children()
     sandbox = make(SandboxPolicy(warm=1))
     for key in SESSIONS:
         await sandbox.run(key, "0")
-    await settled(sandbox)
-    busy = held()
+    await wait_until_warm(sandbox)
+    busy = count_resources()
     for number in range(CALLS):
         key = SESSIONS[number % len(SESSIONS)]
         if number % 40 == 39:
@@ -71,12 +71,12 @@ async def test_a_thousand_calls_leave_nothing_behind(
         if number % 200 == 199:
             await sandbox.reset(key)
             await sandbox.run(key, "0")
-    await settled(sandbox)
-    assert held() == busy
+    await wait_until_warm(sandbox)
+    assert count_resources() == busy
     for key in SESSIONS:
         await sandbox.close(key, remove=True)
     assert list((tmp_path / "work").iterdir()) == []
     await sandbox.aclose()
-    assert held() == nothing
+    assert count_resources() == nothing
     assert children() == before
     assert list(temporary.iterdir()) == []

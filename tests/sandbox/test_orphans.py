@@ -1,4 +1,4 @@
-"""Whatever is killed, nothing that the code has started is left: with and without namespaces."""
+"""Tests that no process of the code survives, whichever process is killed: with and without namespaces."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ asyncio.run(main())
 
 
 async def family(sandbox: LinuxSandbox) -> list[Process]:
-    """All processes of a session that has detached two: supervisor first."""
+    """Return all processes of a session that has detached two; the supervisor is the first."""
     before = {one.pid for one in descendants(os.getpid())}
     await sandbox.run(KEY, DETACH)
     return [one for one in descendants(os.getpid()) if one.pid not in before]

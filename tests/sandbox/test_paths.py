@@ -1,4 +1,4 @@
-"""Paths that a session may use beside its work directory, and those that its code asked for in vain."""
+"""Tests paths that a session may use beside its work directory, and paths that its code was denied."""
 
 from __future__ import annotations
 

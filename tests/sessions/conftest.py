@@ -1,4 +1,4 @@
-"""Our stores behind one fixture, a clock that tests move, and an owner."""
+"""Fixtures: our stores, a clock that tests set, and an owner."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def owner() -> Owner:
 
 @pytest.fixture(params=["memory", "sqlite", "files"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[SessionStore]:
-    """Add a store here and test_contract.py holds it to the protocol."""
+    """Each of our stores. A store that is added here has to pass test_contract.py."""
     kinds: dict[str, Callable[[], SessionStore]] = {
         "memory": lambda: MemoryStore(clock=clock),
         "sqlite": lambda: SqliteStore(tmp_path / "s.db", clock=clock),
@@ -41,7 +41,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) ->
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a store's file will be; neither it nor its directory is there yet."""
+    """The path of a store's file; neither the file nor its directory exists yet."""
     return tmp_path / "data" / "sessions.db"
 
 
@@ -54,7 +54,9 @@ async def file_store(path: Path) -> AsyncIterator[SqliteStore]:
 
 @pytest.fixture
 def start(path: Path) -> Iterator[Start]:
-    """Starts other processes on the file; those that are still running at the end of the test are killed."""
+    """A function that starts another process on the file. Processes that still run at the end of the test are
+    killed.
+    """
     children: list[Child] = []
 
     def begin(code: str) -> Child:

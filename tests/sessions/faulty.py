@@ -1,4 +1,4 @@
-"""A store whose n-th call fails, before or after it did its work."""
+"""A store whose n-th call fails, before or after its work is done."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ When = Literal["before", "after"]
 
 
 class FaultyStore:
-    """Another store; its calls are counted from 1. ``fails`` is asked for each: (number, method) -> when, if at all."""
+    """Wraps another store and counts its calls from 1. ``fails(number, method)`` returns when the call fails,
+    or None.
+    """
 
     def __init__(self, store: SessionStore, fails: Callable[[int, str], When | None]) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Words for tests of the SQLite file: its rows, who holds it, and other processes on it."""
+"""Helpers for tests of the SQLite file: its rows, its locks, and other processes on it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ ROOT = Path(__file__).parents[2]
 
 
 class Child:
-    """Another process on the same file, running ``code`` in an async function with ``path``, ``owner`` and the words
-    of this page; what it prints are its lines."""
+    """Another process on the same file. It runs ``code`` in an async function, with ``path``, ``owner`` and the names
+    of this module. Its lines are what it prints.
+    """
 
     def __init__(self, path: Path, code: str) -> None:
         body = textwrap.indent(textwrap.dedent(code), "    ")
@@ -72,7 +73,7 @@ def rows(path: Path, query: str) -> list[tuple[object, ...]]:
 
 
 def writable_at_once(path: Path) -> bool:
-    """No transaction of anybody is open on the file."""
+    """Return True if no transaction is open on the file; otherwise SQLite raises an error."""
     with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         other.execute("ROLLBACK")

@@ -1,5 +1,6 @@
-"""What a session store does, in plain dicts and lists (a branch is a list of items): the other answer in
-test_model_based.py."""
+"""A session store made of dicts and lists (a branch is a list of items), with which test_model_based.py compares the
+real stores.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ class _Lease:
 
 @dataclass(slots=True)
 class _Line:
-    """One branch: what it says, and which turns it shows."""
+    """One branch: its items, and the turns that it shows."""
 
     parent: str
     created: float
@@ -60,7 +61,9 @@ class _Line:
 
 @dataclass(slots=True)
 class _Kept:
-    """Everything of one session; ``lease`` is there while a turn is open, ``names`` are of all branches ever."""
+    """All data of one session. ``lease`` exists while a turn is open; ``names`` are those of all branches that ever
+    existed.
+    """
 
     session: Session
     turns: dict[str, Turn] = field(default_factory=dict)
@@ -74,31 +77,31 @@ class _Kept:
 
     @property
     def items(self) -> list[Item]:
-        """Of all branches."""
+        """Return the items of all branches."""
         return sorted({item.seq: item for line in self.lines.values() for item in line.items}.values(), key=_seq)
 
     def names_medium(self, digest: str) -> bool:
         return any(medium.hash == digest for item in self.items for medium in item.message.media)
 
     def cut(self, line: _Line, count: int) -> None:
-        """Leaves the first ``count`` items, and the turns that began before the last of them."""
+        """Keep the first ``count`` items, and the turns that began before the last of them."""
         line.items = line.items[:count]
         line.turns = [id for id in line.turns if self.turns[id].since < line.end]
         self.forget()
 
     def forget(self) -> None:
-        """Turns that no branch shows."""
+        """Remove the turns that no branch shows."""
         shown = {id for line in self.lines.values() for id in line.turns}
         self.turns = {id: turn for id, turn in self.turns.items() if id in shown}
 
     def followed(self, line: _Line, turn: str) -> int:
-        """The item behind which a turn of the branch began."""
+        """Return the number of the item after which a turn of the branch began."""
         first = next((item.seq for item in line.items if item.turn == turn), self.turns[turn].since + 1)
         return max((item.seq for item in line.items if item.seq < first), default=0)
 
 
 class PlainStore:
-    """A SessionStore in this process, for one event loop. No method waits, so none can be cancelled half-way."""
+    """A SessionStore in this process, for one event loop. No method suspends, so no call can be cancelled halfway."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -331,7 +334,7 @@ class PlainStore:
         return sorted(path for (namespace, base, path), id in self._bindings.items() if (namespace, base, id) == wanted)
 
     async def aclose(self) -> None:
-        """Forgets everything; afterwards every method raises StoreError."""
+        """Delete everything; afterwards every method raises StoreError."""
         self._closed = True
         self._sessions.clear()
         self._bindings.clear()
@@ -373,7 +376,9 @@ class PlainStore:
         return Branch(name, line.parent, line.since, line.end, len(line.turns), line.created, current)
 
     def _cut(self, kept: _Kept, count: int) -> None:
-        """``since`` of a branch is what it shares with another one now: the model does not tell it."""
+        """Cut the branch. The model does not compute what ``since`` of a branch becomes, which depends on other
+        branches.
+        """
         kept.cut(kept.line, count)
         self._change(kept)
 

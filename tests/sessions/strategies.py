@@ -1,4 +1,4 @@
-"""Random messages, rounds and sessions, in the form in which a store gives them back."""
+"""Random messages, rounds and sessions, in the form in which a store returns them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ media = st.builds(
 
 @st.composite
 def parts(draw: st.DrawFn, shown: st.SearchStrategy[Media] = media) -> tuple[Part, ...]:
-    """Canonical: no empty text, and no two texts unless a medium is among the parts."""
+    """Draw parts in canonical form: no empty text, and no two texts unless there is a medium among the parts."""
     said: list[Part] = [Text(text) for text in draw(st.lists(texts.filter(bool), max_size=3))]
     pictures = draw(st.lists(shown, max_size=2))
     if not pictures:
@@ -41,7 +41,7 @@ def parts(draw: st.DrawFn, shown: st.SearchStrategy[Media] = media) -> tuple[Par
 
 @st.composite
 def rounds(draw: st.DrawFn, shown: st.SearchStrategy[Media] = media) -> list[Message]:
-    """One message, or an assistant's calls with some or all of their results."""
+    """Draw one message, or an assistant's calls with some or all of their results."""
     role: Role = draw(st.sampled_from(get_args(Role)))
     if role != "tool":
         return [
@@ -92,7 +92,7 @@ def turns(draw: st.DrawFn, key: SessionKey, ordinal: int, last: bool) -> tuple[T
 
 @st.composite
 def transcripts(draw: st.DrawFn) -> Transcript:
-    """A tree of turns, with gaps where something was taken back; sometimes one line without branches."""
+    """Draw a tree of turns, with gaps where items were undone; sometimes one line without branches."""
     key = SessionKey(draw(ids), draw(ids))
     grown = _Grown(key, draw)
     for _ in range(draw(st.integers(0, 4))):
@@ -101,7 +101,9 @@ def transcripts(draw: st.DrawFn) -> Transcript:
 
 
 class _Grown:
-    """``ends`` are the places where a branch may begin: (segment, seq), also in the middle of a turn."""
+    """A session that is drawn turn by turn. ``ends`` are the places (segment, seq) where a branch may begin, also in
+    the middle of a turn.
+    """
 
     def __init__(self, key: SessionKey, draw: st.DrawFn) -> None:
         self._key = key

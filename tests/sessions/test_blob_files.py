@@ -1,4 +1,4 @@
-"""Large media: files beside the store, whole before a row names them, gone when none does."""
+"""Tests large media in files beside the store: complete before a row names them, deleted when no row does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Random trees: turns, edits, branches, pops and rewinds of one session do what they do to plain lists of items."""
+"""Tests random trees: turns, edits, branches, pops and rewinds of a session change it as they change plain lists of
+items.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ BEGINNING: list[Step] = [("say", 1), ("say", 2), ("branch", 0), ("say", 3), ("ed
 
 
 class Pair:
-    """Both answers to everything."""
+    """A real store and the model; each operation is applied to both."""
 
     def __init__(self) -> None:
         clock = Clock()
@@ -92,17 +94,17 @@ class Pair:
 
 
 async def _answer(call: Coroutine[Any, Any, Any]) -> Any:
-    """How much a branch shares depends on the others after a pop: the model does not tell it."""
+    """Return the result without how much a branch shares with others, which the model does not compute after a pop."""
     try:
         found = await call
     except AgentKernelError as error:
         return f"{error.code}: {error}"
     if isinstance(found, Branch):
         return replace(found, since=0)
-    return [replace(each, since=0) if isinstance(each, Branch) else each for each in found] if _listed(found) else found
+    return [replace(each, since=0) if isinstance(each, Branch) else each for each in found] if is_list(found) else found
 
 
-def _listed(found: Any) -> bool:
+def is_list(found: Any) -> bool:
     return isinstance(found, list)
 
 

@@ -1,3 +1,3 @@
-"""Our own session stores keep the contract."""
+"""Runs the contract with our own session stores."""
 
 from agent_kernel.sessions.contract_tests.suite import *  # noqa: F403

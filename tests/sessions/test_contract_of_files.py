@@ -1,4 +1,4 @@
-"""Our own session stores keep files as they promise; also behind limits, and for private sessions."""
+"""Runs the contract of files with our own session stores, also with limits and for private sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our own session stores keep what people decided."""
+"""Runs the contract of grants with our own session stores."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""Our own session stores can be maintained, and their sessions can expire."""
+"""Runs the contract of maintenance and expiry with our own session stores."""
 
 from agent_kernel.sessions.contract_tests.maintenance import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""What is on the disk when a write is acknowledged, and connections that cannot undo or close."""
+"""Tests what is on the disk when a write is acknowledged, and connections that fail to roll back or close."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_durable_is_a_setting(tmp_path: Path) -> None:
 
 
 class Stubborn(StoreConnection):
-    """Refuses what ``refused`` names."""
+    """A connection that refuses the operations in ``refused``."""
 
     refused: ClassVar[set[str]] = set()
 

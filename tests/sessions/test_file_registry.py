@@ -1,4 +1,6 @@
-"""What tools made is kept with its session, whatever became of it; what people bring is found where they brought it."""
+"""Tests that files of tools are stored with their session, however it ends, and that uploaded files are found where
+they were uploaded.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ def registry(store: SqliteStore, tmp_path: Path) -> FileRegistry:
     return FileRegistry(store, tmp_path / "incoming", output_bytes=20 << 20, upload_bytes=1000)
 
 
-def arrived(registry: FileRegistry, *chunks: bytes) -> ReceivedFile:
+def receive_file(registry: FileRegistry, *chunks: bytes) -> ReceivedFile:
     incoming = registry.incoming()
     try:
         for chunk in chunks:
@@ -176,11 +178,11 @@ async def test_a_file_made_a_megabyte_at_a_time_is_never_whole_in_memory(
 
 
 async def test_an_upload_becomes_a_file_of_the_session(registry: FileRegistry) -> None:
-    file = await registry.receive(KEY, "notes", arrived(registry, b"caf\xc3", b"\xa9"), purpose="assistants")
+    file = await registry.receive(KEY, "notes", receive_file(registry, b"caf\xc3", b"\xa9"), purpose="assistants")
     assert (file.mime, file.preview, file.purpose, file.tool) == ("text/plain", "café", "assistants", "user_upload")
     assert (file.id[:5], len(file.id)) == ("file-", 37)
     assert await body(registry, KEY, file.id) == "café".encode()
-    binary = await registry.receive(KEY, "x.bin", arrived(registry, b"caf\xc3"), mime="application/x-odd")
+    binary = await registry.receive(KEY, "x.bin", receive_file(registry, b"caf\xc3"), mime="application/x-odd")
     assert (binary.mime, binary.preview) == ("application/x-odd", "")
 
 
@@ -201,7 +203,7 @@ async def test_a_full_disk_is_told_and_the_turn_goes_on(
     with monkeypatch.context() as full:
         full.setattr(os, "open", lambda path, flags, mode=0o777, **more: really("/dev/full", os.O_WRONLY))
         with pytest.raises(StoreFull, match="could not be written"):
-            arrived(registry, b"x")
+            receive_file(registry, b"x")
         (kept,) = await registry.keep([ProducedFile("a", b"x")], CONTEXT)
     assert (kept.file.error, await registry.files(KEY)) == ("store_full", [kept.file])
 
@@ -217,7 +219,7 @@ def test_what_a_crashed_process_left_goes_after_a_while(tmp_path: Path) -> None:
 
 
 async def test_a_file_is_read_in_its_own_session_only_until_it_is_attached_to_another(registry: FileRegistry) -> None:
-    file = await registry.receive(KEY, "a.txt", arrived(registry, b"hello"))
+    file = await registry.receive(KEY, "a.txt", receive_file(registry, b"hello"))
     with pytest.raises(FileNotFound):
         await registry.open(OTHER, file.id)
     for _ in range(2):
@@ -297,8 +299,8 @@ async def test_a_model_is_told_how_texts_begin_and_of_binaries_their_facts(regis
 async def test_a_file_goes_by_itself_when_its_time_has_come(store: SqliteStore, tmp_path: Path) -> None:
     now = [1_000.0]
     registry = FileRegistry(store, tmp_path / "in", output_bytes=9_000, upload_bytes=1000, clock=lambda: now[0])
-    brief = await registry.receive(KEY, "a.txt", arrived(registry, b"brief"), lasts_s=60)
-    lasting = await registry.receive(KEY, "b.txt", arrived(registry, b"lasting"))
+    brief = await registry.receive(KEY, "a.txt", receive_file(registry, b"brief"), lasts_s=60)
+    lasting = await registry.receive(KEY, "b.txt", receive_file(registry, b"lasting"))
     assert (brief.expires, lasting.expires) == (1_060.0, 0.0)
     assert [file.expires for file in await store.files(KEY)] == [1_060.0, 0.0], "it is kept with the file"
     now[0] = 1_059.9

@@ -1,4 +1,6 @@
-"""Stored and carried history become one. Letters of cases: S is stored, I comes in, R is what the model sees."""
+"""Tests merging of stored history with the history in a request. Letters of the cases: S is stored, I comes in, R is
+what the model sees.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ tc2, t2 = call(code="two"), result(text="2")
 D = [u1, tc1, t1, a1, u2, tc2, t2]
 
 
-def seen(stored: list[Message], incoming: list[Message]) -> list[Message]:
+def merge(stored: list[Message], incoming: list[Message]) -> list[Message]:
     found = splice(stored, incoming)
     return [*stored[: found.kept], *found.new]
 
@@ -118,12 +120,12 @@ def test_what_a_request_adds_is_its_last_user_message_or_the_calls_it_ends_with(
 
 
 def test_case_a_tools_that_ran_here_stay_in_the_history_that_comes_back() -> None:
-    assert seen([u1, tc1, t1], [u1, a1, u2]) == [u1, tc1, t1, a1, u2]
+    assert merge([u1, tc1, t1], [u1, a1, u2]) == [u1, tc1, t1, a1, u2]
     assert splice([u1, tc1, t1, a1], [u1, a1, u2]) == Splice(4, (u2,), 1, 2)
 
 
 def test_case_b_so_do_several_rounds() -> None:
-    assert seen([u1, tc1, t1, tc2, t2], [u1, a1, u2]) == [u1, tc1, t1, tc2, t2, a1, u2]
+    assert merge([u1, tc1, t1, tc2, t2], [u1, a1, u2]) == [u1, tc1, t1, tc2, t2, a1, u2]
 
 
 def test_case_c_an_edited_first_message_begins_anew() -> None:
@@ -132,17 +134,17 @@ def test_case_c_an_edited_first_message_begins_anew() -> None:
 
 def test_case_d_an_edited_later_message_keeps_what_stands_before_it_with_its_tools() -> None:
     assert splice(D, [u1, a1, u2x]) == Splice(4, (u2x,), 1, 2)
-    assert seen(D, [u1, a1, u2x]) == [u1, tc1, t1, a1, u2x]
+    assert merge(D, [u1, a1, u2x]) == [u1, tc1, t1, a1, u2x]
 
 
 def test_case_e_an_edited_answer_keeps_the_tools_before_it() -> None:
     a1x = assistant("a1x")
-    assert seen(D, [u1, a1x, u2]) == [u1, tc1, t1, a1x, u2]
+    assert merge(D, [u1, a1x, u2]) == [u1, tc1, t1, a1x, u2]
     assert splice(D, [u1, a1x, u2]) == Splice(3, (a1x, u2), 1, 1)
 
 
 def test_case_g_what_is_stored_beyond_the_request_does_not_come_in() -> None:
-    assert seen([u1, a1, u2, a2, u3], [u1, a1, u2]) == [u1, a1, u2]
+    assert merge([u1, a1, u2, a2, u3], [u1, a1, u2]) == [u1, a1, u2]
 
 
 def test_a_request_asked_again_leaves_its_old_answer_behind() -> None:
@@ -173,7 +175,7 @@ def test_results_of_one_round_may_come_in_another_order() -> None:
 
 def test_edited_tool_history_is_the_clients_word() -> None:
     other = result(text="edited")
-    assert seen([u1, tc1, t1, a1], [u1, tc1, other, a1, u2]) == [u1, tc1, other, a1, u2]
+    assert merge([u1, tc1, t1, a1], [u1, tc1, other, a1, u2]) == [u1, tc1, other, a1, u2]
 
 
 def test_rounds_of_tools_that_ran_at_the_client_are_new() -> None:
@@ -186,9 +188,9 @@ def test_a_round_that_is_asked_again_leaves_what_followed_behind() -> None:
 
 
 def test_a_call_that_was_left_without_its_result_is_not_taken_over() -> None:
-    assert seen([u1], [u1, call("x"), a1, u2]) == [u1, a1, u2]
-    assert seen([u1], [u1, result("x"), a1, u2]) == [u1, a1, u2]
-    assert seen([], [u1, call("x", text="Let me see."), a1, u2]) == [u1, assistant("Let me see."), a1, u2]
+    assert merge([u1], [u1, call("x"), a1, u2]) == [u1, a1, u2]
+    assert merge([u1], [u1, result("x"), a1, u2]) == [u1, a1, u2]
+    assert merge([], [u1, call("x", text="Let me see."), a1, u2]) == [u1, assistant("Let me see."), a1, u2]
 
 
 def test_an_answer_that_came_in_pieces_comes_back_as_one() -> None:
@@ -215,9 +217,9 @@ def test_empty_answers_do_not_count() -> None:
 def test_a_new_picture_stays_and_the_stored_ones_too() -> None:
     old, new = (Media.of("image/png", data) for data in (b"old", b"new"))
     stored = [user("look", [replace(old, data=None)]), a1]
-    view = seen(stored, [user("look", [old]), a1, user("and this", [new])])
+    view = merge(stored, [user("look", [old]), a1, user("and this", [new])])
     assert [message.media for message in view] == [(old,), (), (new,)]
-    assert seen(stored, [user("look", [new]), a1, u2])[0].media == (new,)
+    assert merge(stored, [user("look", [new]), a1, u2])[0].media == (new,)
 
 
 def test_instructions_are_neither_compared_nor_new() -> None:

@@ -1,4 +1,4 @@
-"""Ids that tell when they were made."""
+"""Tests ids that contain their time of creation."""
 
 from __future__ import annotations
 

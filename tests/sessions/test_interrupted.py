@@ -1,4 +1,4 @@
-"""A turn cancelled at each of its awaits, and one whose store fails at each of its calls: a known state every time."""
+"""Cancels a turn at each of its awaits, and fails each call of its store. Tests that the state is known every time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def assert_known(store: SessionStore, *, closed: bool = True) -> list[str]:
-    """Every turn is closed, every call has one result, nothing is there twice; the roles."""
+    """Check that every turn is closed, every call has one result, and nothing is duplicated. Return the roles."""
     turns, items = await store.everything(KEY)
     assert not closed or all(turn.state != "open" for turn in turns)
     for turn in turns:
@@ -52,14 +52,14 @@ async def assert_known(store: SessionStore, *, closed: bool = True) -> list[str]
 
 
 async def goes_on(store: SessionStore) -> None:
-    """The session takes another turn, in a process that starts now."""
+    """Check that the session accepts another turn, in a process that starts now."""
     next_one, *_ = agent([{"text": "still here"}], store=store)
     assert (await next_one.run("and now?")).state == "committed"
     await assert_known(store)
 
 
 async def cancelled_at(path: Path, n: int) -> bool:
-    """False when the turn has fewer awaits than that."""
+    """Cancel the turn at its n-th await. Return False if the turn has fewer awaits."""
     store = SqliteStore(path)
     it, *_ = agent(SCRIPT, [Recorder()], store=store)
     run = CancelledAt(it.run(REQUEST), n)
@@ -88,7 +88,7 @@ async def test_a_turn_cancelled_at_each_await_leaves_a_known_state(tmp_path: Pat
 
 
 async def failing_at(n: int, when: When) -> bool:
-    """False when the turn makes fewer calls than that. The one call fails once."""
+    """Fail the n-th store call of the turn, once. Return False if the turn makes fewer calls."""
     real = MemoryStore()
     await real.create(KEY)
     faulty = FaultyStore(real, lambda number, _: when if number == n else None)

@@ -1,4 +1,4 @@
-"""Random sequences of operations give the same answers, errors and contents from every store."""
+"""Tests that random sequences of operations give the same answers, errors and contents with every store."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Stores(RuleBasedStateMachine):
         self.folder.cleanup()
 
     def both(self, call: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
-        """The answer of both; an error counts as one."""
+        """Return the answer that both stores give; an error counts as an answer."""
         sqlite, memory = self.runner.run(_answer(call, self.sqlite)), self.runner.run(_answer(call, self.memory))
         assert sqlite == memory
         return sqlite
@@ -110,7 +110,7 @@ class Stores(RuleBasedStateMachine):
 
     @rule(key=keys, which=st.integers(0, 5), name=st.sampled_from(["", "", "", "x", "main"]))
     def branch(self, key: SessionKey, which: int, name: str) -> None:
-        """Before one of the newest turns of the current branch, or with all of them."""
+        """Branch before one of the newest turns of the current branch, or with all turns."""
         turns = self.runner.run(self.memory.turns(key, 5))
         before = turns[-which].id if 0 < which <= len(turns) else None
         self.both(lambda store: _shape(store.branch(key, before=before, name=name)))
@@ -191,7 +191,7 @@ class Stores(RuleBasedStateMachine):
         return self.owners.get(key, OWNERS[0])
 
     def current(self, key: SessionKey) -> tuple[Turn, int]:
-        """The session's newest turn, or one that nobody opened, and its head."""
+        """Return the session's newest turn, or a turn that was never opened, and the session's head."""
         turns = self.runner.run(self.memory.turns(key, 1))
         session = self.runner.run(self.memory.info(key))
         return turns[0] if turns else Turn("nobody-opened-it", key), session.head if session else 0
@@ -213,7 +213,7 @@ async def _everything(store: SessionStore) -> list[object]:
 
 
 async def _shape(made: Awaitable[Branch | None]) -> Branch | None:
-    """Without how much it shares: what that is after a pop depends on the others."""
+    """Return the branch without how much it shares, which after a pop depends on other branches."""
     branch = await made
     return replace(branch, since=0) if branch else None
 
@@ -230,7 +230,7 @@ async def _answer(call: Callable[[Any], Coroutine[Any, Any, Any]], store: Sessio
 
 
 async def _sorted_recovery(store: SessionStore) -> list[Turn]:
-    """The order in which turns are closed is not promised."""
+    """Recover and sort the closed turns, because their order is not part of the contract."""
     return sorted(await store.recover(), key=lambda turn: (turn.key.namespace, turn.key.id))
 
 

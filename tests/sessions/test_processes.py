@@ -1,4 +1,4 @@
-"""Several processes on one file, and processes that are killed."""
+"""Tests several processes on one file, and processes that are killed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def histories(path: Path) -> dict[str, list[tuple[int, str]]]:
 
 
 def assert_whole(history: list[tuple[int, str]], turns: int) -> None:
-    """No item lost, none twice, none of another turn between those of one."""
+    """Check that no item is lost or duplicated, and that the items of a turn are adjacent."""
     assert [seq for seq, _ in history] == list(range(1, 4 * turns + 1))
     fours = [{turn for _, turn in history[at : at + 4]} for at in range(0, len(history), 4)]
     assert all(len(four) == 1 for four in fours)

@@ -1,4 +1,4 @@
-"""A namespace that holds as much as it may."""
+"""Tests a namespace that has reached its quota."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def three(clock: Clock) -> MemoryStore:
     return MemoryStore(quota=Quota(sessions=3), clock=clock)
 
 
-async def filled(store: SqliteStore) -> None:
+async def fill_store(store: SqliteStore) -> None:
     for id in ("s", "a", "b"):
         await store.create(SessionKey("local", id))
 
 
 @pytest.mark.parametrize("how", MAKERS)
 async def test_no_way_leads_to_a_session_more(three: MemoryStore, how: str) -> None:
-    await filled(three)
+    await fill_store(three)
     with pytest.raises(QuotaExceeded, match="The limit of 3 sessions is reached") as caught:
         await MAKERS[how](three)
     assert "quota_sessions" in caught.value.hint
@@ -43,7 +43,7 @@ async def test_no_way_leads_to_a_session_more(three: MemoryStore, how: str) -> N
 
 
 async def test_sessions_that_are_there_go_on(three: MemoryStore, owner: Owner) -> None:
-    await filled(three)
+    await fill_store(three)
     await three.create(KEY)
     talk = Talk(three, owner, KEY, await three.open_turn(Turn("t", KEY), owner))
     await talk.say(user("hello"))
@@ -51,7 +51,7 @@ async def test_sessions_that_are_there_go_on(three: MemoryStore, owner: Owner) -
 
 
 async def test_room_is_there_at_once_when_one_is_deleted_and_others_have_their_own(three: MemoryStore) -> None:
-    await filled(three)
+    await fill_store(three)
     await three.create(SessionKey("ann", "hers"))
     await three.delete(KEY)
     await three.create(FULL)

@@ -1,4 +1,4 @@
-"""Two releases on one file: nothing is lost, nothing is written that the other one would misread."""
+"""Tests two releases on one file: nothing is lost, and nothing is written that the other one would misread."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ asyncio.run(main())
 
 @pytest.fixture(scope="module")
 def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package as it was before the second version of the file."""
+    """The package as it was before the second version of the file format."""
     place = tmp_path_factory.mktemp("older")
     log = subprocess.run(
         ["git", "log", "--diff-filter=A", "--format=%H", "--", SECOND],

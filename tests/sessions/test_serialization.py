@@ -1,4 +1,4 @@
-"""Messages as JSON text: nothing is lost on the way."""
+"""Tests that messages survive the conversion to JSON text without loss."""
 
 from __future__ import annotations
 

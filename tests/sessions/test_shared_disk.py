@@ -1,4 +1,4 @@
-"""Which disks get a rollback journal."""
+"""Tests which disks get a rollback journal."""
 
 from __future__ import annotations
 

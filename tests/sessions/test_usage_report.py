@@ -1,4 +1,4 @@
-"""What was spent: by model, day, branch and tool, each turn once."""
+"""Tests usage reports: by model, day, branch and tool, each turn counted once."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Soaks: the same faults over and over, for as long as they are given, drawn from a seed.
+"""Soak tests: they inject the same faults repeatedly for a given time, drawn from a seed.
 
-    pytest tests/soak --soak-minutes 40 --seed 7
+pytest tests/soak --soak-minutes 40 --seed 7
 
-Not part of a plain ``pytest`` (norecursedirs). The time is shared out by ``@pytest.mark.soak(share)``; what starting
-servers and browsers takes comes on top. A soak that fails says the seed that it ran with.
+Not part of a plain ``pytest`` (norecursedirs). ``@pytest.mark.soak(share)`` divides the time among the tests; starting
+servers and browsers is extra. A soak test that fails prints its seed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ CLOSING = pytest.StashKey[list[str]]()
 
 @dataclass
 class Soak:
-    """``running`` until its time is over; ``counts`` are what it did, for its closing line."""
+    """The time and the counts of one soak test: it is ``running`` until its time is over; its closing line prints
+    ``counts``.
+    """
 
     name: str
     seed: int
@@ -45,7 +47,7 @@ class Soak:
         return self.elapsed < self.seconds
 
     def begin(self) -> None:
-        """What was set up until now does not count."""
+        """Start the clock: setup time does not count."""
         self.started = time.monotonic()
 
     @property
@@ -71,7 +73,7 @@ def share_of(item: pytest.Item) -> float:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A soak may take its time, and what a slow machine needs to start and to clean up."""
+    """Set the timeout of each soak test to twice its time plus ten minutes for a slow machine to start and clean up."""
     for item in items:
         if "tests/soak" in item.path.as_posix():
             seconds = config.getoption("--soak-minutes") * 60 * share_of(item)

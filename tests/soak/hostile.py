@@ -1,4 +1,4 @@
-"""What a hostile client or model sends: strategies for JSON, text, and bytes that were once right."""
+"""What a hostile client or model sends: strategies for JSON, text, and bytes made from valid ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ value = st.recursive(scalar, lambda inner: st.lists(inner, max_size=5) | st.dict
 
 
 def mutated(right: Json) -> st.SearchStrategy[Json]:
-    """``right`` with something in it left out, added, or replaced by anything."""
+    """Draw ``right`` with parts left out, added, or replaced by random values."""
     if isinstance(right, dict):
         whole = st.fixed_dictionaries({}, optional={key: mutated(inner) for key, inner in right.items()})
         more = st.dictionaries(text, value, max_size=1)
@@ -50,7 +50,7 @@ def mutated(right: Json) -> st.SearchStrategy[Json]:
 
 
 def damaged(right: bytes) -> st.SearchStrategy[bytes]:
-    """Bytes with some replaced, cut out, doubled, or put in."""
+    """Draw bytes with some replaced, removed, duplicated, or inserted."""
     places = st.lists(st.tuples(st.integers(0, len(right)), st.integers(0, 64), st.binary(max_size=24)), max_size=6)
 
     def damage(edits: list[tuple[int, int, bytes]], cut: int) -> bytes:
@@ -63,7 +63,7 @@ def damaged(right: bytes) -> st.SearchStrategy[bytes]:
 
 
 class Deep(bytes):
-    """Nested deeper than most readers think of; short to look at in a failure."""
+    """Deeply nested data with a short repr, so that failures stay readable."""
 
     def __repr__(self) -> str:
         return f"deep({len(self) // 2})"
@@ -76,7 +76,7 @@ def deep(levels: int) -> Deep:
 def until_over(
     soak: Soak, counted: str, strategies: Mapping[str, st.SearchStrategy[Any]], check: Callable[..., None], until: float
 ) -> None:
-    """Batches of EXAMPLES, each with a seed of its own, until ``until`` seconds of the soak have passed."""
+    """Run batches of EXAMPLES, each with its own seed, until ``until`` seconds of the soak test have passed."""
     batch = 0
     while soak.elapsed < until or not batch:
 

@@ -1,4 +1,4 @@
-"""What a model, a file name or a tool result holds when somebody wants a browser to do something for them."""
+"""Text with which an attacker makes a browser act, for a model's answer, a file name or a tool result."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ JOINTS = (
 
 
 def hostile(chance: random.Random) -> str:
-    """One payload, or some grown together, or cut off in the middle as text that still streams."""
+    """Return one payload, several joined, or one that is cut off as text that is still streaming."""
     words = [*PAYLOADS, *(entry["text"] for entry in CORPUS)]
     parts = [chance.choice(words) for _ in range(chance.choice([1, 1, 2, 3]))]
     whole = parts[0]

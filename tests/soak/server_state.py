@@ -1,4 +1,4 @@
-"""What must hold of a server's files and processes, looked at from outside."""
+"""Checks of a server's files and processes from outside."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ class OpenTurn:
 
 
 def check_store(path: Path, *, taken_back: bool = False) -> Counter[str]:
-    """Raises AssertionError: damage, gaps, unanswered calls, counts that do not fit. How much there was. With
-    ``taken_back``, somebody undid turns or dropped branches: then numbers are missing, and none is given twice."""
+    """Check the store's file and return how much it contains. With ``taken_back``, users undid turns or dropped
+    branches: then numbers may be missing, but none is used twice.
+
+    Raises AssertionError for damage, gaps, calls without results, or wrong counts.
+    """
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert db.execute("PRAGMA foreign_key_check").fetchall() == []
@@ -41,23 +44,25 @@ def check_store(path: Path, *, taken_back: bool = False) -> Counter[str]:
 def _check_session(db: sqlite3.Connection, key: tuple[str, str], head: int, turns: int, *, taken_back: bool) -> None:
     here = "WHERE namespace = ? AND session = ?"
     items = db.execute(f"SELECT seq, turn, body FROM items {here} ORDER BY seq", key).fetchall()
-    assert _numbered([seq for seq, _, _ in items], head, gaps=taken_back), f"{key}: numbers have gaps or pass the head"
+    assert are_numbers_valid([seq for seq, _, _ in items], head, gaps=taken_back), (
+        f"{key}: numbers have gaps or pass the head"
+    )
     states = db.execute(f"SELECT id, state, ordinal FROM turns {here} ORDER BY ordinal", key).fetchall()
-    assert _numbered([ordinal for _, _, ordinal in states], turns, gaps=taken_back), f"{key}: turns have gaps"
+    assert are_numbers_valid([ordinal for _, _, ordinal in states], turns, gaps=taken_back), f"{key}: turns have gaps"
     is_open = {turn for turn, state, _ in states if state == "open"}
     order = {turn: ordinal for turn, _, ordinal in states}
     assert [order[turn] for _, turn, _ in items] == sorted(order[turn] for _, turn, _ in items), f"{key}: turns mix"
     _check_pairs(key, [(turn, json.loads(body)) for _, turn, body in items], is_open)
 
 
-def _numbered(numbers: list[int], last: int, *, gaps: bool) -> bool:
+def are_numbers_valid(numbers: list[int], last: int, *, gaps: bool) -> bool:
     if not gaps:
         return numbers == list(range(1, last + 1))
     return numbers == sorted(set(numbers)) and all(1 <= number <= last for number in numbers)
 
 
 def _check_pairs(key: tuple[str, str], items: list[tuple[str, dict[str, Any]]], is_open: set[str]) -> None:
-    """Every call has one result before anything else of its turn follows, but for those of a turn that runs."""
+    """Check that every call has one result before the next message of its turn, except in a running turn."""
     waiting: dict[str, str] = {}
     for turn, body in items:
         if body["role"] == "tool":
@@ -74,18 +79,18 @@ def open_turns(path: Path) -> list[OpenTurn]:
 
 
 def left_overs(root: Path) -> list[Path]:
-    """What a killed server had half-written; the next write beside it takes it away."""
+    """Return the partial files of a killed server, which the next write beside them removes."""
     return [*root.rglob(".*.tmp"), *root.rglob(".*.bak.*")]
 
 
 def check_sidecars(root: Path) -> list[Transcript]:
-    """Every sidecar below ``root`` reads back."""
+    """Parse every sidecar below ``root`` and return the transcripts."""
     assert not list(root.rglob("*.conflict.json")), "a server took its own sidecar for another one's"
     return [parse(path.read_bytes()) for path in root.rglob("*.agent.json")]
 
 
 def memory_mb(pid: int) -> float:
-    """Resident, as the process itself."""
+    """Return the resident memory of a process in MiB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS"):
             return int(line.split()[1]) / 1024

@@ -1,4 +1,4 @@
-"""One kernel's credential against everything of another one and of people; tokens and approvals that are guessed."""
+"""Attacks with one kernel's credential on another kernel and on users; guessed tokens and approvals."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ JUPYTER = (
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """Notebook B: a turn that is over, one that runs, one that asks."""
+    """Notebook B with a finished turn, a running one, and one that waits for an approval."""
 
     kernel: str
     session: str
@@ -73,7 +73,7 @@ async def victim(server: AgentServer) -> Victim:
 
 
 async def state(server: AgentServer, target: Victim) -> Any:
-    """All of B that an attack could change, as a person sees it."""
+    """Return everything of B that an attack could change, as a user sees it."""
     async with server.client() as client:
         sessions = [(await client.get(f"agent/v1/sessions/{one}")).json() for one in (target.session, "b-asks")]
         for session in sessions:
@@ -88,8 +88,8 @@ async def state(server: AgentServer, target: Victim) -> Any:
         return sessions, items, bound, open_still
 
 
-def drawn(target: Victim, chance: random.Random) -> tuple[str, str, Json]:
-    """A method, a route filled with what is B's, and a body that may name B too."""
+def draw_request(target: Victim, chance: random.Random) -> tuple[str, str, Json]:
+    """Return a random method, a route filled with ids of B, and a body that may name B too."""
     pattern, _ = chance.choice(ROUTES)
 
     def fill(group: re.Match[str]) -> str:
@@ -110,8 +110,8 @@ def drawn(target: Victim, chance: random.Random) -> tuple[str, str, Json]:
     return chance.choice(METHODS), path + query, chance.choice(bodies)
 
 
-def disguised(token: str, chance: random.Random) -> tuple[dict[str, str], Json]:
-    """A kernel's credential where a person's belongs: headers and query. Nobody is logged in by it."""
+def disguise_token(token: str, chance: random.Random) -> tuple[dict[str, str], Json]:
+    """Return headers and query in which a kernel's credential takes the place of a user's; none of them may log in."""
     headers = [
         {"Authorization": f"token {token}"}, {"Authorization": f"Bearer {token}"}, {"x-api-key": token},
         {"Cookie": f"username-localhost={token}"}, {KERNEL_HEADER: token[:-1]}, {KERNEL_HEADER: token + "x"},
@@ -121,8 +121,8 @@ def disguised(token: str, chance: random.Random) -> tuple[dict[str, str], Json]:
 
 
 async def attack_b(client: httpx.AsyncClient, target: Victim, soak: Soak) -> None:
-    """With A's valid credential: refused, or an answer that holds nothing of B."""
-    method, path, body = drawn(target, soak.random)
+    """Attack B with A's valid credential: the request must be refused or contain nothing of B."""
+    method, path, body = draw_request(target, soak.random)
     try:
         reply = await client.request(method, path, json=body, timeout=5)
     except httpx.ReadTimeout:
@@ -145,7 +145,7 @@ async def attack_b(client: httpx.AsyncClient, target: Victim, soak: Soak) -> Non
 
 
 async def attack_jupyter(server: AgentServer, token: str, soak: Soak) -> None:
-    headers, query = disguised(token, soak.random)
+    headers, query = disguise_token(token, soak.random)
     method, path = soak.random.choice(METHODS), soak.random.choice([*JUPYTER, "agent/v1/sessions", "agent/v1/turns"])
     async with server.client(None, headers) as client:
         reply = await client.request(method, path, params=query, json={"prompt": "x"})
@@ -159,7 +159,7 @@ async def attack_jupyter(server: AgentServer, token: str, soak: Soak) -> None:
 
 
 async def guess(server: AgentServer, kernel: str, soak: Soak) -> None:
-    """Approvals and claims that are nearly right; then the right ones still work."""
+    """Try approvals and claims that are nearly right. Then check that the right ones still work."""
     chance = soak.random
     async with server.client() as client:
         turn = (await start_turn(client, "look", kernel=kernel, max_tool_rounds=1, **LIVE))["turn"]
@@ -196,7 +196,9 @@ def near(right: str, chance: random.Random) -> list[str]:
 
 
 def credentials(server: AgentServer, kernel: str) -> set[str]:
-    """What the kernel's processes were started with, read from outside: a kernel that restarts answers nobody."""
+    """Return the credentials in the environment of the kernel's processes, read from outside because a restarting
+    kernel answers nobody.
+    """
     assert server.process is not None
     mine = [one for one in descendants(server.process.pid) if f"kernel-{kernel}.json" in one.command]
     found = set()
@@ -208,7 +210,7 @@ def credentials(server: AgentServer, kernel: str) -> set[str]:
 
 
 async def attack_old_credential(server: AgentServer, kernel: str, old: str, soak: Soak) -> str:
-    """A restart makes another credential; the old one is worth nothing. The new one."""
+    """Restart the kernel, check that its old credential is refused, and return the new one."""
     async with server.client() as client:
         (await client.post(f"api/kernels/{kernel}/restart")).raise_for_status()
     async with server.kernel_client(old) as client:

@@ -1,5 +1,6 @@
-"""Code that takes all it can get, in every kind of jail, without a control group that would stop it: the session is
-ended or refused, the machine goes on, and nothing is left."""
+"""Runs code that takes all memory, processes or disk space it can get, in every kind of jail without a control group:
+the session ends or is refused, the machine keeps working, and nothing remains.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ def available_mb() -> int:
 
 @contextmanager
 def most_missing() -> Iterator[list[int]]:
-    """How much of the machine's memory was gone at the worst moment, in MB."""
+    """Measure by how much the machine's available memory fell at the worst moment, in MB."""
     before, most, ended = available_mb(), [0], threading.Event()
 
     def watch() -> None:

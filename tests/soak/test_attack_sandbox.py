@@ -1,5 +1,6 @@
-"""Hostile code through a turn's own door, alone and many at once, with things of the host to harm; and names that
-climb out of where they belong."""
+"""Runs hostile code in turns, alone and many at once, against things of the host; and tries names that escape their
+directory.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +84,9 @@ SESSIONS = 3
 
 @dataclass(frozen=True, slots=True)
 class Lair:
-    """One attacking session: which plan it reads, whose notebook it is of, what it was told of the host."""
+    """One attacking session: the plan that it reads, its notebook's kernel, and the facts about the host that
+    it gets.
+    """
 
     number: int
     kernel: str
@@ -92,7 +95,7 @@ class Lair:
 
 @dataclass
 class SceneServer(AgentServer):
-    """Serves the project of a scene, whose other things are not to be reached."""
+    """A server of the notebooks in a scene; nothing else of the scene may be reached."""
 
     @property
     def root(self) -> Path:
@@ -118,7 +121,7 @@ def script(project: Path) -> list[Json]:
 
 
 async def said_by(server: AgentServer, prompt: str, session: str, **body: str) -> Json:
-    """The result of the one call of a turn."""
+    """Return the result of the one call of a turn."""
     async with server.client() as client:
         started = await start_turn(client, prompt, session=session, where="sandbox", max_tool_rounds=1, **body)
         events = await asyncio.wait_for(followed(client, started["turn"]), 180)
@@ -128,7 +131,7 @@ async def said_by(server: AgentServer, prompt: str, session: str, **body: str) -
 
 
 async def attack(server: AgentServer, here: Scene, lair: Lair, soak: Soak) -> None:
-    """Some attacks in one run of a session that earlier attacks have been at."""
+    """Run some attacks in a session that earlier attacks have used."""
     names = soak.random.sample(sorted(ATTACKS | UNSEEN), min(len(ATTACKS), soak.random.choice([1, 3, 8, 60])))
     code = {name: (ATTACKS | UNSEEN)[name] for name in names}
     plan = {"facts": lair.facts, "attacks": code, "at once": soak.random.random() < 0.4}
@@ -152,7 +155,7 @@ async def be_greedy(server: AgentServer, soak: Soak) -> None:
 
 
 def surroundings(server: AgentServer) -> set[str]:
-    """Every name around the server's data, but for what belongs to Jupyter, and below the work directories."""
+    """Return every path in the server's directory, except those of Jupyter and those below the work directories."""
     own = {server.directory / name for name in ("runtime", "ipython", "config")}
     found = set()
     for base, folders, files in os.walk(server.directory):
@@ -164,7 +167,9 @@ def surroundings(server: AgentServer) -> set[str]:
 
 
 async def climb(server: AgentServer, soak: Soak) -> None:
-    """A session id and a notebook name that look like paths: work directories, rows and sidecars stay at home."""
+    """Use a session id and a notebook name that look like paths. Check that work directories, rows and sidecars stay in
+    their places.
+    """
     name = soak.random.choice(CLIMBING)
     before = surroundings(server)
     result = await said_by(server, "write", name)
@@ -192,7 +197,7 @@ async def climb(server: AgentServer, soak: Soak) -> None:
 
 
 async def keep_inside(server: AgentServer) -> None:
-    """A notebook outside of the contents root, named by way of .., gets no sidecar."""
+    """Check that a notebook outside of the contents root, named by ``..``, gets no sidecar."""
     outside = server.directory / "outside.ipynb"
     outside.write_text(json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
     async with server.client() as client:
@@ -210,7 +215,7 @@ async def keep_inside(server: AgentServer) -> None:
 
 
 async def facts_of(server: AgentServer, here: Scene, kernel: str) -> Json:
-    """What attacks are told of the host: all of it true."""
+    """Return the true facts about the host that attacks are given."""
     said = await said_by(server, "other", OTHER.id)
     workdir = next(line for line in said["text"].splitlines() if line.startswith("AT "))[3:]
     async with server.client() as client:

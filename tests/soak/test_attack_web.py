@@ -1,4 +1,6 @@
-"""A fetch for a model is led to this machine in every way that URLs, redirects and name servers allow; none arrives."""
+"""Directs the fetch tool to this machine in every way that URLs, redirects and name servers allow; no connection may
+arrive.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ CIRCLED = str.maketrans("0123456789", "⓪①②③④⑤⑥⑦⑧⑨")
 
 @dataclass
 class Canary:
-    """Listens on every address of this machine; what connects is counted, whatever it then says."""
+    """Listens on every address of this machine and counts connections."""
 
     port: int = 0
     met: list[str] = field(default_factory=list)
@@ -59,8 +61,8 @@ def own_addresses() -> list[str]:
     return sorted(found)
 
 
-def spelled(address: str, rng: random.Random) -> str:
-    """One of the many ways to write a host."""
+def spell_host(address: str, rng: random.Random) -> str:
+    """Return one of the many spellings of a host."""
     ip = ipaddress.ip_address(address)
     if isinstance(ip, ipaddress.IPv6Address):
         return rng.choice([f"[{ip}]", f"[{ip.exploded}]", f"[{ip}%25lo]", f"[{ip}%lo]", f"[{str(ip).upper()}]"])
@@ -95,8 +97,8 @@ def spelled(address: str, rng: random.Random) -> str:
     )
 
 
-def dressed(host: str, port: int, rng: random.Random) -> str:
-    """One of the many ways to write a URL of it."""
+def spell_url(host: str, port: int, rng: random.Random) -> str:
+    """Return one of the many spellings of a URL of a host."""
     scheme = rng.choice(["http", "HTTP", "https", "hTTp"])
     return rng.choice(
         [
@@ -118,7 +120,7 @@ def dressed(host: str, port: int, rng: random.Random) -> str:
 
 
 class Flipping:
-    """A name server of the attacker: any answer, another one each time; real names are looked up as they are."""
+    """An attacker's name server that gives a different answer each time; real names are resolved as usual."""
 
     def __init__(self, addresses: Sequence[str], rng: random.Random) -> None:
         self._addresses = addresses
@@ -148,8 +150,8 @@ async def test_no_url_redirect_or_name_leads_a_fetch_to_this_machine(soak: Soak)
         assert (await fetcher.get(web.url("/fine"), BOUNDS)).data == b"fine"
         soak.begin()
         while soak.running or not soak.counts["refused"]:
-            host = rng.choice([spelled(rng.choice(own), rng), f"rebind-{rng.random()}.example"])
-            url = dressed(host, bird.port, rng)
+            host = rng.choice([spell_host(rng.choice(own), rng), f"rebind-{rng.random()}.example"])
+            url = spell_url(host, bird.port, rng)
             if rng.random() < 0.4 and url.isascii() and url.isprintable():
                 target[0], url = url, web.url()
                 soak.counts["by a redirect"] += 1

@@ -1,4 +1,4 @@
-"""Damaged documents and uploads: text or an error in words comes out, in bounded time, and nothing stays behind."""
+"""Feeds damaged documents and uploads: the result is text or a readable error, in bounded time, and nothing remains."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ HONEST = {
 UPLOADS_AT_ONCE = 200
 
 
-def damaged(rng: random.Random, right: bytes) -> bytes:
-    """With some bytes replaced, cut out, doubled or put in."""
+def damage(rng: random.Random, right: bytes) -> bytes:
+    """Return the bytes with some replaced, removed, duplicated or inserted."""
     body = bytearray(right)
     for _ in range(rng.randrange(6)):
         at = rng.randrange(len(body) + 1)
@@ -39,7 +39,7 @@ def damaged(rng: random.Random, right: bytes) -> bytes:
 async def read_one(rng: random.Random) -> str:
     format = rng.choice(sorted(HONEST))
     try:
-        await Documents().text(format, damaged(rng, HONEST[format]), None)
+        await Documents().text(format, damage(rng, HONEST[format]), None)
     except InvalidRequest as error:
         words = error.message
     else:
@@ -49,7 +49,7 @@ async def read_one(rng: random.Random) -> str:
 
 
 def upload_one(rng: random.Random, directory: Path) -> str:
-    body = damaged(rng, form(part("purpose", b"p"), part("file", bytes(rng.randrange(2000)), "a.txt", "text/plain")))
+    body = damage(rng, form(part("purpose", b"p"), part("file", bytes(rng.randrange(2000)), "a.txt", "text/plain")))
     upload = Upload(TYPE, lambda: FileReceiver(directory, 1000))
     pieces = rng.randrange(1, 500)
     try:

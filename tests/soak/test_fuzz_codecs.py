@@ -1,4 +1,4 @@
-"""Random and damaged bytes into everything that reads bytes: only the declared errors come out."""
+"""Feeds random and damaged bytes to every parser: only the declared errors are raised."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def pair(key: str, kind: int, body: bytes) -> bytes:
 
 
 def gguf(*more: bytes) -> bytes:
-    """A small header as a model has it: text, numbers, an array of text, two tensors; and ``more`` pairs."""
+    """Return a small GGUF header as a model has it: text, numbers, an array of text, two tensors; and
+    ``more`` pairs.
+    """
     words = struct.pack("<IQ", 8, 3) + string("a") + string("b") + string("c")
     pairs = [
         pair("general.architecture", 8, string("llama")),
@@ -74,7 +76,7 @@ def gguf(*more: bytes) -> bytes:
 
 
 def hostile_headers() -> list[bytes]:
-    """What random damage would hardly ever make: a later pair of the same key wins."""
+    """Return headers that random damage would hardly ever produce. If a key occurs twice, the later pair counts."""
     array, number = struct.pack("<IQ", 9, 1), struct.pack("<IQI", 4, 1, 2048)
     return [
         gguf(pair("general.alignment", 4, struct.pack("<I", 0))),
@@ -92,7 +94,7 @@ def hostile_headers() -> list[bytes]:
 
 
 def only(errors: type[Exception], read: Callable[[Any], object]) -> Callable[[Any], None]:
-    """Anything but ``errors`` fails the soak."""
+    """Return a check that fails for any error except ``errors``."""
 
     def check(given: Any) -> None:
         try:
@@ -111,7 +113,7 @@ async def frames_of(body: bytes) -> list[Any]:
 
 
 def keeps_messages(given: Message) -> None:
-    """A message is the same after a trip through JSON, as a store makes it."""
+    """Check that a message is the same after a round trip through JSON, as in a store."""
     once = serialization.decode(serialization.encode(given))
     assert serialization.decode(serialization.encode(once)) == once
     assert once.calls == given.calls
@@ -123,7 +125,7 @@ def keeps_chunks(given: Any) -> None:
 
 
 def keeps_frames(given: dict[str, Any]) -> None:
-    """Whatever JSON object goes into the pipe comes out, but for lone surrogates."""
+    """Check that any JSON object is received from the pipe as it was sent, except for lone surrogates."""
     assert asyncio.run(frames_of(encode_frame(given))) == [json.loads(encode_frame(given)[4:])]
 
 
@@ -214,7 +216,7 @@ def _error(body: dict[str, Any]) -> None:
 
 
 def chunk_error(body: dict[str, Any]) -> AgentKernelError:
-    """What a worker says went wrong, in whatever words."""
+    """Return the error that the engine raises for a worker's error message."""
     try:
         chunk_from_json({"error": body})
     except AgentKernelError as error:

@@ -1,4 +1,4 @@
-"""Every route gets every method, with bodies, headers and ids that were never meant to be."""
+"""Sends every method to every route, with random bodies, headers and ids."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ SCRIPT: list[dict[str, Any]] = [
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """``ids`` fill the groups of the route, or what exists at ``picks`` does, if they are not 0."""
+    """A request. ``ids`` fill the groups of the route; a non-zero entry of ``picks`` uses an existing id instead."""
 
     route: str
     method: str
@@ -118,7 +118,7 @@ class Request:
 
 @dataclass
 class Target:
-    """A server, what exists in it, and whoever may call."""
+    """A server, the ids that exist in it, and a client."""
 
     server: AgentServer
     tokens: tuple[str, ...]
@@ -127,7 +127,7 @@ class Target:
     turns: int = 0
 
     def path(self, pattern: str, ids: list[str]) -> str:
-        """A route with its groups filled; now and then an id that exists."""
+        """Return a route with its groups filled; sometimes with an id that exists."""
         drawn = iter(ids)
 
         def fill(group: re.Match[str]) -> str:
@@ -137,7 +137,7 @@ class Target:
         return re.sub(r"\(\[(?:[^()]*)\)", fill, pattern)
 
     def send(self, request: Request, path: str) -> tuple[httpx.Response, bytes]:
-        """A stream goes on as long as its turn does, so that one is left after READ_S seconds."""
+        """Send the request. A stream lasts as long as its turn does, so it is left after READ_S seconds."""
         read, streams = b"", request.route.endswith(("/events", "/pull"))
         with self.http.stream(
             request.method,
@@ -154,7 +154,7 @@ class Target:
             return reply, read
 
     def learn(self, read: bytes) -> None:
-        """Ids that came back are used again."""
+        """Remember ids from responses, to use them again."""
         found = re.findall(rb'"(?:turn|id|session|approval|call|token|pending)": ?"([^"]{1,80})"', read)
         self.ids += [one.decode(errors="replace") for one in found[:4]]
         del self.ids[:-200]
@@ -189,7 +189,7 @@ class Target:
 
 
 def body_for(route: str) -> st.SearchStrategy[bytes]:
-    """What this route wants, more or less; or something else."""
+    """Draw a body for this route: nearly valid, or any other."""
     last = route.rsplit("/", 1)[-1]
     name = last if last in RIGHT else next((part for part in reversed(route.split("/")) if part in RIGHT), "turns")
     right = FINISH if route.endswith("claims/([^/]+)") else RIGHT[name]
@@ -211,7 +211,7 @@ def as_bytes(given: Any) -> bytes:
 
 
 def header_values() -> st.SearchStrategy[str]:
-    """What can stand in a header at all."""
+    """Draw values that HTTP allows in a header."""
     allowed = [one for one in ODD if one.isascii() and one.isprintable() and len(one) < 1000]
     odd = st.sampled_from(allowed) | st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30)
     return odd.map(str.strip)  # what HTTP strips is refused by the client already

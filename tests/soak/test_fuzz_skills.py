@@ -1,4 +1,6 @@
-"""Damaged zips, hostile names and heads, random MCP configurations: refused by name, and nothing is written outside."""
+"""Feeds damaged zips, hostile names and heads, and random MCP configurations: each is refused with its name, and
+nothing is written outside.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ NAMES = st.one_of(
 )
 
 
-def packed() -> bytes:
+def pack_files() -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("charts/SKILL.md", HEAD)
@@ -46,8 +48,8 @@ def packed() -> bytes:
     return made.getvalue()
 
 
-def unpacked(entries: list[PackageEntry]) -> None:
-    """Below its directory, files only, within the limits; or refused."""
+def unpack_and_check(entries: list[PackageEntry]) -> None:
+    """Check that the package is refused, or unpacked below its directory as plain files within the limits."""
     with tempfile.TemporaryDirectory() as place:
         target = Path(place) / "outer" / "content"
         target.mkdir(parents=True)
@@ -64,11 +66,11 @@ def check_zip(data: bytes) -> None:
         entries = read_zip(data)
     except InvalidRequest:
         return
-    unpacked(entries)
+    unpack_and_check(entries)
 
 
 def check_names(names: list[str], head: bytes) -> None:
-    unpacked([PackageEntry.of_bytes("SKILL.md", head), *(PackageEntry.of_bytes(name, b"x") for name in names)])
+    unpack_and_check([PackageEntry.of_bytes("SKILL.md", head), *(PackageEntry.of_bytes(name, b"x") for name in names)])
 
 
 def check_config(body: Any) -> None:
@@ -97,7 +99,7 @@ def check_exposed(prefix: str, names: list[str]) -> None:
 @pytest.mark.soak(0.02)
 def test_nothing_that_comes_in_breaks_out(soak: Soak) -> None:
     quarter = soak.seconds / 4
-    until_over(soak, "zips", {"data": damaged(packed())}, check_zip, quarter)
+    until_over(soak, "zips", {"data": damaged(pack_files())}, check_zip, quarter)
     heads = {"names": st.lists(NAMES, max_size=8), "head": st.one_of(st.just(HEAD), damaged(HEAD))}
     until_over(soak, "names and heads", heads, check_names, 2 * quarter)
     until_over(soak, "configurations", {"body": mutated(CONFIG)}, check_config, 3 * quarter)

@@ -1,4 +1,4 @@
-"""Servers, sandboxes and kernels are killed at random while many turns run on two servers that share one store."""
+"""Kills servers, sandboxes and kernels at random while many turns run on two servers that share one store."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PROMPTS = ("talks", *CODE, "says hello")
 
 @dataclass
 class Party:
-    """Two servers, their sessions, and what clients saw of each turn's end."""
+    """Two servers, their sessions, and the end of each turn as clients saw it."""
 
     soak: Soak
     servers: Sequence[AgentServer]
@@ -65,7 +65,7 @@ class Party:
     # ------------------------------------------------------------------------------------------------- clients
 
     async def visit(self, chance: random.Random) -> None:
-        """One person: turn after turn, on either server, followed, left or stopped."""
+        """Act as one user: run turn after turn, on either server, and follow, leave or stop them."""
         while not self.over:
             which = chance.randrange(len(self.servers))
             if which in self.down:
@@ -109,7 +109,7 @@ class Party:
         self.soak.counts[f"turns seen {end['state']}"] += 1
 
     async def _answer(self, client: httpx.AsyncClient, turn: str, event: Json, chance: random.Random) -> None:
-        """As a notebook would: decides on asks, claims and runs what is offered; sometimes goes away with it."""
+        """Answer as a notebook would: decide on approvals, claim and run offers; sometimes disappear with a claim."""
         data = event["data"]
         if event["type"] == "approval.required":
             decision = chance.choice(["approve", "approve", "deny"])
@@ -141,7 +141,7 @@ class Party:
         await self.revive(which)
 
     async def kill(self, which: int) -> None:
-        """Stopped first, so that no child is born between the count and the kill."""
+        """Kill a server. It is stopped first, so that it starts no child between the listing and the kill."""
         server = self.servers[which]
         assert server.process is not None
         self.down.add(which)
@@ -171,7 +171,7 @@ class Party:
     # ------------------------------------------------------------------------------------------------ the truth
 
     async def check(self) -> None:
-        """Everybody has left: what the store, the sidecars and the process table say now."""
+        """Check the store, the sidecars and the process table after all users have left."""
         await self._until_closed()
         found = await asyncio.to_thread(check_store, self.store)
         for what, count in found.items():
@@ -189,8 +189,9 @@ class Party:
         self.soak.counts["checks"] += 1
 
     async def _until_closed(self) -> None:
-        """Turns nobody follows any more are stopped, also those that were queued behind them; those of a killed server
-        have to be closed in RECOVERY_S."""
+        """Stop turns that nobody follows any more, also queued ones. Wait RECOVERY_S until those of a killed server are
+        closed.
+        """
         for _ in range(int(RECOVERY_S)):
             left = open_turns(self.store)
             for server in self.servers:
@@ -211,7 +212,7 @@ class Party:
                 self.soak.counts["sessions that went on"] += 1
 
     async def tidy(self) -> None:
-        """One more turn in every notebook: its sidecar is whole, and nothing half-written lies beside it."""
+        """Run one more turn in every notebook. Check that its sidecar is complete and no partial file is beside it."""
         for (which, _), kernel in self.kernels.items():
             async with self.servers[which].client() as client:
                 started = await start_turn(client, "says hello", kernel=kernel, where="sandbox")

@@ -1,4 +1,4 @@
-"""Ten thousand requests drawn from the server's own document, with every check of schemathesis."""
+"""Sends ten thousand requests drawn from the server's OpenAPI document, with every check of schemathesis."""
 
 from __future__ import annotations
 

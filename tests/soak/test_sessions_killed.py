@@ -1,4 +1,4 @@
-"""Writers of one session file are killed at random moments: nothing that was acknowledged is lost, nothing is torn."""
+"""Kills writers of one session file at random moments: no acknowledged turn is lost, and none is torn."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ asyncio.run(main(sys.argv[1], sys.argv[2]))
 
 @dataclass
 class Writer:
-    """``told`` are the turns whose commit was acknowledged."""
+    """A writing process. ``told`` are the turns whose commit was acknowledged."""
 
     path: Path
     session: str
@@ -106,7 +106,7 @@ async def test_writers_killed_at_random_lose_no_committed_turn(soak: Soak, tmp_p
 
 
 async def check(path: Path, told: set[str]) -> None:
-    """By SQL and by the store's own eyes."""
+    """Check the file with SQL and with the store's own check."""
     later = time.time() + LEASE_S
     store = SqliteStore(path, clock=lambda: later)
     await store.recover()

@@ -1,5 +1,6 @@
-"""Many pages follow many turns over one connection each, and lose it at random; every page hears every event once and
-in order. Pages that stop reading cost the server nothing; pages that vanish leave nothing behind."""
+"""Many pages follow many turns over one connection each and lose it at random; every page gets every event once and in
+order. Pages that stop reading cost the server almost no memory; pages that disappear leave nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ SLACK_DESCRIPTORS = 10
 
 
 class Visitor:
-    """One page with its own memory of what it heard, which comes back after each loss."""
+    """One page that reconnects after each loss and remembers which events it has received."""
 
     def __init__(self, server: AgentServer, turns: Sequence[str], soak: Soak, chance: random.Random) -> None:
         self._server = server
@@ -89,8 +90,8 @@ async def crowd(server: AgentServer, soak: Soak, number: int) -> None:
             soak.counts["events, each heard once by every page"] += len(truth)
 
 
-async def stopped(server: AgentServer, pid: int, soak: Soak) -> None:
-    """Pages that ask and do not read. What the server holds for them is a message each."""
+async def connect_idle_pages(server: AgentServer, pid: int, soak: Soak) -> None:
+    """Connect pages that request events and do not read. Check that the server holds at most one message for each."""
     pages = [await RawPage.connect(server) for _ in range(STOPPED)]
     async with server.client() as client:
         turn = (await start_turn(client, "loud", session="loud", max_tool_rounds=0))["turn"]
@@ -118,7 +119,7 @@ async def test_sockets(soak: Soak, agent_server: ServerFactory) -> None:
     assert server.process is not None
     pid = server.process.pid
     await crowd(server, soak, -1)
-    await stopped(server, pid, soak)
+    await connect_idle_pages(server, pid, soak)
     await asyncio.sleep(2)
     fds = descriptors(pid)
     soak.counts.clear()
@@ -127,7 +128,7 @@ async def test_sockets(soak: Soak, agent_server: ServerFactory) -> None:
     while soak.running:
         await crowd(server, soak, number)
         if number % 3 == 0:
-            await stopped(server, pid, soak)
+            await connect_idle_pages(server, pid, soak)
         number += 1
     await asyncio.sleep(2)
     left = descriptors(pid) - fds

@@ -1,4 +1,4 @@
-"""Many followers of many turns join, leave and resume at random; all read the same."""
+"""Many followers of many turns join, leave and resume at random; all read the same events."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SLACK_DESCRIPTORS = 10
 
 @dataclass
 class Followed:
-    """What followers of one turn saw, by number: one truth, whoever looks and whenever."""
+    """The events of one turn by number, the same for every follower at every time."""
 
     turn: str
     events: dict[int, Json] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Followed:
 
 
 async def visit(server: AgentServer, seen: Followed, soak: Soak, chance: random.Random) -> None:
-    """One reader, who leaves and comes back until the turn has ended."""
+    """Read a turn as one client that leaves and comes back until it has ended."""
     await asyncio.sleep(chance.uniform(0, 2))
     mine: list[Json] = []
     async with server.client() as client:
@@ -73,7 +73,7 @@ async def visit(server: AgentServer, seen: Followed, soak: Soak, chance: random.
 
 
 async def crowd(server: AgentServer, soak: Soak, number: int) -> None:
-    """Some turns at once, each with FOLLOWERS readers."""
+    """Run several turns at once, each with FOLLOWERS readers."""
     async with server.client() as client:
         turns = [
             Followed((await start_turn(client, "words", session=f"s{index}", max_tool_rounds=0))["turn"])
@@ -91,7 +91,7 @@ async def crowd(server: AgentServer, soak: Soak, number: int) -> None:
 
 
 async def shout(server: AgentServer, soak: Soak) -> None:
-    """A turn larger than its log may be: numbers have gaps where deltas were joined, no text is lost or doubled."""
+    """Run a turn larger than its log: numbers have gaps where deltas were joined, but no text is lost or duplicated."""
     async with server.client() as client:
         started = await start_turn(client, "shouts", session="loud", max_tool_rounds=2, where="sandbox")
         steady, restless = await asyncio.gather(
@@ -119,7 +119,7 @@ async def _restless(server: AgentServer, turn: str, soak: Soak) -> list[Json]:
 
 
 async def slam(server: AgentServer, turns: Sequence[str], soak: Soak) -> None:
-    """Connections that are dropped without a word, before, in and after the first byte."""
+    """Drop connections without closing them, before, during and after the first byte."""
     for turn in turns:
         for seconds in (0.001, 0.02, 0.1):
             try:

@@ -1,4 +1,6 @@
-"""Hostile words in every place that is shown, in what notebooks are shown with: nothing runs, nothing is fetched."""
+"""Puts hostile text in every place that is displayed, in the programs that display notebooks: no script runs, and
+nothing is requested.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ PRINTED = ".jp-OutputArea-output, .output_area"
 
 
 def bundles(words: str, chance: random.Random) -> Iterator[render.Bundle]:
-    """``words`` wherever the notebook surface puts words that are not its own."""
+    """Yield MIME bundles with ``words`` in every place where the notebook surface shows untrusted text."""
     card = render.Card(words, words, chance.choice(["live", "sandbox", words]), words)
     card.add(words)
     card.close(words, 0.1)
@@ -52,7 +54,7 @@ def bundles(words: str, chance: random.Random) -> Iterator[render.Bundle]:
 
 
 def notebook_of(texts: list[str], chance: random.Random) -> Json:
-    """One cell per text; trusted, as the cells of a person's own kernel are."""
+    """Return a notebook with one cell per text; it is trusted, as the cells of a user's own kernel are."""
     cells = [
         {
             "cell_type": "code",
@@ -72,13 +74,13 @@ def notebook_of(texts: list[str], chance: random.Random) -> Json:
 
 
 def savable(bundle: render.Bundle) -> Json:
-    """As a front end saves it: JSON in UTF-8 has no lone surrogates."""
+    """Return the bundle as a front end saves it: JSON in UTF-8 has no lone surrogates."""
     found: Json = json.loads(json.dumps(bundle).encode("utf-8", "replace").decode("utf-8").replace("\\ud800", "?"))
     return found
 
 
-def printed(watch: Watch, texts: list[str], soak: Soak) -> None:
-    """The notebook as nbconvert prints it: nothing is sanitised there."""
+def check_printed_notebook(watch: Watch, texts: list[str], soak: Soak) -> None:
+    """Check the notebook as nbconvert prints it, without sanitising."""
     notebook = nbformat.from_dict(notebook_of(texts, soak.random))
     exporter = HTMLExporter(template_name="basic")  # type: ignore[no-untyped-call]
     body, _ = exporter.from_notebook_node(notebook)
@@ -91,8 +93,8 @@ def printed(watch: Watch, texts: list[str], soak: Soak) -> None:
     soak.counts["texts printed by nbconvert"] += len(texts)
 
 
-def opened(watch: Watch, lab: Lab, texts: list[str], soak: Soak, http: httpx.Client) -> None:
-    """The same in JupyterLab, trusted."""
+def check_opened_notebook(watch: Watch, lab: Lab, texts: list[str], soak: Soak, http: httpx.Client) -> None:
+    """Check the same notebook in JupyterLab, trusted."""
     body = notebook_of(texts, soak.random)
     http.put("api/contents/hostile.ipynb", json={"type": "notebook", "content": body}).raise_for_status()
     lab.open("hostile.ipynb")
@@ -108,8 +110,9 @@ def opened(watch: Watch, lab: Lab, texts: list[str], soak: Soak, http: httpx.Cli
 
 
 def run_live(watch: Watch, lab: Lab, count: int, soak: Soak, http: httpx.Client) -> None:
-    """Agent cells whose model says it, calls tools named so, with such arguments and results; in a notebook and with
-    sessions that are named so."""
+    """Run agent cells whose model writes hostile text, names of tools, arguments and results, in a notebook and with
+    sessions of hostile names.
+    """
     asked = soak.random.sample(range(SCRIPTED), count)
     cells = [f"%%agent --in sandbox --rounds 1\nround {number} it is" for number in asked] + [
         "%agent sessions",
@@ -134,7 +137,7 @@ async def title_sessions(server: AgentServer, titles: list[str]) -> None:
 
 
 async def ask_to_bind(server: AgentServer, sessions: list[str]) -> list[str]:
-    """Pages where a person confirms a bind: they hold the notebook's name and the session's title."""
+    """Return pages on which a user confirms a binding; they contain the notebook's name and the session's title."""
     kernel = await server.start_kernel("<img src=x onerror=window.pwned=1>.ipynb")
     token = await server.kernel_token(kernel)
     async with server.client() as client:
@@ -177,15 +180,15 @@ def drive(server: AgentServer, pages: list[str], soak: Soak) -> None:
             number = 0
             while soak.running or not number:
                 for _ in range(8):
-                    printed(watch, [hostile(soak.random) for _ in range(BATCH)], soak)
-                opened(watch, lab, [hostile(soak.random) for _ in range(BATCH)], soak, http)
+                    check_printed_notebook(watch, [hostile(soak.random) for _ in range(BATCH)], soak)
+                check_opened_notebook(watch, lab, [hostile(soak.random) for _ in range(BATCH)], soak, http)
                 if number % 4 == 0:
                     run_live(watch, lab, 3, soak, http)
                 number += 1
 
 
 def script(chance: random.Random) -> list[Json]:
-    """Rounds whose every word is hostile; the arguments become the code of a card, its output and its traceback."""
+    """Return rounds of hostile text; the arguments become the code of a card, its output and its traceback."""
     rounds: list[Json] = []
     for number in range(SCRIPTED):
         words = [hostile(chance) for _ in range(6)]

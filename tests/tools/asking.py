@@ -1,4 +1,4 @@
-"""What tests of single tools share: an occasion, a context, and the events that were told."""
+"""Shared parts of the tests of single tools: a position in a round, a context, and the emitted events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person's own module may look like, as a server's configuration names it."""
+"""A user's own module with functions, as a server's configuration may name it."""
 
 from __future__ import annotations
 

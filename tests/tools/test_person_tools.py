@@ -1,4 +1,4 @@
-"""Web, functions and dispatch as a server's settings make them, through a whole turn."""
+"""Tests the web tools, functions and dispatch of a server's settings, in a whole turn."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def runtime(tmp_path: Path, engine: ScriptedEngine, store: MemoryStore, **settin
 async def turn(
     tmp_path: Path, calls: list[dict[str, Any]], request: TurnRequest, **settings: Any
 ) -> tuple[dict[str | None, Message], list[str]]:
-    """The results of the calls by tool, and the names of the tools that the model had."""
+    """Run a turn. Return the results of the calls by tool, and the names of the tools that the model had."""
     store, engine = MemoryStore(), ScriptedEngine([{"calls": calls}, {"text": "done"}] if calls else [{"text": "done"}])
     made = runtime(tmp_path, engine, store, **settings)
     try:

@@ -391,7 +391,7 @@ async def test_a_key_reaches_the_model_of_this_turn_and_neither_store_nor_events
 
 
 class EndlessEngine(ScriptedEngine):
-    """Stops without an EndChunk, as an engine does whose connection was closed cleanly."""
+    """An engine that stops without an EndChunk, as when a connection is closed cleanly."""
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         async for chunk in super().stream(request):

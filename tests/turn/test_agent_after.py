@@ -1,4 +1,4 @@
-"""A turn that continues another turn of its session, wherever that stands."""
+"""Tests a turn that continues another turn of its session, wherever that turn is in the tree."""
 
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.session_tree import SessionSnapshot

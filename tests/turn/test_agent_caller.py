@@ -1,4 +1,4 @@
-"""Functions that the caller runs itself: a call ends the turn, the next turn brings its result."""
+"""Tests functions that the caller runs itself: a call ends the turn, and the next turn brings its result."""
 
 from typing import Any
 
@@ -19,11 +19,11 @@ def request(prompt: str = "go", **fields: Any) -> TurnRequest:
     return TurnRequest(prompt, functions=(WEATHER,), **fields)
 
 
-def returned(heard: list[EventBody]) -> CallReturned:
+def returned_call(heard: list[EventBody]) -> CallReturned:
     return next(body for body in heard if isinstance(body, CallReturned))
 
 
-def ended(heard: list[EventBody]) -> TurnFinished:
+def last_event(heard: list[EventBody]) -> TurnFinished:
     assert isinstance(heard[-1], TurnFinished)
     return heard[-1]
 
@@ -32,8 +32,8 @@ async def test_a_call_of_the_callers_function_ends_the_turn_and_is_returned() ->
     it, store, _ = agent([{"text": "Let me ask.", "calls": [ASK]}, {"text": "never"}])
     heard: list[EventBody] = []
     result = await it.turn(request(), heard.append)
-    call = returned(heard)
-    assert (call.name, call.arguments, ended(heard).finish) == ("weather", {"city": "Ulm"}, "calls")
+    call = returned_call(heard)
+    assert (call.name, call.arguments, last_event(heard).finish) == ("weather", {"city": "Ulm"}, "calls")
     assert (result.state, result.text) == ("committed", "Let me ask.")
     kept = await stored(store)
     assert [(m.role, m.text) for m in kept] == [("user", "go"), ("assistant", "Let me ask."), ("tool", AWAITED)]
@@ -45,7 +45,7 @@ async def test_the_next_turn_brings_the_result_in_the_place_of_the_call(carries:
     it, store, engine = agent([{"calls": [ASK]}, {"text": "Sunny in Ulm."}])
     heard: list[EventBody] = []
     await it.turn(request(), heard.append)
-    call = ToolCall(returned(heard).call, "weather", {"city": "Ulm"})
+    call = ToolCall(returned_call(heard).call, "weather", {"city": "Ulm"})
     brought = tool_result(call, "sunny", "success")
     messages = (user("go"), assistant("", [call]), brought) if carries else (brought,)
     result = await it.run(request("", messages=messages, history="replay" if carries else "append"))
@@ -60,7 +60,7 @@ async def test_calls_of_the_server_beside_it_run_and_keep_their_results() -> Non
     it, _, engine = agent([{"text": "Both.", "calls": [python("a"), ASK]}, {"text": "done"}], [tool])
     heard: list[EventBody] = []
     await it.turn(request(), heard.append)
-    call = ToolCall(returned(heard).call, "weather", {"city": "Ulm"})
+    call = ToolCall(returned_call(heard).call, "weather", {"city": "Ulm"})
     assert tool.ran == ["a"]
     messages = (user("go"), assistant("Both.", [call]), tool_result(call, "rain", "success"))
     await it.run(request("", messages=messages, history="replay"))
@@ -73,7 +73,7 @@ async def test_they_are_offered_where_no_tool_of_the_server_is() -> None:
     heard: list[EventBody] = []
     await it.turn(request(), heard.append)
     assert [spec.name for spec in engine.requests[0].tools] == ["weather"]
-    assert ended(heard).finish == "calls"
+    assert last_event(heard).finish == "calls"
 
 
 async def test_a_function_called_as_a_tool_of_the_server_is_refused() -> None:
@@ -95,7 +95,7 @@ async def test_the_end_says_why_the_answer_ended() -> None:
         it, _, _ = agent([script])
         heard: list[EventBody] = []
         await it.turn(TurnRequest("go"), heard.append)
-        assert ended(heard).finish == finish
+        assert last_event(heard).finish == finish
 
 
 async def test_log_probabilities_are_told_where_they_were_asked_for() -> None:
@@ -115,7 +115,7 @@ async def test_a_required_call_is_one_of_the_callers_functions_where_there_are_a
     it, _, engine = agent([{"calls": [python("a")]}, {"calls": [ASK]}], [tool])
     heard: list[EventBody] = []
     await it.turn(request(tool_choice="required"), heard.append)
-    assert returned(heard).name == "weather"
+    assert returned_call(heard).name == "weather"
     told = [(asked.tool_choice, [spec.name for spec in asked.tools]) for asked in engine.requests]
     assert told == [("required", ["weather"])] * 2
 

@@ -1,4 +1,4 @@
-"""Pictures of a person and of tools, on the way to the model and back in later turns."""
+"""Tests pictures of users and of tools, on the way to the model and in later turns."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def conversation(
     return Agent(store, engine, KEY, [Plotter()], gate=gate), engine
 
 
-def seen(engine: ScriptedEngine, round_: int) -> list[tuple[str, bytes | None]]:
+def seen_media(engine: ScriptedEngine, round_: int) -> list[tuple[str, bytes | None]]:
     return [(message.role, medium.data) for message in engine.requests[round_].messages for medium in message.media]
 
 
@@ -53,7 +53,7 @@ async def test_a_question_of_text_in_a_session_with_pictures_shows_them_again(st
     await it.run(TurnRequest("What is this?", media=(CAT,)))
     await it.run("Which colour?")
 
-    assert seen(engine, 0) == seen(engine, 1) == [("user", b"a cat")]
+    assert seen_media(engine, 0) == seen_media(engine, 1) == [("user", b"a cat")]
 
 
 async def test_what_a_tool_draws_is_fed_back_in_this_turn_and_the_next(store: SessionStore) -> None:
@@ -61,7 +61,7 @@ async def test_what_a_tool_draws_is_fed_back_in_this_turn_and_the_next(store: Se
     await it.run("Plot it.")
     await it.run("What shape?")
 
-    assert [seen(engine, number) for number in range(3)] == [[], [("tool", b"a plot")], [("tool", b"a plot")]]
+    assert [seen_media(engine, number) for number in range(3)] == [[], [("tool", b"a plot")], [("tool", b"a plot")]]
 
 
 async def test_a_model_of_text_is_told_in_words_and_the_person_by_a_notice(store: SessionStore) -> None:
@@ -73,7 +73,7 @@ async def test_a_model_of_text_is_told_in_words_and_the_person_by_a_notice(store
     assert (
         engine.requests[0].messages[-1].text.endswith("[2 image(s) or video(s) attached; this model cannot see them]")
     )
-    assert seen(engine, 0) == []
+    assert seen_media(engine, 0) == []
     assert notices == ["scripted reads text only; the 2 image(s) were not sent to it."]
 
 

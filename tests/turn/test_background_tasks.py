@@ -1,4 +1,4 @@
-"""Background work of a session: one task at a time, and why it ended."""
+"""Tests background work of a session: one task at a time, and why it ended."""
 
 from __future__ import annotations
 

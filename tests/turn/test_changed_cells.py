@@ -1,4 +1,4 @@
-"""What a turn changed in cells, kept for its undo."""
+"""Tests the record of a turn's cell changes, which undo uses."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from agent_kernel.turn.redacted_events import RedactedEvents
 KEY = "sk-proj-" + "a1B2c3D4e5F6g7H8"
 
 
-def finished(call: str, **change: Any) -> CallFinished:
+def finished_call(call: str, **change: Any) -> CallFinished:
     details = {"change": {"do": "edit", "cell": "one", **change}} if change else {}
     return CallFinished(call, "edit_cell", "success", "", 0.1, (), details)
 
 
 def test_changes_are_kept_by_call_and_found_again() -> None:
     changes = ChangedCells(Redactor())
-    for body in (finished("c1", before="a", after="b"), finished("c2"), finished("c3", before="b", after="c")):
+    for body in (
+        finished_call("c1", before="a", after="b"),
+        finished_call("c2"),
+        finished_call("c3", before="b", after="c"),
+    ):
         changes.note(body)
     assert set(changes.record["changes"]) == {"c1", "c3"}
     assert stored_change(changes.record, "c3") == {"change": {"do": "edit", "cell": "one", "before": "b", "after": "c"}}
@@ -30,7 +34,7 @@ def test_changes_are_kept_by_call_and_found_again() -> None:
 
 def test_a_text_with_a_key_is_neither_kept_nor_shown_and_can_not_be_put_back_with_a_gap() -> None:
     changes, told = ChangedCells(Redactor()), list[EventBody]()
-    body = finished("c1", before="key = 1", after=f"key = '{KEY}'")
+    body = finished_call("c1", before="key = 1", after=f"key = '{KEY}'")
     changes.note(body)
     RedactedEvents(Redactor(), told.append)(body)
     expected = {"do": "edit", "cell": "one", "lost": SECRET}
@@ -42,8 +46,8 @@ def test_a_text_with_a_key_is_neither_kept_nor_shown_and_can_not_be_put_back_wit
 
 def test_a_turn_keeps_so_much_and_no_more() -> None:
     changes = ChangedCells()
-    changes.note(finished("c1", before="a" * (MAX_BYTES - 200), after=""))
-    changes.note(finished("c2", before="b" * 1_000, after=""))
+    changes.note(finished_call("c1", before="a" * (MAX_BYTES - 200), after=""))
+    changes.note(finished_call("c2", before="b" * 1_000, after=""))
     kept = changes.record["changes"]
     assert "lost" not in kept["c1"]
     assert kept["c2"] == {"do": "edit", "cell": "one", "lost": NO_ROOM}

@@ -1,4 +1,4 @@
-"""Summaries: what they are made of, what stays word for word, and that nothing is ever lost by one."""
+"""Tests summaries: their source, what stays verbatim, and that no message is ever lost by one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def store() -> AsyncIterator[MemoryStore]:
     await made.aclose()
 
 
-async def talked(store: SessionStore, turns: int, size: int = 400, *, start: int = 0) -> None:
+async def add_turns(store: SessionStore, turns: int, size: int = 400, *, start: int = 0) -> None:
     for number in range(start, start + turns):
         call = ToolCall(f"c{number}", "python", {"code": f"x{number} = 1"})
         said = [
@@ -51,7 +51,7 @@ def writer(*texts: str, length: int = 8_000) -> ScriptedEngine:
 
 
 async def test_older_turns_are_summarised_and_the_recent_ones_are_not(store: MemoryStore) -> None:
-    await talked(store, 20)
+    await add_turns(store, 20)
     engine = writer("They asked twenty questions.")
     made = await Compactor(TurnWriter(store, HERE)).compact(KEY, engine, "full")
     assert made is not None
@@ -69,11 +69,11 @@ async def test_older_turns_are_summarised_and_the_recent_ones_are_not(store: Mem
 
 
 async def test_the_next_summary_is_made_of_the_last_one_and_what_followed(store: MemoryStore) -> None:
-    await talked(store, 20)
+    await add_turns(store, 20)
     engine = writer("first summary", "second summary")
     compactor = Compactor(TurnWriter(store, HERE))
     first = await compactor.compact(KEY, engine, "full")
-    await talked(store, 20, start=20)
+    await add_turns(store, 20, start=20)
     second = await compactor.compact(KEY, engine, "full")
     assert first is not None
     assert second is not None
@@ -86,7 +86,7 @@ async def test_the_next_summary_is_made_of_the_last_one_and_what_followed(store:
 
 
 async def test_a_conversation_too_long_for_one_request_takes_several(store: MemoryStore) -> None:
-    await talked(store, 60)
+    await add_turns(store, 60)
     engine = ScriptedEngine([{"text": "so far", "loop": True}], context_length=2_000)
     made = await Compactor(TurnWriter(store, HERE)).compact(KEY, engine, "full")
     rows = await store.summaries(KEY)
@@ -98,11 +98,11 @@ async def test_a_conversation_too_long_for_one_request_takes_several(store: Memo
 
 
 async def test_taking_a_summary_back_leaves_the_one_before(store: MemoryStore) -> None:
-    await talked(store, 20)
+    await add_turns(store, 20)
     compactor = Compactor(TurnWriter(store, HERE))
     engine = writer("first", "second")
     await compactor.compact(KEY, engine, "full")
-    await talked(store, 20, start=20)
+    await add_turns(store, 20, start=20)
     await compactor.compact(KEY, engine, "full")
     undone = await compactor.undo(KEY)
     assert undone is not None
@@ -112,7 +112,7 @@ async def test_taking_a_summary_back_leaves_the_one_before(store: MemoryStore) -
 
 
 async def test_what_a_person_asks_for_is_done_also_when_it_would_fit(store: MemoryStore) -> None:
-    await talked(store, 6)
+    await add_turns(store, 6)
     compactor = Compactor(TurnWriter(store, HERE))
     assert await compactor.compact(KEY, writer("no", length=100_000), "full") is None
     made = await compactor.compact(KEY, writer("short"), ASKED)
@@ -124,14 +124,14 @@ async def test_what_a_person_asks_for_is_done_also_when_it_would_fit(store: Memo
 @pytest.mark.parametrize("turns", [0, 1])
 async def test_where_nothing_is_old_nothing_is_asked(store: MemoryStore, turns: int) -> None:
     await store.create(KEY)
-    await talked(store, turns)
+    await add_turns(store, turns)
     engine = writer("no")
     assert await Compactor(TurnWriter(store, HERE)).compact(KEY, engine) is None
     assert engine.requests == []
 
 
 async def test_a_failure_keeps_everything_and_ends_the_claim(store: MemoryStore) -> None:
-    await talked(store, 20)
+    await add_turns(store, 20)
     compactor = Compactor(TurnWriter(store, HERE))
     broken = ScriptedEngine([{"text": "half", "fault": "out of order"}, {"text": "  "}], context_length=8_000)
     for _ in range(2):
@@ -142,7 +142,7 @@ async def test_a_failure_keeps_everything_and_ends_the_claim(store: MemoryStore)
 
 
 async def test_a_summary_that_is_stopped_leaves_nothing_behind(store: MemoryStore) -> None:
-    await talked(store, 20)
+    await add_turns(store, 20)
     hanging = ScriptedEngine([{"text": "half", "fault": "hang"}], context_length=8_000)
     task = asyncio.create_task(Compactor(TurnWriter(store, HERE)).compact(KEY, hanging))
     while not hanging.requests:
@@ -157,7 +157,7 @@ async def test_a_summary_that_is_stopped_leaves_nothing_behind(store: MemoryStor
 async def test_two_servers_on_one_file_make_one_summary(tmp_path: Path) -> None:
     stores = [SqliteStore(tmp_path / "s.db") for _ in range(2)]
     try:
-        await talked(stores[0], 20)
+        await add_turns(stores[0], 20)
         engines = [ScriptedEngine([{"text": f"by {n}", "delay": 0.1}], context_length=8_000) for n in range(2)]
         owners = [Owner(f"server {n}", n + 1) for n in range(2)]
         tries = [
@@ -173,7 +173,7 @@ async def test_two_servers_on_one_file_make_one_summary(tmp_path: Path) -> None:
 
 
 async def test_when_the_branch_changes_meanwhile_nothing_is_written(store: MemoryStore) -> None:
-    await talked(store, 20)
+    await add_turns(store, 20)
 
     class Changing(ScriptedEngine):
         async def stream(self, request: Any) -> Any:
@@ -188,7 +188,7 @@ async def test_when_the_branch_changes_meanwhile_nothing_is_written(store: Memor
 
 
 async def test_a_summary_has_a_bounded_length_and_no_keys(store: MemoryStore) -> None:
-    await talked(store, 20)
+    await add_turns(store, 20)
     key = "sk-" + "proj-abcdEFGH0123ijklMNOP"
     made = await Compactor(TurnWriter(store, HERE)).compact(KEY, writer(f"They use {key}. " + "word " * 5_000))
     assert made is not None
@@ -197,19 +197,19 @@ async def test_a_summary_has_a_bounded_length_and_no_keys(store: MemoryStore) ->
 
 
 async def test_it_is_due_at_the_threshold_and_not_again_for_some_turns(store: MemoryStore) -> None:
-    await talked(store, 20)
+    await add_turns(store, 20)
     compactor = Compactor(TurnWriter(store, HERE))
     assert not await compactor.due(KEY, 0.79)
     assert await compactor.due(KEY, 0.8)
     await compactor.compact(KEY, writer("s"), "full")
-    await talked(store, 4, start=20)
+    await add_turns(store, 4, start=20)
     assert not await compactor.due(KEY, 0.99)
-    await talked(store, 1, start=24)
+    await add_turns(store, 1, start=24)
     assert await compactor.due(KEY, 0.99)
 
 
 async def test_after_three_failures_in_a_row_only_a_person_can_try_again(store: MemoryStore) -> None:
-    await talked(store, 20)
+    await add_turns(store, 20)
     compactor = Compactor(TurnWriter(store, HERE))
     broken = ScriptedEngine([{"fault": "no", "loop": True}], context_length=8_000)
     for _ in range(3):
@@ -222,18 +222,18 @@ async def test_after_three_failures_in_a_row_only_a_person_can_try_again(store: 
 
 
 async def test_off_is_off(store: MemoryStore) -> None:
-    await talked(store, 20)
+    await add_turns(store, 20)
     assert not await Compactor(TurnWriter(store), CompactionPolicy(auto=False)).due(KEY, 1.0)
 
 
 async def test_failed_turns_are_no_part_of_it(store: MemoryStore) -> None:
-    await talked(store, 19)
+    await add_turns(store, 19)
     opened = await store.open_turn(Turn("bad", KEY), HERE)
     session = await store.info(KEY)
     assert session is not None
     await store.append(opened, HERE, [user("the failed question")], session.head)
     await store.close_turn(opened, HERE, "failed", "no")
-    await talked(store, 10, start=30)
+    await add_turns(store, 10, start=30)
     engine = ScriptedEngine([{"text": "s", "loop": True}], context_length=8_000)
     await Compactor(TurnWriter(store, HERE)).compact(KEY, engine, "full")
     assert not any("the failed question" in request.messages[1].text for request in engine.requests)

@@ -74,7 +74,7 @@ SIZES = st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 5_000), st.inte
 
 
 def conversation(sizes: list[tuple[int, int, int]]) -> list[Message]:
-    """Turns with a question, some rounds of calls with long results, and an answer."""
+    """Return turns with a question, some rounds of calls with long results, and an answer."""
     said: list[Message] = []
     for number, (asked, result, rounds) in enumerate(sizes):
         said.append(user(f"question {number} " + "q" * asked))
@@ -176,7 +176,7 @@ def album(pictures: int) -> list[Message]:
     ]
 
 
-def shown(context_length: int, messages: list[Message], now: Message) -> list[Media]:
+def shown_media(context_length: int, messages: list[Message], now: Message) -> list[Media]:
     view = ContextBuilder(context_length, sees=True).view(messages, [now])
     return [medium for message in view.messages for medium in message.media]
 
@@ -187,7 +187,7 @@ def test_a_model_that_sees_is_shown_pictures_in_their_places() -> None:
 
 
 def test_older_pictures_leave_by_halves_of_what_fits_and_say_so() -> None:
-    counts = [len(shown(0, album(number), user("now"))) for number in range(PICTURES * 3)]
+    counts = [len(shown_media(0, album(number), user("now"))) for number in range(PICTURES * 3)]
     assert counts[: PICTURES + 1] == list(range(PICTURES + 1))
     assert counts[PICTURES + 1] == PICTURES // 2 + 1
     assert max(counts) == PICTURES
@@ -198,7 +198,7 @@ def test_older_pictures_leave_by_halves_of_what_fits_and_say_so() -> None:
 
 @given(st.integers(0, 60), st.integers(0, 40_000))
 def test_pictures_stay_within_their_share_of_the_tokens_and_the_newest_is_there(number: int, length: int) -> None:
-    seen = shown(length, album(number), user("now", [picture(99)]))
+    seen = shown_media(length, album(number), user("now", [picture(99)]))
     assert seen[-1] == picture(99)
     assert len(seen) <= max(1, length // (4 * PICTURE_TOKENS)) or length == 0
 
@@ -211,12 +211,12 @@ def test_the_view_without_a_new_picture_begins_as_before() -> None:
 
 def test_a_video_counts_as_its_frames() -> None:
     film = user("What happens?", [picture(1, "video/mp4")])
-    assert len(shown(0, [*album(PICTURES), film], user("now"))) == PICTURES // 2 + 1
+    assert len(shown_media(0, [*album(PICTURES), film], user("now"))) == PICTURES // 2 + 1
 
 
 def test_pictures_that_are_too_many_bytes_leave_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, "MEDIA_BYTES", 30)
-    assert shown(0, album(9), user("now")) == [picture(6), picture(7), picture(8)]
+    assert shown_media(0, album(9), user("now")) == [picture(6), picture(7), picture(8)]
 
 
 def test_what_no_model_is_shown_is_named() -> None:

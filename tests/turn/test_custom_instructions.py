@@ -1,4 +1,4 @@
-"""Instructions of the person: the setting and AGENTS.md of a trusted folder."""
+"""Tests the user's instructions: the setting, and AGENTS.md of a trusted folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a turn continues: histories that clients carry, branches, input hooks and limits, through an agent."""
+"""Tests which history a turn continues: histories in requests, branches, input hooks and limits, through an agent."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def carrying(*messages: Message, prompt: str = "", **options: Any) -> TurnReques
     return TurnRequest(prompt, messages=messages, **options)
 
 
-async def filled(store: SessionStore, *turns: Sequence[Message]) -> SessionStore:
+async def fill_store(store: SessionStore, *turns: Sequence[Message]) -> SessionStore:
     for number, said in enumerate(turns, 1):
         await store.add_turn(Turn(f"t{number}", KEY), said)
     return store
 
 
-def asked(engine: ScriptedEngine, at: int = -1) -> list[str]:
-    """What the model saw, without our instructions."""
+def model_texts(engine: ScriptedEngine, at: int = -1) -> list[str]:
+    """Return what the model saw, without our instructions."""
     messages = engine.requests[at].messages
     return [message.text for message in messages[1:]]
 
@@ -61,7 +61,7 @@ async def test_a_client_that_resends_its_conversation_keeps_the_tools_that_ran_h
     it, store, engine = agent([{"calls": [python("abc")]}, {"text": "It is ABC."}, *OK], [Recorder()])
     await it.run("shout")
     await it.run(carrying(user("shout"), assistant("It is ABC."), prompt="again"))
-    assert asked(engine) == ["shout", "", "ABC", "It is ABC.", "again"]
+    assert model_texts(engine) == ["shout", "", "ABC", "It is ABC.", "again"]
     assert await texts(store) == ["shout", "", "ABC", "It is ABC.", "again", "ok"]
     assert await branches(store) == [("main", 6, True)]
 
@@ -71,17 +71,17 @@ async def test_a_conversation_had_elsewhere_becomes_turns_of_a_new_session() -> 
     calls = assistant("", [ToolCall("x", "f", {})])
     result = await it.run(carrying(u1, a1, u2, calls, tool_result(calls.calls[0], "2", "success"), a2, user("u3")))
     assert (result.state, result.saved) == ("committed", 2)
-    assert asked(engine) == ["u1", "a1", "u2", "", "2", "a2", "u3"]
+    assert model_texts(engine) == ["u1", "a1", "u2", "", "2", "a2", "u3"]
     assert [turn.since for turn in await store.turns(KEY)] == [0, 2, 6]
     fork = await store.fork(KEY, SessionKey("local", "fork"), 1)
     assert fork.head == 2
 
 
 async def test_an_edit_and_a_retry_are_branches_and_nothing_is_lost() -> None:
-    store = await filled(MemoryStore(), [u1, a1], [u2, a2])
+    store = await fill_store(MemoryStore(), [u1, a1], [u2, a2])
     it, _, engine = agent(OK, store=store)
     await it.run(carrying(u1, a1, user("u2x")))
-    assert asked(engine) == ["u1", "a1", "u2x"]
+    assert model_texts(engine) == ["u1", "a1", "u2x"]
     assert await branches(store) == [("main", 4, False), ("branch-2", 6, True)]
     await it.run(carrying(u1, a1, user("u2x")))
     assert await branches(store) == [("main", 4, False), ("branch-2", 6, False), ("branch-3", 8, True)]
@@ -90,7 +90,7 @@ async def test_an_edit_and_a_retry_are_branches_and_nothing_is_lost() -> None:
 
 
 async def test_a_client_that_goes_back_to_an_older_branch_goes_on_there() -> None:
-    store = await filled(MemoryStore(), [u1, a1], [u2, a2])
+    store = await fill_store(MemoryStore(), [u1, a1], [u2, a2])
     it, _, _ = agent(OK, store=store)
     await it.run(carrying(u1, a1, user("u2x")))
     await it.run(carrying(u1, a1, u2, a2, user("u3")))
@@ -99,7 +99,7 @@ async def test_a_client_that_goes_back_to_an_older_branch_goes_on_there() -> Non
 
 
 async def test_a_branch_that_is_a_beginning_of_what_the_client_has_does_not_hide_the_one_that_has_it_all() -> None:
-    store = await filled(MemoryStore(), [u1, a1], [u2, a2])
+    store = await fill_store(MemoryStore(), [u1, a1], [u2, a2])
     await store.branch(KEY, before="t2")
     it, _, _ = agent(OK, store=store)
     await it.run(carrying(u1, a1, u2, a2, user("u3")))
@@ -107,11 +107,11 @@ async def test_a_branch_that_is_a_beginning_of_what_the_client_has_does_not_hide
 
 
 async def test_a_client_that_sends_only_what_is_new_with_its_instructions_keeps_the_history() -> None:
-    store = await filled(MemoryStore(), [u1, a1])
+    store = await fill_store(MemoryStore(), [u1, a1])
     it, _, engine = agent(OK, store=store)
     await it.run(carrying(system("Be brief."), system("Speak French."), user("u2")))
     assert engine.requests[0].messages[0].text == "Be brief.\n\nSpeak French."
-    assert asked(engine) == ["u1", "a1", "u2"]
+    assert model_texts(engine) == ["u1", "a1", "u2"]
     assert await texts(store) == ["u1", "a1", "u2", "ok"]
 
 
@@ -132,19 +132,19 @@ async def test_instructions_with_a_date_are_of_one_turn_and_double_nothing() -> 
 
 
 async def test_a_request_may_say_what_its_messages_are() -> None:
-    store = await filled(MemoryStore(), [u1, a1])
+    store = await fill_store(MemoryStore(), [u1, a1])
     it, _, engine = agent(OK, store=store)
     await it.run(carrying(user("example"), assistant("answer"), user("u2"), history="append"))
-    assert asked(engine) == ["u1", "a1", "example", "answer", "u2"]
+    assert model_texts(engine) == ["u1", "a1", "example", "answer", "u2"]
     await it.run(carrying(user("u1x"), history="replay"))
-    assert asked(engine) == ["u1x"]
+    assert model_texts(engine) == ["u1x"]
     assert await texts(store, "main") == ["u1", "a1", "example", "answer", "u2", "ok"]
 
 
 async def test_a_prompt_comes_behind_the_messages() -> None:
     it, _, engine = agent(OK)
     await it.run(carrying(u1, a1, prompt="u2"))
-    assert asked(engine) == ["u1", "a1", "u2"]
+    assert model_texts(engine) == ["u1", "a1", "u2"]
 
 
 @pytest.mark.parametrize("request_", [TurnRequest(), carrying(u1, a1), carrying(system("s"))])
@@ -173,16 +173,16 @@ async def test_a_key_that_was_taken_out_of_what_is_kept_does_not_make_a_branch()
     await it.run(carrying(user(secret), assistant("ok"), prompt=f"again: {secret}"))
     assert [name for name, _, _ in await branches(store)] == ["main"]
     assert all("sk-a1b2" not in text for text in await texts(store))
-    assert asked(engine)[-1] == f"again: {secret}"
+    assert model_texts(engine)[-1] == f"again: {secret}"
 
 
 async def test_results_that_come_late_answer_their_call_on_a_branch() -> None:
     call = assistant("", [ToolCall("c", "f", {})])
     late = tool_result(call.calls[0], "late", "success")
-    store = await filled(MemoryStore(), [u1, call, replace(late, status="interrupted"), a1])
+    store = await fill_store(MemoryStore(), [u1, call, replace(late, status="interrupted"), a1])
     it, _, engine = agent(OK, store=store)
     await it.run(carrying(late))
-    assert asked(engine) == ["u1", "", "late"]
+    assert model_texts(engine) == ["u1", "", "late"]
     assert await branches(store) == [("main", 4, False), ("branch-2", 7, True)]
 
 
@@ -196,7 +196,7 @@ async def test_long_conversations_are_compared_beside_the_event_loop(monkeypatch
 
     monkeypatch.setattr(asyncio, "to_thread", noted)
     said = [message for n in range(200) for message in (user(f"u{n}"), assistant(f"a{n}"))]
-    store = await filled(MemoryStore(), said)
+    store = await fill_store(MemoryStore(), said)
     it, _, _ = agent(OK, store=store)
     assert (await it.run(carrying(*said, user("more")))).state == "committed"
     assert (beside, len(await store.branches(KEY))) == (["plan_replay"], 1)
@@ -209,20 +209,20 @@ async def test_a_turn_that_fails_before_it_said_anything_leaves_no_branch() -> N
     def hook(history: list[Message], new: list[Message]) -> list[Message]:
         raise LookupError("not today")
 
-    store = await filled(MemoryStore(), [u1, a1], [u2, a2])
+    store = await fill_store(MemoryStore(), [u1, a1], [u2, a2])
     it, _, _ = agent(OK, store=store, input_hook=hook)
     assert (await it.run(carrying(u1, a1, user("u2x")))).state == "failed"
     assert await branches(store) == [("main", 4, True)]
 
 
 async def test_a_failed_edit_is_kept_on_its_branch_and_asked_again_beside_it() -> None:
-    store = await filled(MemoryStore(), [u1, a1], [u2, a2])
+    store = await fill_store(MemoryStore(), [u1, a1], [u2, a2])
     it, _, engine = agent([{"text": "half", "fault": "out of memory"}, *OK], store=store)
     edit = carrying(u1, a1, user("u2x"))
     assert (await it.run(edit)).state == "failed"
     assert await branches(store) == [("main", 4, False), ("branch-2", 6, True)]
     assert (await it.run(edit)).state == "committed"
-    assert asked(engine) == ["u1", "a1", "u2x"]
+    assert model_texts(engine) == ["u1", "a1", "u2x"]
     assert await branches(store) == [("main", 4, False), ("branch-2", 8, True)]
 
 
@@ -232,7 +232,7 @@ async def test_an_edit_cancelled_at_any_await_leaves_no_empty_branch_and_no_open
     while True:
         n += 1
         store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / f"{n}.db")
-        await filled(store, [u1, a1], [u2, a2])
+        await fill_store(store, [u1, a1], [u2, a2])
         it, _, _ = agent([{"calls": [python("x")]}, {"text": "ok"}], [Recorder()], store=store)
         run = CancelledAt(it.run(carrying(u1, a1, user("u2x"))), n)
         task = asyncio.create_task(run.run())
@@ -255,7 +255,7 @@ async def test_a_store_that_refuses_the_items_keeps_its_branches() -> None:
         async def append_at(self, *args: Any, **kwargs: Any) -> Any:
             raise StoreError("The disk is full.")
 
-    store = await filled(Full(), [u1, a1], [u2, a2])
+    store = await fill_store(Full(), [u1, a1], [u2, a2])
     it, _, _ = agent(OK, store=store)
     assert (await it.run(carrying(u1, a1, user("u2x")))).state == "failed"
     assert await branches(store) == [("main", 4, True)]
@@ -280,30 +280,30 @@ async def test_b2_a_hook_may_keep_only_what_the_person_said() -> None:
     async def hook(history: list[Message], new: list[Message]) -> list[Message]:
         return [*(message for message in history if message.role == "user"), *new]
 
-    store = await filled(MemoryStore(), [u1, a1])
+    store = await fill_store(MemoryStore(), [u1, a1])
     it, _, engine = agent(OK, store=store, input_hook=hook)
     await it.run("new")
-    assert asked(engine) == ["u1", "new"]
+    assert model_texts(engine) == ["u1", "new"]
     assert await texts(store) == ["u1", "a1", "new", "ok"]
 
 
 async def test_b3_a_list_of_input_comes_behind_the_history() -> None:
-    store = await filled(MemoryStore(), [u1, a1])
+    store = await fill_store(MemoryStore(), [u1, a1])
     it, _, engine = agent(OK, store=store)
     await it.run(carrying(user("one"), user("two")))
-    assert asked(engine) == ["u1", "a1", "one", "two"]
+    assert model_texts(engine) == ["u1", "a1", "one", "two"]
 
 
 async def test_b8_what_a_hook_leaves_out_is_not_stored_and_what_it_adds_is() -> None:
     def hook(history: list[Message], new: list[Message]) -> list[Message]:
         return [user("extra"), *copy.deepcopy(history), *new] if new[-1].text == "add" else history
 
-    store = await filled(MemoryStore(), [u1, a1])
+    store = await fill_store(MemoryStore(), [u1, a1])
     it, _, engine = agent(OK, store=store, input_hook=hook)
     first = await it.run("drop")
-    assert (asked(engine), first.saved) == (["u1", "a1"], 1)
+    assert (model_texts(engine), first.saved) == (["u1", "a1"], 1)
     second = await it.run("add")
-    assert (asked(engine), second.saved) == (["extra", "u1", "a1", "ok", "add"], 3)
+    assert (model_texts(engine), second.saved) == (["extra", "u1", "a1", "ok", "add"], 3)
     assert await texts(store) == ["u1", "a1", "ok", "extra", "add", "ok"]
 
 
@@ -319,16 +319,16 @@ async def test_what_came_in_the_turn_is_stored_whatever_the_hook_hides() -> None
     it, store, engine = agent(
         [{"calls": [python("abc")]}, {"text": "done"}], [Recorder()], input_hook=lambda history, new: new[-1:]
     )
-    await filled(store, [u1, a1])
+    await fill_store(store, [u1, a1])
     result = await it.run("shout")
-    assert asked(engine) == ["shout", "", "ABC"]
+    assert model_texts(engine) == ["shout", "", "ABC"]
     assert (await texts(store), result.saved) == (["u1", "a1", "shout", "", "ABC", "done"], 4)
 
 
 async def test_a_hook_may_not_take_a_call_from_its_result() -> None:
     call = assistant("", [ToolCall("c", "f", {})])
     hook = lambda history, new: [*(said for said in history if said.role != "tool"), *new]  # noqa: E731
-    store = await filled(MemoryStore(), [u1, call, tool_result(call.calls[0], "2", "success"), a1])
+    store = await fill_store(MemoryStore(), [u1, call, tool_result(call.calls[0], "2", "success"), a1])
     it, _, engine = agent(OK, store=store, input_hook=hook)
     await it.run("new")
     assert [(message.text, message.calls) for message in engine.requests[0].messages[1:]] == [
@@ -339,10 +339,10 @@ async def test_a_hook_may_not_take_a_call_from_its_result() -> None:
 
 
 async def test_a_hook_works_on_a_replay_and_its_branch_begins_with_the_first_item_that_is_kept() -> None:
-    store = await filled(MemoryStore(), [u1, a1], [u2, a2])
+    store = await fill_store(MemoryStore(), [u1, a1], [u2, a2])
     it, _, engine = agent(OK, store=store, input_hook=lambda history, new: history)
     await it.run(carrying(u1, a1, user("u2x")))
-    assert asked(engine) == ["u1", "a1"]
+    assert model_texts(engine) == ["u1", "a1"]
     assert await branches(store) == [("main", 4, False), ("branch-2", 5, True)]
 
 
@@ -356,41 +356,41 @@ SIX = [[user(f"Message {n}"), assistant(f"Response {n}")] for n in (1, 2, 3)]
     [(2, ["Message 3", "Response 3", "Message 4"]), (0, ["Message 4"]), (3, ["Response 2", "Message 3", "Response 3"])],
 )
 async def test_b4_a_limit_counts_the_newest_items_before_what_is_new(limit: int, seen: list[str]) -> None:
-    store = await filled(MemoryStore(), *SIX)
+    store = await fill_store(MemoryStore(), *SIX)
     it, _, engine = agent(OK, store=store, history_limit=limit)
     await it.run("Message 4")
-    assert asked(engine)[: len(seen)] == seen
-    assert len(asked(engine)) == limit + 1
+    assert model_texts(engine)[: len(seen)] == seen
+    assert len(model_texts(engine)) == limit + 1
 
 
 async def test_a8_a_request_has_its_own_limit_and_the_sessions_stays() -> None:
-    store = await filled(MemoryStore(), *SIX)
+    store = await fill_store(MemoryStore(), *SIX)
     it, _, engine = agent(OK, store=store, history_limit=100)
     await it.run(TurnRequest("Message 4", history_limit=2))
-    assert asked(engine) == ["Message 3", "Response 3", "Message 4"]
+    assert model_texts(engine) == ["Message 3", "Response 3", "Message 4"]
     await it.run("Message 5")
-    assert len(asked(engine)) == 9
+    assert len(model_texts(engine)) == 9
 
 
 async def test_without_a_limit_all_of_it_is_seen() -> None:
-    store = await filled(MemoryStore(), *SIX)
+    store = await fill_store(MemoryStore(), *SIX)
     it, _, engine = agent(OK, store=store)
     await it.run("Message 4")
-    assert len(asked(engine)) == 7
+    assert len(model_texts(engine)) == 7
 
 
 async def test_b5_a_limit_does_not_take_a_result_from_its_call() -> None:
     call = assistant("", [ToolCall("c1", "f", {})])
-    store = await filled(MemoryStore(), [u1, call, tool_result(call.calls[0], "output", "success"), a1])
+    store = await fill_store(MemoryStore(), [u1, call, tool_result(call.calls[0], "output", "success"), a1])
     it, _, engine = agent(OK, store=store, history_limit=2)
     await it.run("new")
-    assert asked(engine) == ["a1", "new"]
+    assert model_texts(engine) == ["a1", "new"]
 
 
 async def test_a_limit_holds_for_a_conversation_that_is_carried() -> None:
     it, _, engine = agent(OK)
     await it.run(carrying(u1, a1, u2, a2, prompt="u3", history_limit=1))
-    assert asked(engine) == ["a2", "u3"]
+    assert model_texts(engine) == ["a2", "u3"]
 
 
 async def test_a_hook_gets_the_history_within_the_limit() -> None:
@@ -400,7 +400,7 @@ async def test_a_hook_gets_the_history_within_the_limit() -> None:
         given_.append(len(history))
         return history + new
 
-    it, _, _ = agent(OK, store=await filled(MemoryStore(), *SIX), history_limit=4, input_hook=hook)
+    it, _, _ = agent(OK, store=await fill_store(MemoryStore(), *SIX), history_limit=4, input_hook=hook)
     await it.run("Message 4")
     assert given_ == [4]
 
@@ -422,10 +422,10 @@ async def test_b6_a_result_without_its_call_is_refused() -> None:
 
 async def test_b7_of_two_results_of_one_call_the_new_one_is_seen() -> None:
     call = assistant("", [ToolCall("c", "f", {})])
-    store = await filled(MemoryStore(), [u1, call, tool_result(call.calls[0], "history-output", "success")])
+    store = await fill_store(MemoryStore(), [u1, call, tool_result(call.calls[0], "history-output", "success")])
     it, _, engine = agent(OK, store=store)
     await it.run(carrying(tool_result(call.calls[0], "new-output", "success"), prompt="go on", history="append"))
-    assert asked(engine) == ["u1", "", "new-output", "go on"]
+    assert model_texts(engine) == ["u1", "", "new-output", "go on"]
 
 
 # ------------------------------------------------------------------------------------------- stated differences
@@ -433,12 +433,12 @@ async def test_b7_of_two_results_of_one_call_the_new_one_is_seen() -> None:
 
 async def test_case_n_a_turn_that_fails_is_kept_marked_and_unseen() -> None:
     """Stated difference: mistral.rs forgets it."""
-    store = await filled(MemoryStore(), [u1, a1])
+    store = await fill_store(MemoryStore(), [u1, a1])
     it, _, engine = agent([{"text": "half", "fault": "broken"}, *OK], store=store)
     await it.run(carrying(u1, a1, user("lost")))
     assert await texts(store) == ["u1", "a1", "lost", "half"]
     await it.run(carrying(u1, a1, user("next")))
-    assert asked(engine) == ["u1", "a1", "next"]
+    assert model_texts(engine) == ["u1", "a1", "next"]
     assert await branches(store) == [("main", 6, True)]
 
 
@@ -458,7 +458,7 @@ async def test_case_j_a_fork_has_as_many_turns_as_asked_for(turns: int, items: i
     """Stated difference: a fork of 0 turns is empty; in mistral.rs it has all."""
     call = assistant("", [ToolCall("c", "f", {})])
     pair = [call, tool_result(call.calls[0], "1", "success")]
-    store = await filled(MemoryStore(), [u1, *pair, a1], [u2, *pair])
+    store = await fill_store(MemoryStore(), [u1, *pair, a1], [u2, *pair])
     target = SessionKey("local", "fork")
     await store.fork(KEY, target, turns)
     assert len(await store.latest(target)) == items
@@ -466,7 +466,7 @@ async def test_case_j_a_fork_has_as_many_turns_as_asked_for(turns: int, items: i
 
 async def test_case_k_a_session_that_leaves_and_comes_back_is_the_same() -> None:
     picture = Media.of("image/png", b"png")
-    store = await filled(MemoryStore(), [user("look", [picture]), a1], [u2, a2])
+    store = await fill_store(MemoryStore(), [user("look", [picture]), a1], [u2, a2])
     it, _, _ = agent(OK, store=store)
     await it.run(carrying(user("look", [picture]), a1, user("u2x")))
     first = await store.whole(KEY)
@@ -508,7 +508,7 @@ async def test_hidden_context_of_earlier_turns_stays_where_it_was() -> None:
     await it.run(TurnRequest("u1", epoch="kernel-1"))
     await it.run(carrying(user("u1"), assistant("ok"), prompt="u2", epoch="kernel-2"))
     await it.run(carrying(user("u1"), assistant("ok"), user("u2"), assistant("ok"), prompt="u3", epoch="kernel-2"))
-    assert asked(engine) == ["u1", "ok", LOST, "u2", "ok", "u3"]
+    assert model_texts(engine) == ["u1", "ok", LOST, "u2", "ok", "u3"]
     assert len(await store.branches(KEY)) == 1
 
 

@@ -1,4 +1,4 @@
-"""What a hook returns is what the model sees; what of it is new is stored."""
+"""Tests that the model sees what a hook returns, and that the new part of it is stored."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def texts(messages: tuple[Message, ...]) -> list[str]:
     return [message.text for message in messages]
 
 
-def said(*words: str) -> list[Message]:
+def user_messages(*words: str) -> list[Message]:
     return [user(word) for word in words]
 
 
 async def case(hook: Any, history: list[str], new: list[str]) -> tuple[list[str], list[str]]:
-    """(what the model sees, what is stored)"""
-    result: ShapedInput = await apply_hook(hook, said(*history), said(*new))
+    """Return (what the model sees, what is stored)."""
+    result: ShapedInput = await apply_hook(hook, user_messages(*history), user_messages(*new))
     return texts(result.seen), texts(result.said)
 
 
@@ -96,7 +96,7 @@ async def test_the_hook_gets_copies_that_it_may_change() -> None:
         history[0].calls[0].arguments["code"] = "2"  # type: ignore[index]  # a hook may write to its copy
         return history + new
 
-    result = await apply_hook(hook, [call], said("n"))
+    result = await apply_hook(hook, [call], user_messages("n"))
     assert call.calls[0].arguments == {"code": "1"}
     assert (result.seen[0].calls[0].arguments, texts(result.said)) == ({"code": "2"}, ["n"])
 
@@ -116,7 +116,7 @@ async def test_pictures_are_told_apart_by_their_bytes() -> None:
 @pytest.mark.parametrize("answer", ["text", None, ["text"], (user("x"),), {"role": "user"}])
 async def test_anything_but_a_list_of_messages_is_a_mistake(answer: Any) -> None:
     with pytest.raises(InvalidRequest, match="list of messages"):
-        await apply_hook(lambda history, new: answer, [], said("n"))
+        await apply_hook(lambda history, new: answer, [], user_messages("n"))
 
 
 @pytest.mark.parametrize("hook", ["history[-2:]", 3, []])
@@ -130,7 +130,7 @@ async def test_what_the_hook_raises_is_not_hidden() -> None:
         raise LookupError("no such thing")
 
     with pytest.raises(LookupError, match="no such thing"):
-        await apply_hook(hook, [], said("n"))
+        await apply_hook(hook, [], user_messages("n"))
 
 
 words = st.lists(st.sampled_from("abc"), max_size=4)
@@ -146,7 +146,7 @@ async def test_whatever_is_taken_from_both_exactly_the_new_is_stored(
         both = [*mine, *fresh]
         return [both[place] for place in places] if both else []
 
-    result = await apply_hook(hook, said(*history), said(*new))
+    result = await apply_hook(hook, user_messages(*history), user_messages(*new))
     both = [*history, *new]
     chosen = [place for place in places if both]
     assert texts(result.seen) == [both[place] for place in chosen]

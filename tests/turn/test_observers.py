@@ -1,4 +1,4 @@
-"""Observers are told, in order, and cannot harm who tells them."""
+"""Tests that observers are called in order, and that their errors do not reach the turn."""
 
 from __future__ import annotations
 

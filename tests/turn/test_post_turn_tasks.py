@@ -1,4 +1,4 @@
-"""After a turn: summaries and titles that nobody waits for; and what a turn leaves of itself."""
+"""Tests the tasks after a turn: summaries and titles in the background, and the data that the turn releases."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ON_DEMAND = CompactionPolicy(auto=False)
 
 
 class World:
-    """A session whose model has 3,000 tokens, so that some turns fill it."""
+    """A session whose model has 3,000 tokens of context, so that a few turns fill it."""
 
     def __init__(self, script: list[dict[str, Any]], policy: CompactionPolicy = POLICY, **options: Any) -> None:
         self.store = MemoryStore()

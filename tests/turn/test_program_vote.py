@@ -1,4 +1,4 @@
-"""Which of several programs wins: groups by what they show and change."""
+"""Tests which of several programs wins: they are grouped by what they show and change."""
 
 from __future__ import annotations
 

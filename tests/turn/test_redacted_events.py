@@ -1,4 +1,6 @@
-"""What followers of a turn see: no key, wherever it is cut; everything else, in order, as soon as it is harmless."""
+"""Tests what followers of a turn see: no key, wherever a delta ends; everything else, in order and as early as
+possible.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ TEXTS = {
 }
 
 
-def told(*bodies: EventBody) -> list[EventBody]:
+def redact(*bodies: EventBody) -> list[EventBody]:
     seen: list[EventBody] = []
     emit = RedactedEvents(REDACTOR, seen.append)
     for body in bodies:
@@ -40,7 +42,7 @@ def told(*bodies: EventBody) -> list[EventBody]:
     return seen
 
 
-def said(bodies: list[EventBody]) -> str:
+def joined_text(bodies: list[EventBody]) -> str:
     return "".join(body.text for body in bodies if isinstance(body, TextDelta | ReasoningDelta | CallOutput))
 
 
@@ -53,7 +55,7 @@ def pieces(text: str, cuts: list[int]) -> list[str]:
 @pytest.mark.parametrize("size", [1, 3, 7, 1000])
 def test_a_key_that_comes_in_pieces_is_not_seen(label: str, size: int) -> None:
     text = TEXTS[label]
-    seen = said(told(*(TextDelta(text[at : at + size]) for at in range(0, len(text), size)), END))
+    seen = joined_text(redact(*(TextDelta(text[at : at + size]) for at in range(0, len(text), size)), END))
     assert HIDDEN[label][4:] not in seen
     assert "[REDACTED:" in seen
     assert seen.endswith("and more.")
@@ -62,15 +64,15 @@ def test_a_key_that_comes_in_pieces_is_not_seen(label: str, size: int) -> None:
 @given(st.text("sk-hf_AKIeyJ.:/@ abc\n", max_size=80), st.lists(st.integers(0, 80), max_size=6))
 def test_what_is_no_key_is_seen_in_full(text: str, cuts: list[int]) -> None:
     if REDACTOR.text(text) == text:
-        assert said(told(*map(TextDelta, pieces(text, cuts)), END)) == text
+        assert joined_text(redact(*map(TextDelta, pieces(text, cuts)), END)) == text
 
 
 def test_harmless_text_does_not_wait() -> None:
-    assert told(TextDelta("Yes"), TextDelta(", it is this")) == [TextDelta("Yes"), TextDelta(", it is this")]
+    assert redact(TextDelta("Yes"), TextDelta(", it is this")) == [TextDelta("Yes"), TextDelta(", it is this")]
 
 
 def test_what_waits_comes_before_the_next_event_of_another_kind() -> None:
-    seen = told(ReasoningDelta("use sk-abcd"), TextDelta("Bearer"), Notice("info", "x"))
+    seen = redact(ReasoningDelta("use sk-abcd"), TextDelta("Bearer"), Notice("info", "x"))
     assert seen == [
         ReasoningDelta("use "),
         ReasoningDelta("sk-abcd"),
@@ -81,12 +83,12 @@ def test_what_waits_comes_before_the_next_event_of_another_kind() -> None:
 
 def test_the_details_of_a_notice_have_no_keys() -> None:
     key = SECRETS["github_token"]
-    assert told(Notice("info", "x", f"got {key}")) == [Notice("info", "x", "got [REDACTED:github_token]")]
+    assert redact(Notice("info", "x", f"got {key}")) == [Notice("info", "x", "got [REDACTED:github_token]")]
 
 
 def test_outputs_of_calls_that_run_at_once_are_told_apart() -> None:
     key = SECRETS["github_token"]
-    seen = told(
+    seen = redact(
         CallOutput("a", key[:12]),
         CallOutput("b", "hello"),
         CallOutput("a", key[12:] + " "),
@@ -100,7 +102,7 @@ def test_outputs_of_calls_that_run_at_once_are_told_apart() -> None:
 
 def test_code_that_a_client_runs_is_told_as_it_is_and_shown_without_the_key() -> None:
     key = SECRETS["openai_key"]
-    started, offered = told(
+    started, offered = redact(
         CallStarted("c", "python", {"code": key}, "live"), CallOffered("c", "python", {"code": key})
     )
     assert started == CallStarted("c", "python", {"code": "[REDACTED:openai_key]"}, "live")
@@ -110,7 +112,7 @@ def test_code_that_a_client_runs_is_told_as_it_is_and_shown_without_the_key() ->
 def test_the_error_of_a_turn_is_clean() -> None:
     key = SECRETS["openai_key"]
     failed = TurnFinished("failed", f"refused {key}", 0, {}, {"code": "engine_error", "message": f"bad key {key}"})
-    assert key not in str(told(failed))
+    assert key not in str(redact(failed))
 
 
 def test_with_redaction_off_every_event_is_passed_on() -> None:

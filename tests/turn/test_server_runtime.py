@@ -1,4 +1,4 @@
-"""Settings become parts, and what makes no sense stops the start with a reason."""
+"""Tests the parts that are built from settings, and that contradictory settings stop the start with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Titles: the rule, the model's, and a person's, which stays."""
+"""Tests titles: the rule's, the model's, and a user's, which stays."""
 
 from __future__ import annotations
 

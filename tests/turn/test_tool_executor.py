@@ -134,7 +134,7 @@ def test_shortening_keeps_the_head_and_the_tail(text: str, limit: int) -> None:
 
 
 class Maker:
-    """A tool that makes the files that its call names; ``+`` before a name: it did not come about."""
+    """A tool that produces the files that its call names; a name with a leading ``+`` is reported as not produced."""
 
     spec = ToolSpec("make", "", SCHEMA, kind="function")
 
@@ -147,8 +147,8 @@ class Maker:
         return ToolOutput("made", files=tuple(made))
 
 
-async def produced(rounds: list[str], wanted: Sequence[str] = ()) -> tuple[list[Message], list[FileProduced]]:
-    """The answers, and the files of each round and of the end."""
+async def produce_files(rounds: list[str], wanted: Sequence[str] = ()) -> tuple[list[Message], list[FileProduced]]:
+    """Return the answers, and the files of each round and of the end."""
     store = MemoryStore()
     await store.create(KEY)
     with tempfile.TemporaryDirectory() as directory:
@@ -168,14 +168,14 @@ async def produced(rounds: list[str], wanted: Sequence[str] = ()) -> tuple[list[
 
 
 async def test_files_of_a_call_are_announced_before_its_end_and_named_to_the_model_with_how_they_begin() -> None:
-    (answer,), (event,) = await produced(["a.txt"])
+    (answer,), (event,) = await produce_files(["a.txt"])
     assert event.call == "c1"
     assert event.file["text"] == "texté of it"
     assert answer.text == f"made\nFiles:\n- a.txt (text/plain, 12 bytes, id {event.file['id']})\n    texté of it"
 
 
 async def test_a_file_that_is_missing_has_one_placeholder_at_the_end_of_the_turn() -> None:
-    answers, events = await produced(["+a.txt", "+a.txt b.txt"], ["c.md", "./b.txt"])
+    answers, events = await produce_files(["+a.txt", "+a.txt b.txt"], ["c.md", "./b.txt"])
     assert ["- a.txt: not produced" in answer.text for answer in answers] == [True, True]
     assert [(event.call, event.file["name"], event.file.get("code")) for event in events] == [
         ("c2", "b.txt", None),
@@ -185,7 +185,7 @@ async def test_a_file_that_is_missing_has_one_placeholder_at_the_end_of_the_turn
 
 
 async def test_a_file_that_came_later_has_no_placeholder_and_one_is_there_without_any_call() -> None:
-    _, events = await produced(["+a.txt", "a.txt"])
+    _, events = await produce_files(["+a.txt", "a.txt"])
     assert [event.file.get("code") for event in events] == [None]
-    _, events = await produced([], ["a.txt"])
+    _, events = await produce_files([], ["a.txt"])
     assert [(event.file["name"], event.file["message"]) for event in events] == [("a.txt", "not produced")]

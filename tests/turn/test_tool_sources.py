@@ -1,4 +1,4 @@
-"""What a server offers to a model is something that a model can be told, wherever it runs."""
+"""Tests that each tool which a server offers has a specification that a model accepts, wherever the tool runs."""
 
 from __future__ import annotations
 

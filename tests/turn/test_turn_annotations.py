@@ -1,4 +1,4 @@
-"""What a turn told beside its messages: small, clean, and in its place when it is shown again."""
+"""Tests the annotations of a turn: small, clean, and in their place when the turn is shown again."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from agent_kernel.turn.turn_annotations import MAX_CALLS, MAX_DETAILS, MAX_NOTIC
 KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"
 
 
-def noted(*bodies: EventBody, redactor: Redactor | None = None) -> StoredAnnotations:
-    """As it comes back from a store."""
+def annotate(*bodies: EventBody, redactor: Redactor | None = None) -> StoredAnnotations:
+    """Return the annotations as a store returns them."""
     asides = TurnAnnotations(redactor)
     for body in bodies:
         asides.note(body)
@@ -44,12 +44,14 @@ def test_a_turn_that_told_nothing_keeps_nothing() -> None:
 
 
 def test_ids_that_come_again_in_a_later_round_are_other_calls() -> None:
-    kept = noted(*call("c1", 1.0), TextDelta("Again."), *call("c1", 2.0))
+    kept = annotate(*call("c1", 1.0), TextDelta("Again."), *call("c1", 2.0))
     assert [kept.take("c1").get("seconds") for _ in range(3)] == [1.0, 2.0, None]
 
 
 def test_notices_stand_before_the_block_that_followed_them() -> None:
-    kept = noted(Notice("info", "first"), TextDelta("a"), TextDelta("b"), Notice("warning", "cut"), StateLost("gone"))
+    kept = annotate(
+        Notice("info", "first"), TextDelta("a"), TextDelta("b"), Notice("warning", "cut"), StateLost("gone")
+    )
     assert kept.notices(0) == [("info", "first", "")]
     assert kept.notices(0) == []
     assert kept.notices() == [("warning", "cut", ""), ("lost", "gone", "")]
@@ -57,7 +59,7 @@ def test_notices_stand_before_the_block_that_followed_them() -> None:
 
 def test_the_last_context_is_kept_and_what_a_person_decided() -> None:
     asked = ApprovalRequired("a1", "c1", "python", "python.live", "k", "secret()", {"code": "secret()"}, shown="hash")
-    kept = noted(
+    kept = annotate(
         ContextBuilt(3, 0),
         ContextBuilt(5, 2, 1, True),
         CallStarted("c1", "python", {}, "live"),
@@ -72,7 +74,9 @@ def test_the_last_context_is_kept_and_what_a_person_decided() -> None:
 
 
 def test_the_details_of_a_notice_are_kept() -> None:
-    assert noted(Notice("info", "5 of 8 drafts agree.", "7\n8")).notices() == [("info", "5 of 8 drafts agree.", "7\n8")]
+    assert annotate(Notice("info", "5 of 8 drafts agree.", "7\n8")).notices() == [
+        ("info", "5 of 8 drafts agree.", "7\n8")
+    ]
 
 
 def test_keys_and_passwords_are_not_kept() -> None:

@@ -24,7 +24,7 @@ print(json.dumps(dataclasses.asdict(Owner.here())))
 
 
 class FullStore(MemoryStore):
-    """A store whose disk is full while ``full`` is set."""
+    """A store whose disk is full while ``full`` is True."""
 
     full = False
 

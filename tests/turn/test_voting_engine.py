@@ -1,4 +1,4 @@
-"""Several programs for one question: which one the turn runs, what it costs, and when only one is sampled."""
+"""Tests several programs for one question: which one the turn runs, what that costs, and when only one is sampled."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Script = Sequence[Mapping[str, Any]]
 
 
 class Copies:
-    """Runs Python in a namespace; programs are tried in copies of it."""
+    """Runs Python in a namespace, and trials of programs in copies of it."""
 
     spec = ToolSpec("python", "Runs code.", SCHEMA, kind="python.draft", where="draft")
 
@@ -178,7 +178,7 @@ async def test_the_tokens_of_the_samples_do_not_fill_the_context() -> None:
 
 
 class FailingSamples(ScriptedEngine):
-    """Every request but the first greedy ones fails."""
+    """An engine on which every request fails except the first greedy ones."""
 
     def info(self) -> EngineInfo:
         return EngineInfo("failing", True, 32_768, vision=False, state="ready", batches=True)

@@ -1,4 +1,4 @@
-"""The panel as it is committed: what its sources come to, and small enough to be there at once."""
+"""Tests the committed build of the panel: it matches its sources, and is small enough to load at once."""
 
 from __future__ import annotations
 

@@ -38,7 +38,10 @@ MODEL = argument(
     "--model", default="", help="a model, or an engine of the settings, in the form that %%%%agent --model accepts"
 )
 EFFORT = argument(
-    "--effort", default="", choices=["quick", "auto", "thorough"], help="how many programs the agent compares"
+    "--effort",
+    default="",
+    choices=["quick", "auto", "thorough"],
+    help="how many programs the agent compares before it uses one",
 )
 
 

@@ -1,7 +1,7 @@
-"""Which cells talk to the agent, and what the prompt of such a cell is.
+"""Decides which cells are for the agent, and extracts the prompt of such a cell.
 
-A cell talks to the agent if it is a ``%%agent`` cell or a prompt cell. A prompt cell begins with ``>``, or its metadata
-say that the user switched it to "Ask". Only kernels of the kernelspec "Agent (Python)" run prompt cells as turns; to
+A cell is for the agent if it is a ``%%agent`` cell or a prompt cell. A prompt cell begins with ``>``, or its metadata
+state that the user switched it to "Ask". Only kernels of the kernelspec "Agent (Python)" run prompt cells as turns; to
 other kernels ``>`` is a syntax error, so code is never mistaken for a prompt.
 """
 
@@ -24,8 +24,9 @@ COMMAND = "%agent"
 def prompt_of(source: str, metadata: object = None) -> str | None:
     """Return the prompt of a prompt cell, or None for every other cell.
 
-    The prompt is the text behind ``>`` on every line; a line without ``>`` belongs to it as it is. ``metadata`` is what
-    a client sent as the metadata of the cell and may be anything."""
+    The prompt is the text after ``>`` on every line; a line without ``>`` is included unchanged. ``metadata`` is the
+    cell's metadata as a client sent it, and may be malformed.
+    """
     if MARK.match(source):
         return LINE_MARK.sub("", source)
     return source if _is_switched_to_ask(metadata) and not MAGIC.match(source) else None
@@ -37,8 +38,9 @@ def is_agent_cell(source: str, metadata: object = None) -> bool:
 
 
 def is_agent_code(source: str, metadata: object = None) -> bool:
-    """Whether the cell is one of the agent, or begins with an ``%agent`` command, so that it is not code of the user.
-    Arguments as in ``prompt_of``."""
+    """Whether the cell starts a turn or begins with an ``%agent`` command, so that it is not code of the user.
+    Arguments as in ``prompt_of``.
+    """
     return source.lstrip().startswith(COMMAND) or is_agent_cell(source, metadata)
 
 

@@ -169,7 +169,9 @@ def _is_plot(value: object) -> bool:
 
 
 def _is_open_figure(value: object) -> bool:
-    """True for a figure the inline backend displays when the code ends; as a value it would be displayed twice."""
+    """Return True for an open figure: the inline backend displays it when the code ends, so displaying it as a value
+    would show it twice.
+    """
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is None or type(value).__module__ != "matplotlib.figure" or "inline" not in pyplot.get_backend():
         return False

@@ -1,4 +1,4 @@
-"""What is known of the program that a kernel's user sits in front of."""
+"""Finds out which front end the user of a kernel has."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ CONSOLES = ("jupyter-console", "jupyter_console")
 
 @functools.cache
 def is_jupyter_console() -> bool:
-    """Whether ``jupyter console`` started this kernel. No message of the protocol names the front end, so this reads
-    the command of the parent process; False where it cannot be read."""
+    """Return True if ``jupyter console`` started this kernel, and False if that cannot be determined. No message of the
+    protocol names the front end, so this reads the command line of the parent process.
+    """
     return any(name in _command_of(os.getppid()) for name in CONSOLES)
 
 

@@ -247,7 +247,9 @@ def _patiently(look: Callable[[], list[str]], name: str, value: Any) -> list[str
 
 @contextlib.contextmanager
 def _at_most_seconds(seconds: float) -> Iterator[None]:
-    """Raise TookTooLong in Python code of the main thread. Without effect where alarms are unavailable or in use."""
+    """Context manager that raises TookTooLong in the Python code of its body after ``seconds``. It has no effect
+    outside the main thread, and where alarms are unavailable or in use.
+    """
     alarms = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
     if not alarms or signal.getitimer(signal.ITIMER_REAL)[0]:
         yield

@@ -21,7 +21,7 @@ from agent_kernel.notebook.kernel.changed_names import NameChanges, NamespaceSna
 from agent_kernel.notebook.kernel.missing_imports import missing_imports
 from agent_kernel.notebook.kernel.program_value import ProgramValue, recording_value
 from agent_kernel.notebook.kernel.python_syntax import to_plain_python
-from agent_kernel.notebook.kernel.row_labels import with_row_values
+from agent_kernel.notebook.kernel.row_number_replacement import with_row_values
 from agent_kernel.notebook.kernel.variable_fingerprints import WeakMark
 from agent_kernel.sandbox.worker.error_hints import describe_error
 from agent_kernel.sandbox.worker.library_warnings import short_text

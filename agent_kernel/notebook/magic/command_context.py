@@ -90,7 +90,9 @@ class CommandContext:
         return str(turns[-1 if number is None else number - 1]["id"])
 
     def show_version(self, answer: Json, version: Json) -> None:
-        """Display the answer ``version``. ``answer`` is the server's list of all answers to the same cell."""
+        """Display the answer number ``version`` of a cell. ``answer`` is the server's list of all answers to
+        that cell.
+        """
         position = {"number": version["version"], "count": len(answer["versions"]), "replaces": ""}
         answered = version["closed"] or version["opened"]
         self.show({**version, **position, "session": answer["session"], "answered": answered})

@@ -148,7 +148,7 @@ class AgentMagics(Magics):
 
     @contextlib.contextmanager
     def _one_at_a_time(self) -> Iterator[None]:
-        """Refuse a turn inside a turn: the inner one would wait for the end of the outer one."""
+        """Context manager that refuses a turn inside another turn, because each would wait for the other one to end."""
         if self.in_turn:
             raise AgentError("an agent cell cannot be run from inside an agent cell. Run it in a cell of its own.")
         self.in_turn = True
@@ -297,7 +297,7 @@ class AgentMagics(Magics):
         )
 
     def _show_stored(self, version: Mapping[str, Any]) -> None:
-        """Show a stored answer."""
+        """Display a stored answer in place of a new turn."""
         summary = TurnSummary(
             version["turn"], version["session"], stored=version["answered"], version=_version(version)
         )

@@ -132,7 +132,7 @@ def freeze_notebook(
 
 
 def _use_plain_kernel(document: Json) -> None:
-    """Name the kernelspec of ipykernel where the notebook names the one of this package."""
+    """Replace the kernelspec of this package with that of ipykernel in the notebook's metadata."""
     metadata = document.get("metadata")
     spec = metadata.get("kernelspec") if isinstance(metadata, dict) else None
     if isinstance(spec, dict) and spec.get("name") == KERNELSPEC:

@@ -11,7 +11,7 @@ from typing import Any
 from agent_kernel.core.wire.agent_cells import METADATA_KEY, prompt_of
 from agent_kernel.notebook.display.render import line_bundle
 from agent_kernel.notebook.kernel.cell_identity import metadata_of_code
-from agent_kernel.notebook.kernel.prose import reads_like_prose
+from agent_kernel.notebook.kernel.prose_detection import reads_like_prose
 from agent_kernel.notebook.magic import magic
 
 OFFER = "This cell reads like text, not like Python. To ask the agent, begin the cell with >"
@@ -20,7 +20,9 @@ OFFER_METADATA = {METADATA_KEY: {"offer": "ask"}}
 
 
 class PromptCells:
-    """Runs prompt cells as turns in one shell, and says how to ask the agent where a sentence was run as Python."""
+    """Runs prompt cells as turns in one shell, and tells the user how to ask the agent when a sentence was run as
+    Python.
+    """
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell

@@ -335,8 +335,9 @@ def _open_call(name: str, head: FileHead) -> str:
 
 
 def _reads(expression: str) -> str:
-    """Return the expression that reads a file, formatted for the description. The code-fence protocol for small models
-    copies the expression from the description, so its form must not change."""
+    """Return the expression that reads a file, as the description contains it. The code-fence protocol for small models
+    copies the expression from the description, so its form must not change.
+    """
     return f"read by {expression}"
 
 

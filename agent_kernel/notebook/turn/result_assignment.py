@@ -30,15 +30,18 @@ TABLE_NOTE = {
 
 @dataclass(frozen=True, slots=True)
 class ResultAssignment:
-    """The variable that gets the answer of one turn. ``type`` is None where the user named none; the answer is then set
-    as text."""
+    """The variable that gets the answer of one turn. ``type`` is None if the cell names no type; the variable then gets
+    the text of the answer.
+    """
 
     name: str
     type: ResultType | None
 
     @classmethod
     def of(cls, request: CellOptions, namespace: Mapping[str, Any]) -> ResultAssignment | None:
-        """Return the assignment that a cell asks for, or None. Raises AgentError if it is not possible."""
+        """Return the assignment for the variable that a cell names, or None if it names none. Raises AgentError if the
+        assignment is not possible.
+        """
         variable = request.result
         if variable is None:
             return None

@@ -43,7 +43,7 @@ def validate_chart(mime: str, data: bytes) -> bytes:
     try:
         return json.dumps(chart, separators=(",", ":"), allow_nan=False).encode("ascii")
     except ValueError as error:  # 1e999 is parsed as infinity
-        raise NotShown("it has a number that JSON does not") from error
+        raise NotShown("it has a number that JSON does not allow") from error
 
 
 def _table(body: dict[str, Any]) -> dict[str, Any]:

@@ -49,7 +49,9 @@ class JailResources:
                     await self._proxy.serve(socket.socket(fileno=fds[0]))
 
     def out_of_memory(self) -> str:
-        """Return a message if the kernel killed a process of the session for using too much memory, else ""."""
+        """Return a message if the kernel killed a process of the session because it used too much memory, else an empty
+        string.
+        """
         if not self._scope.killed_for_memory():
             return ""
         return f"its processes used more than {self._memory_mb} MB of memory together"

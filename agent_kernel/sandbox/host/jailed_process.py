@@ -338,7 +338,7 @@ class JailedProcess:
         self._tasks.append(asyncio.create_task(self._over()))
 
     async def _over(self) -> None:
-        """Notify everyone who waits for the process that it has ended."""
+        """Notify all waiting tasks that the process has ended."""
         await asyncio.wait({self._obeying}, timeout=END_S)  # its last line reports how the worker ended
         self.ended = self.ended or self._surroundings.out_of_memory() or "it ended"
         if not self._entered.done():

@@ -73,8 +73,9 @@ class JailSpec:
 
 @dataclass(slots=True)
 class Jail:
-    """The layers of one jail, applied in three steps by three processes: the supervisor, process 1 of the namespace,
-    and the worker."""
+    """The layers of one jail, which three processes apply in three steps: the supervisor, process 1 of the namespace,
+    and the worker.
+    """
 
     spec: JailSpec
     layers: dict[str, dict[str, Any]] = field(default_factory=dict)

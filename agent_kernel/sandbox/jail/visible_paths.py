@@ -97,7 +97,7 @@ def is_shareable(directory: str, hidden: Sequence[str], home: str) -> bool:
 
 
 def holds(path: str, hidden: Sequence[str]) -> bool:
-    """True if a hidden path lies at or below ``path``."""
+    """Return True if ``path`` is a hidden path or contains one."""
     return any(_within(secret, path) for secret in hidden)
 
 

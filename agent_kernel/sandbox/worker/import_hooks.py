@@ -41,8 +41,9 @@ class SyntheticLoader(importlib.abc.Loader):
 
 
 class HookedLoader(importlib.abc.Loader):
-    """Runs the library's own loader, then the hook. If the hook fails, for example because the library has
-    changed, the library is loaded without the hook's additions, and the reason is written to standard error."""
+    """Runs the library's own loader, then the hook. If the hook fails, for example because the library has changed, the
+    library works without the hook's additions, and the reason is written to standard error.
+    """
 
     def __init__(self, loader: Any, hook: Hook) -> None:
         self._loader = loader

@@ -13,7 +13,9 @@ class Packages(list[str]):
 
 
 def packages(match: str = "") -> Packages:
-    """Those with ``match`` in their name, in any case; without it all. Installing more is not possible here."""
+    """Return the installed packages whose names contain ``match``, ignoring case; without ``match`` all of them. More
+    packages cannot be installed here.
+    """
     wanted = match.lower().replace("_", "-")
     lines = {
         f"{name} {distribution.version}"

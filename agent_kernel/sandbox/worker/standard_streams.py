@@ -23,7 +23,9 @@ class NoInput(io.TextIOBase):
 
 
 class Streams:
-    """Output goes to the file descriptors 1 and 2, so that C code and child processes are captured too."""
+    """Standard output and error, which write to the file descriptors 1 and 2, so that output of C code and child
+    processes is captured too.
+    """
 
     def __init__(self) -> None:
         self._kept = {fd: os.dup(fd) for fd in (1, 2)}

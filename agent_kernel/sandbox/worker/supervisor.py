@@ -334,7 +334,7 @@ def _let_go(protocol_fd: int) -> None:
 
 
 def _easy_to_kill() -> None:
-    """Let the system kill the jail rather than the server when it runs out of memory."""
+    """Configure the system to kill the jail rather than the server when memory runs out."""
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("600")

@@ -19,8 +19,8 @@ from agent_kernel.core.errors import InvalidRequest, SessionNotFound
 from agent_kernel.core.messages import Message, is_too_deep
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Item, SessionKey
+from agent_kernel.sessions.adapters.open_stores import MEMORY, StoreHolder
 from agent_kernel.sessions.adapters.openai_agents_compaction import CompactionSnapshot, Forms, Suffix
-from agent_kernel.sessions.adapters.shared_stores import MEMORY, StoreHolder
 from agent_kernel.sessions.export import responses_items
 from agent_kernel.sessions.export.responses_items import Body
 from agent_kernel.sessions.serialization import MAX_DEPTH

@@ -18,9 +18,9 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.seams.session_store import ExpiringStore
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.adapters.event_loop_thread import EventLoopThread
+from agent_kernel.sessions.adapters.open_stores import StoreHolder
 from agent_kernel.sessions.adapters.selectools_sessions import SavedMemory, SavedSessions, count_of
 from agent_kernel.sessions.adapters.selectools_window import text_of
-from agent_kernel.sessions.adapters.shared_stores import StoreHolder
 
 if TYPE_CHECKING:
     from selectools.memory import ConversationMemory

@@ -34,8 +34,9 @@ class Window:
         return cls(facts["max_messages"], tokens, summary, facts["count"], facts["head"])
 
     def at(self, head: int) -> int:
-        """Return the number of messages in the window when the session's newest item has the seq ``head``. Messages
-        that were stored after the window was saved are added, up to its limit."""
+        """Return the number of messages in the window if the session's newest item has the seq ``head``. Messages that
+        were stored after the window was saved count too, up to the window's limit.
+        """
         since = max(0, head - self.head)
         return max(self.count, min(self.max_messages, self.count + since)) if since else self.count
 

@@ -1,4 +1,6 @@
-"""What a database without transactions over many items must do, so that ``batched_log.py`` can keep a log in it."""
+"""The interface of a database that cannot write many items in one transaction. ``batched_log.py`` stores a
+log in it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ STUB_KEPT_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Bytes of an item: ``inline``, or ``count`` pieces under ``token``."""
+    """The bytes of an item: either ``inline``, or in ``count`` pieces that are stored under ``token``."""
 
     inline: bytes = b""
     token: str = ""
@@ -25,8 +27,9 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """All entries of one commit. Numbers are 1, 2, 3, ...; ``version`` counts how often the data were rewritten. A
-    batch that ``expires`` has no entries any more."""
+    """All entries of one commit. Batches are numbered 1, 2, 3, ...; ``version`` counts how often the data were
+    rewritten. A batch with ``expires`` no longer contains entries.
+    """
 
     number: int
     commit: str
@@ -37,8 +40,9 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class BatchPage:
-    """``now`` is the database's time in seconds since the epoch, ``newest`` the number of the last batch there is.
-    ``more``: batches behind these were left out."""
+    """The result of one read. ``now`` is the database's time in seconds since the epoch, ``newest`` the number of the
+    last batch in the table. ``more`` is true if the read left out later batches.
+    """
 
     now: float
     newest: int
@@ -48,7 +52,9 @@ class BatchPage:
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """``stored`` is the time at which the bytes were stored or touched; ``create_blob`` takes it from the database."""
+    """The stored bytes of a medium. ``stored`` is the time at which they were stored or touched; ``create_blob`` sets
+    it to the time of the database.
+    """
 
     data: Data
     size: int
@@ -56,33 +62,35 @@ class Blob:
 
 
 class BatchTable(Protocol):
-    """Items in a shared database. Every method raises StoreError when the database cannot be used, and may be repeated
-    after that: a call whose reply was lost has happened or not."""
+    """The items in a shared database. Every method raises StoreError when the database cannot be used. The caller may
+    then repeat the call, although it may have taken effect without a reply.
+    """
 
     name: str
 
     def now(self) -> float: ...
 
     def tail(self, after: int) -> BatchPage:
-        """Return the batches behind ``after`` in their order. A batch that was appended before a returned one was last
-        rewritten is among them, or ``more`` is set."""
+        """Return the batches after number ``after`` in order. Every batch that was appended before the last
+        rewrite of a returned batch is returned too, or ``more`` is set."""
 
     def append(self, batch: Batch) -> bool:
         """Store the batch if its number follows that of the newest batch; otherwise return False. This is the only
         step that makes entries visible."""
 
     def fetch(self, numbers: Collection[int]) -> Sequence[Batch]:
-        """Return those of these batches that exist."""
+        """Return the batches with these numbers that exist."""
 
     def rewrite(self, batches: Sequence[Batch]) -> bool:
-        """Replace the data of each batch whose stored version is one less than its own. Returns False if others were
-        rewritten or deleted meanwhile. Batches that expire are deleted by the database after STUB_KEPT_S."""
+        """Replace the data of each batch, if its stored version is one less than the new one. Returns False if another
+        writer has rewritten or deleted some of them. The database deletes batches that expire after STUB_KEPT_S.
+        """
 
     def put_pieces(self, token: str, data: bytes) -> int:
-        """Store bytes and return the number of their pieces."""
+        """Store bytes in pieces under a token, and return the number of pieces."""
 
     def get_pieces(self, token: str, count: int) -> bytes | None:
-        """Return the bytes, or None if pieces are missing."""
+        """Return the bytes, or None if some of the pieces are missing."""
 
     def delete_pieces(self, token: str, count: int) -> None: ...
 
@@ -90,16 +98,18 @@ class BatchTable(Protocol):
         """Return the tokens and counts of pieces that were stored before this time."""
 
     def create_blob(self, key: str, data: Data, size: int) -> bool:
-        """Store it, stored now, or return False if there is one with this key."""
+        """Store the description of a medium with the present time, or return False if one with this key exists."""
 
     def get_blob(self, key: str) -> Blob | None: ...
 
     def touch_blob(self, key: str) -> bool:
-        """Count it as stored now. Returns False if there is none."""
+        """Set the time of a medium to now. Returns False if the medium does not exist."""
 
     def blobs(self) -> Iterable[tuple[str, Blob]]: ...
 
     def delete_blob(self, key: str, until: float) -> bool:
-        """Delete it if it was stored before this time and not touched since; return whether it is gone now."""
+        """Delete a medium if it was stored before this time and not touched since. Return whether it no
+        longer exists.
+        """
 
     def close(self) -> None: ...

@@ -1,10 +1,11 @@
-"""A log in a database that writes only one item, or a few, at once: MongoDB and DynamoDB.
+"""A log in a database that can write only one item, or a few, at once: MongoDB and DynamoDB.
 
-A commit becomes one numbered batch, and appending the batch behind the newest one is its only visible step. So whoever
-appends number n + 1 knows all batches up to n, and can check the ends of streams in memory: every log keeps an index
-of all batches that it has read. Large batches are written as pieces first, which nobody sees before the batch names
-them. Entries that a later one replaces are removed from their batches after the commit; if the writer dies in between,
-readers leave them out, and the next server that starts, or ``drop_blobs``, removes them.
+A commit becomes one numbered batch. Appending the batch after the newest one is the only step that other servers can
+see. A writer that appends batch n + 1 therefore knows all batches up to n, and can check the ends of streams in memory:
+every log keeps an index of all batches that it has read. Large batches are first written as pieces, which no reader
+sees before a batch names them. Entries that a later one replaces are removed from their batches after the commit. If
+the writer dies before that, readers skip these entries, and ``drop_blobs``, or the next server that starts, removes
+them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ COMMITS_KEPT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """An entry in its batch. Without a body it was removed, and only its position is known."""
+    """An entry in its batch. An entry without a body was removed; only its position is known."""
 
     namespace: str
     position: int
@@ -53,8 +54,9 @@ class _Row:
 
 @dataclass(slots=True)
 class _Index:
-    """What follows from the batches up to ``newest``. ``leftovers`` are batches with entries that were replaced and are
-    still to be removed; ``complete`` tells whether all batches were read once."""
+    """The facts that follow from the batches up to number ``newest``. ``leftovers`` are batches with replaced entries
+    that are still to be removed; ``complete`` is true once all batches have been read.
+    """
 
     newest: int = 0
     complete: bool = False
@@ -67,8 +69,9 @@ class _Index:
     leftovers: set[int] = field(default_factory=set)
 
     def note(self, batch: Batch, rows: Sequence[_Row], *, own: bool = False) -> None:
-        """Add the next batch. What it replaces is removed by its writer; an index that was not complete cannot know
-        whether the writer lives, so it removes what it finds."""
+        """Add the next batch to the index. Its writer removes the entries that it replaces. An index that has not read
+        all batches cannot know whether that writer is alive, so it marks such entries as leftovers.
+        """
         for row in rows:
             self.positions[row.namespace] = max(row.position, self.positions.get(row.namespace, 0))
             self.heads[row.stream] = row.position
@@ -90,7 +93,7 @@ class _Index:
         return row.position < self.replaced.get(row.stream, 0)
 
     def number(self, appends: Sequence[Append]) -> list[_Row]:
-        """The rows of a commit with their positions. Raises LogConflict."""
+        """Return the rows of a commit with their positions. Raises LogConflict."""
         if any(self.heads.get((one.namespace, one.session), 0) != one.expect for one in appends):
             raise LogConflict
         positions, rows = dict[str, int](), []
@@ -103,7 +106,7 @@ class _Index:
 
 
 class BatchedLog:
-    """A LogStore on a table of batches. The writes of all servers to one log take turns."""
+    """A LogStore on a BatchTable. Only one server at a time can write to a log."""
 
     def __init__(self, table: BatchTable) -> None:
         self.name = table.name
@@ -149,7 +152,7 @@ class BatchedLog:
         return page, found
 
     def _catch_up(self) -> bool:
-        """Read the batches that are not in the index yet, and return whether there were any."""
+        """Read the batches that are not in the index yet. Return whether there were any."""
         before, more = self._index.newest, True
         while more:
             more = self._read_page(self._index.newest)[0].more
@@ -208,7 +211,7 @@ class BatchedLog:
         raise self._contention_error()
 
     def _remove_leftovers(self) -> None:
-        """Remove the entries that were replaced. Another writer may do the same at the same moment."""
+        """Remove the entries that were replaced. Another writer may do the same at the same time."""
         while self._index.leftovers:
             numbers = sorted(self._index.leftovers)[:REWRITTEN_AT_ONCE]
             for _ in range(MAX_ATTEMPTS):
@@ -231,7 +234,7 @@ class BatchedLog:
                 yield replace(batch, data=self._store(_pack(left)), version=batch.version + 1, expires=empty)
 
     def _delete_unnamed(self, batches: Sequence[Batch]) -> None:
-        """Delete the pieces of versions that did not last."""
+        """Delete the pieces of versions that were never committed."""
         pieces = {batch.data for batch in batches if batch.data.token}
         if pieces:
             named = {batch.data for batch in self._table.fetch({batch.number for batch in batches})}
@@ -272,7 +275,9 @@ class BatchedLog:
             self._table.touch_blob(_blob_key(namespace, digest))
 
     def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
-        """Also remove what writers that died left: entries that were replaced, and pieces that nothing names."""
+        """Delete unused media as LogStore describes, and also what dead writers left behind: replaced entries, and
+        pieces that no batch names.
+        """
         until = self._table.now() - grace
         pieces = self._table.old_pieces(until)  # before the batches and blobs that name them are read
         self._index = _Index()
@@ -316,7 +321,7 @@ class BatchedLog:
 
 
 def _blob_key(namespace: str, digest: str) -> str:
-    """A name that fits every database, whatever the namespace is."""
+    """Return a key that is valid in every database, whatever characters the namespace has."""
     return hashlib.sha256(json.dumps([namespace, digest]).encode()).hexdigest()
 
 

@@ -1,10 +1,13 @@
-"""The log of several servers in Amazon DynamoDB: batches of entries in one table with the keys ``pk`` and ``sk``.
+"""The log of several servers in Amazon DynamoDB: batches of entries in one table with the keys ``pk`` and ``sk``. The
+values of ``pk`` are:
 
-- ``log``: the batches by their number, and behind them the head with the number of the newest one. One transaction
-  writes a batch and moves the head, if the head still has the number that the writer knows: this is the commit.
-  Batches without entries expire by the attribute ``expires``;
-- ``pieces`` and ``piece:TOKEN``: parts of batches and media, since an item has at most 400 kB;
-- ``blobs``: which media there are, and when they were stored or touched.
+``log``: the batches by number, followed by the head with the number of the newest batch. A commit is one transaction
+that writes a batch and advances the head, if the head still has the number that the writer knows. Batches without
+entries expire by the attribute ``expires``.
+
+``pieces`` and ``piece:TOKEN``: parts of batches and media, because an item has at most 400 kB.
+
+``blobs``: the list of media, with the times when they were stored or touched.
 """
 
 from __future__ import annotations
@@ -35,14 +38,17 @@ Item = dict[str, Any]
 
 
 def open_dynamodb(url: str) -> BatchedLog:
-    """Return the log in the table that ``url`` names (dynamodb://REGION/TABLE). It connects at the first use, and
-    creates the table where there is none. Raises InvalidRequest for a URL that cannot be read and without botocore."""
+    """Return the log in the table that ``url`` names (dynamodb://REGION/TABLE). It connects at its first use, and
+    creates the table if it does not exist. Raises InvalidRequest for a URL that cannot be read, or if botocore is not
+    installed.
+    """
     return BatchedLog(DynamoTable(url))
 
 
 class DynamoTable:
-    """A BatchTable in a DynamoDB table. Keys of access come from where the tools of AWS look for them. Several logs can
-    be in one table, with different prefixes."""
+    """A BatchTable in a DynamoDB table. Access keys are found where the tools of AWS look for them. Several logs can
+    share one table, with different prefixes.
+    """
 
     def __init__(self, url: str) -> None:
         try:
@@ -72,7 +78,7 @@ class DynamoTable:
     # ------------------------------------------------------------------------------------------- batches
 
     def now(self) -> float:
-        """The time of DynamoDB, whose replies have it in full seconds."""
+        """Return the time of DynamoDB, whose replies state it in whole seconds."""
         if self._client is None:
             self._get("log", _HEAD)
         return time.monotonic() + self._offset
@@ -131,7 +137,9 @@ class DynamoTable:
         return self._transact(changes)
 
     def _transact(self, changes: Sequence[Item]) -> bool:
-        """Write all of it, or return False if a condition does not hold or somebody else is writing there."""
+        """Write all items in one transaction, or return False if a condition does not hold or another writer changes
+        the same items.
+        """
         try:
             self._call("transact_write_items", keep="TransactionCanceledException", TransactItems=changes)
         except self._botocore.exceptions.ClientError as error:
@@ -233,7 +241,7 @@ class DynamoTable:
         return self._if_fits("put_item", Item={**self._key(partition, name), **values}, **condition)
 
     def _query(self, partition: str, *, above: str) -> Item:
-        """One page of the items with a greater sort key, in its order."""
+        """Return one page of the items with a greater sort key, in order."""
         values = {":pk": {"S": self._prefix + partition}, ":above": {"S": above or " "}}
         found: Item = self._call(
             "query",
@@ -267,8 +275,9 @@ class DynamoTable:
             client.close()
 
     def _call(self, operation: str, *, keep: str = "", **arguments: Any) -> Item:
-        """Send one request; the library repeats it when the connection breaks. Raises StoreError, and the library's
-        error if its code is ``keep``."""
+        """Send one request; the library repeats it when the connection breaks. Raises StoreError, or the library's own
+        error if its code is in ``keep``.
+        """
         errors = self._botocore.exceptions
         try:
             reply: Item = getattr(self._open(), operation)(**arguments)
@@ -314,7 +323,7 @@ class DynamoTable:
         return self._client
 
     def _prepare(self, client: Any) -> None:
-        """Create the table and the head where there are none. Raises StoreCorrupt for those of a newer version."""
+        """Create the table and the head if they do not exist. Raises StoreCorrupt if they have a newer version."""
         key = self._key("log", _HEAD)
         try:
             found = client.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item")
@@ -334,7 +343,7 @@ class DynamoTable:
             )
 
     def _create_table(self, client: Any) -> None:
-        """Create the table, paid by request, or wait for another server that creates it."""
+        """Create the table with payment per request, or wait for another server that is creating it."""
         with suppress(client.exceptions.ResourceInUseException):  # another server creates it
             client.create_table(
                 TableName=self._table,
@@ -367,7 +376,7 @@ class DynamoTable:
 
 
 def _read_url(url: str) -> tuple[str, str, dict[str, str]]:
-    """The region, the table and the options. Raises ValueError."""
+    """Return the region, the table and the options. Raises ValueError."""
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
     fits = (
@@ -385,7 +394,7 @@ def _read_url(url: str) -> tuple[str, str, dict[str, str]]:
 
 
 def _number(number: int) -> str:
-    """A sort key whose order is that of the numbers."""
+    """Return a sort key; sort keys have the order of their numbers."""
     return f"{number:020}"
 
 

@@ -91,3 +91,13 @@ class LogStore(Protocol):
 
     def close(self) -> None:
         """Release the connection. A later call connects again."""
+
+
+def map_positions(appends: Sequence[Append], positions: Sequence[int]) -> Mapping[Stream, int]:
+    """Return for each stream that a commit wrote the position of its new entry. ``positions`` has one number for each
+    of ``appends``; the numbers of those that only checked a position are left out."""
+    return {
+        (one.namespace, one.session): int(position)
+        for one, position in zip(appends, positions, strict=True)
+        if one.body is not None
+    }

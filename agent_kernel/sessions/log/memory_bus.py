@@ -79,4 +79,4 @@ class MemoryBus:
                 self._counted.get((counter.namespace, counter.name), {}).pop(event, None)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing, because there is no connection."""

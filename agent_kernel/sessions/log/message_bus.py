@@ -1,5 +1,6 @@
-"""What servers with a shared database have in common beside sessions: messages that are kept for a bounded time under
-topics, values under names, and counts of what happened a moment ago."""
+"""The interface to what servers with a shared database share beside sessions: messages that are kept for a bounded time
+under topics, values under names, and counts of recent events.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ class Post:
 
 @dataclass(frozen=True, slots=True)
 class BusMessage:
-    """Positions of a topic grow in the order in which its messages were sent, also after messages were lost."""
+    """A message that was received. Positions of a topic increase in the order in which its messages were sent, even
+    after messages were lost.
+    """
 
     topic: Topic
     position: int
@@ -82,24 +85,28 @@ class MessageBus(Protocol):
         """Send all messages, in their order. Posts of one call become visible together."""
 
     def receive(self, after: Mapping[Topic, int], wait_s: float) -> Sequence[BusMessage]:
-        """Return messages of these topics behind these positions (0: from the oldest one kept), in their order. Waits
-        at most ``wait_s`` seconds for the first one. An empty body is that of a message that cannot be read."""
+        """Return messages of these topics after these positions (0: from the oldest stored one), in order. Waits at
+        most ``wait_s`` seconds for the first one. A message that cannot be read has an empty body.
+        """
 
     def get_value(self, namespace: str, name: str) -> SharedValue | None:
-        """Return the value under a name; None if there is none (any more)."""
+        """Return the value under a name; None if there is none or it has expired."""
 
     def swap_value(self, namespace: str, name: str, expect: str, value: SharedValue | None, keep_s: float) -> bool:
-        """Replace the value of the version ``expect`` ("": there is none), for ``keep_s`` seconds; None deletes it.
-        Returns False if another version is there, unless it is that of ``value``, so that a call can be repeated."""
+        """Replace the value of version ``expect`` (an empty string: no value exists) for ``keep_s`` seconds; None
+        deletes it. Returns False if the stored version is another one, unless it is that of ``value``, so that a call
+        can be repeated.
+        """
 
     def count_event(self, event: str, counters: Sequence[EventCounter], window_s: float) -> Sequence[EventCount]:
-        """Count an event under all of these counters. If one of them already has its limit of events within the last
+        """Count an event under all of these counters. If one of them has reached its limit of events within the last
         ``window_s`` seconds, by the clock of the database, the event is counted under none. Returns the counts before
-        this event. ``event`` is the unique name of the event: a call that is repeated with it counts once. An empty
-        name counts nothing. One round trip."""
+        this event. ``event`` is the unique name of the event, so that a repeated call counts once; with an empty name
+        nothing is counted. The call takes one round trip.
+        """
 
     def uncount_event(self, event: str, counters: Sequence[EventCounter]) -> None:
-        """Take back an event that was counted under these counters."""
+        """Remove an event that was counted under these counters."""
 
     def close(self) -> None:
         """Release the connections, after the last ``receive`` has returned. A later call connects again."""
@@ -108,9 +115,10 @@ class MessageBus(Protocol):
 def change_value(
     bus: MessageBus, namespace: str, name: str, change: Callable[[bytes | None], bytes | None], keep_s: float
 ) -> None:
-    """Replace the body of a value by what ``change`` returns for it; None stands for no value. No change of another
-    server is lost: if one wrote at the same time, ``change`` is called again with the new body. Nothing is written if
-    ``change`` returns the body that it was given. Raises StoreError, and what ``change`` raises."""
+    """Replace the body of a value with the result of ``change``; None stands for no value. No change of another server
+    is lost: if another server wrote at the same time, ``change`` is called again with the new body. Nothing is written
+    if ``change`` returns the body that it was given. Raises StoreError, and what ``change`` raises.
+    """
     end = time.monotonic() + CHANGE_WITHIN_S
     while True:
         known = bus.get_value(namespace, name)

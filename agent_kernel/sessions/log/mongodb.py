@@ -35,8 +35,9 @@ _HEAD = "head"
 
 
 def open_mongodb(url: str) -> BatchedLog:
-    """Return the log in the database that ``url`` names (mongodb://... or mongodb+srv://...). It connects at the first
-    use. Raises InvalidRequest for a URL that cannot be read and without pymongo."""
+    """Return the log in the database that ``url`` names (mongodb://... or mongodb+srv://...). It connects at its first
+    use. Raises InvalidRequest for a URL that cannot be read, or if pymongo is not installed.
+    """
     return BatchedLog(MongoTable(url))
 
 
@@ -121,7 +122,7 @@ class MongoTable:
         return True
 
     def _flush(self) -> None:
-        """Copy the newest batch to the others, before the next one takes its place in the head."""
+        """Copy the newest batch to the collection of batches, before the next one replaces it in the head."""
         document = self._unflushed
         if document is not None:
             with suppress(self._pymongo.errors.DuplicateKeyError):  # another writer copied it
@@ -222,8 +223,9 @@ class MongoTable:
         return self._run(name, lambda items, options: items.update_one(query, change, upsert=upsert, **options))
 
     def _run(self, name: str, work: Callable[[Any, dict[str, Any]], T], *, unique: bool = False) -> T:
-        """Run ``work`` on a collection, again on a new connection if the first one broke. With ``unique``, a key that
-        is there already is not turned into a StoreError."""
+        """Run ``work`` on a collection, and again on a new connection if the first one broke. With ``unique``, the
+        error for a duplicate key is raised unchanged and not as StoreError.
+        """
 
         def run() -> T:
             self._open()
@@ -265,7 +267,7 @@ class MongoTable:
         return self._client
 
     def _prepare(self, client: Any) -> None:
-        """Create the head and the indexes where there are none. Raises StoreCorrupt for those of a newer version."""
+        """Create the head and the indexes if they do not exist. Raises StoreCorrupt if they have a newer version."""
         from pymongo.read_concern import ReadConcern
         from pymongo.write_concern import WriteConcern
 
@@ -303,7 +305,7 @@ class MongoTable:
 
 
 def _read_url(url: str, pymongo: Any) -> tuple[dict[str, Any], str]:
-    """The parts of the URL, and its hosts without user and password. Raises ValueError and PyMongoError."""
+    """Return the parts of the URL, and its hosts without user and password. Raises ValueError and PyMongoError."""
     # The hosts of mongodb+srv are looked up when it connects; its syntax is otherwise the same.
     scheme, _, rest = url.partition("://")
     if "#" in rest:

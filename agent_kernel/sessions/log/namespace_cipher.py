@@ -20,8 +20,9 @@ Context: TypeAlias = tuple[str | int, ...]
 
 
 class NamespaceCipher:
-    """``name`` is that of the store, for errors; ``key`` has 32 bytes. Raises InvalidRequest if the library is
-    missing."""
+    """Encrypts data with AES-256-GCM. ``name`` is the store's name for error messages; ``key`` has 32 bytes. Raises
+    InvalidRequest if the library is missing.
+    """
 
     def __init__(self, name: str, key: bytes) -> None:
         try:
@@ -64,7 +65,7 @@ class NamespaceCipher:
         )
 
     def hide_name(self, namespace: str, name: str) -> str:
-        """Return a name that only servers with the key can compute; equal names of a namespace have equal results."""
+        """Return a name that only servers with the key can compute. Equal names in a namespace give equal results."""
         return hmac.new(_derive(self._key, "names", namespace), name.encode(), "sha256").hexdigest()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent_kernel.core.errors import StoreCorrupt
-from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail
+from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail, map_positions
 from agent_kernel.sessions.log.postgresql_bus import PostgresBus
 from agent_kernel.sessions.log.postgresql_connection import SETUP_LOCK, PostgresConnection
 
@@ -120,11 +120,7 @@ class PostgresLog:
         ((positions,),) = self._connection.run(sql, (id, *columns))
         if positions is None:
             raise LogConflict
-        return {
-            (one.namespace, one.session): position
-            for one, position in zip(appends, positions, strict=True)
-            if one.body is not None
-        }
+        return map_positions(appends, positions)
 
     def put_blob(self, namespace: str, digest: str, data: bytes) -> None:
         self._connection.run(

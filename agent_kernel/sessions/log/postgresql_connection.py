@@ -18,8 +18,9 @@ SETUP_LOCK = 0x41474B53
 
 
 class PostgresConnection:
-    """Used by one thread at a time. ``prepare`` is called with each new connection, before it is used. ``name`` is
-    shown to people. Raises InvalidRequest for a URL that cannot be parsed, or if psycopg is not installed."""
+    """A connection for one thread at a time. ``prepare`` is called with each new connection, before it is used.
+    ``name`` is shown to people. Raises InvalidRequest for a URL that cannot be parsed, or if psycopg is not installed.
+    """
 
     def __init__(self, url: str, prepare: Callable[[psycopg.Connection[Any]], None]) -> None:
         try:

@@ -17,7 +17,7 @@ import struct
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail
+from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail, map_positions
 from agent_kernel.sessions.log.redis_bus import RedisBus
 from agent_kernel.sessions.log.redis_connection import RedisConnection, member
 
@@ -155,11 +155,7 @@ class RedisLog:
         positions = self._connection.run(_COMMIT, keys, given)
         if positions is None:
             raise LogConflict
-        return {
-            (one.namespace, one.session): int(position)
-            for one, position in zip(appends, positions, strict=True)
-            if one.body is not None
-        }
+        return map_positions(appends, positions)
 
     def put_blob(self, namespace: str, digest: str, data: bytes) -> None:
         place = self._connection.pair("blob", namespace, digest)

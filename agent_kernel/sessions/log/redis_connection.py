@@ -18,8 +18,9 @@ _OPTION = re.compile(r"ssl_(ca_certs|ca_path|certfile|keyfile|keyfile_password|c
 
 
 class RedisConnection:
-    """Used by one thread at a time. ``name`` is shown to people. Raises InvalidRequest for a URL that cannot be
-    parsed, or if redis-py is not installed."""
+    """A connection for one thread at a time. ``name`` is shown to people. Raises InvalidRequest for a URL that cannot
+    be parsed, or if redis-py is not installed.
+    """
 
     def __init__(self, url: str) -> None:
         try:

@@ -1,7 +1,8 @@
-"""The log of several servers in a Supabase project: the tables of ``postgresql.py``, through the project's API.
+"""The log of several servers in a Supabase project: the tables of ``postgresql.py``, used through the project's API.
 
-Only one SQL function is called. ``supabase.sql`` has it, with the tables and the rights; a person runs it in the
-project's SQL editor: ``python -m agent_kernel.sessions.log.supabase`` prints it."""
+The log calls only one SQL function. ``supabase.sql`` contains this function, the tables and the permissions. A person
+runs that file in the project's SQL editor: ``python -m agent_kernel.sessions.log.supabase`` prints it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
-from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail
+from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail, map_positions
 
 VERSION = 1
 FUNCTION = "agent_kernel_log"
@@ -27,9 +28,10 @@ _HERE = {"127.0.0.1", "localhost", "::1"}
 
 
 class SupabaseLog:
-    """A LogStore in the project that ``url`` names (supabase://SECRET_KEY@PROJECT.supabase.co). It uses TLS, except
-    to this machine, where the local stack of Supabase has none. Raises InvalidRequest for a URL that cannot be read
-    and without postgrest, the part of supabase-py that calls functions."""
+    """A LogStore in the project that ``url`` names (supabase://SECRET_KEY@PROJECT.supabase.co). It uses TLS, except on
+    this machine, where the local stack of Supabase has none. Raises InvalidRequest for a URL that cannot be read, or if
+    postgrest is not installed, the part of supabase-py that calls functions.
+    """
 
     def __init__(self, url: str) -> None:
         try:
@@ -77,11 +79,7 @@ class SupabaseLog:
         positions = self._call("commit", id=id, appends=given)["positions"]
         if positions is None:
             raise LogConflict
-        return {
-            (one.namespace, one.session): position
-            for one, position in zip(appends, positions, strict=True)
-            if one.body is not None
-        }
+        return map_positions(appends, positions)
 
     def put_blob(self, namespace: str, digest: str, data: bytes) -> None:
         self._call("put_blob", namespace=namespace, digest=digest, data=_to_text(data))
@@ -156,12 +154,12 @@ class SupabaseLog:
 
 
 def read_sql() -> str:
-    """Return what a person runs in the SQL editor of the project."""
+    """Return the SQL that a person runs in the SQL editor of the project."""
     return files("agent_kernel.sessions.log").joinpath("supabase.sql").read_text("utf-8")
 
 
 def _read_url(url: str) -> tuple[str, str, str]:
-    """The address of the project, the secret key, and the schema. Raises ValueError."""
+    """Return the address of the project, the secret key, and the schema. Raises ValueError."""
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
     key, host, schema = unquote(parts.username or ""), parts.hostname or "", options.pop("schema", "public")

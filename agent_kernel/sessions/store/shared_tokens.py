@@ -1,4 +1,6 @@
-"""API tokens of servers that share a database: valid, and revoked, on all of them."""
+"""API tokens of servers that share a database: each token is valid on all of them, and revoking it takes effect on all
+of them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def open_token_store(directory: Path, store: str) -> ApiTokenStore:
 
 
 class SharedTokens:
-    """The documents of tokens among the values of ``bus``, which nothing else may use. Any thread may call."""
+    """The documents of tokens, stored as values of ``bus``, which no other object may use. Its methods may be called
+    from any thread.
+    """
 
     def __init__(self, bus: MessageBus) -> None:
         self._bus = bus
@@ -46,7 +50,7 @@ class SharedTokens:
         yield from json.loads(index.body) if index else ()
 
     def write(self, id: str, body: bytes) -> None:
-        """Store a new document. It is in the list first, so that no token is valid that nobody can find."""
+        """Store a new document. Its name is added to the list first, so that every valid token is listed."""
         with self._lock:
             self._change_index(add=id)
             if not self._bus.swap_value(NAMESPACE, _name(id), "", _encode(body, 0.0), KEEP_S):

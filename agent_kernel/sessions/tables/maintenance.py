@@ -75,7 +75,7 @@ def _empty_journal(db: sqlite3.Connection) -> None:
         if time.monotonic() > deadline:
             raise StoreError(
                 "The file was rewritten, but its journal could not be emptied: another program reads the old state.",
-                hint="Deleted text may be in the file ending in -wal until you do this again.",
+                hint="Deleted text may be in the file ending in -wal until 'agent-kernel sessions vacuum' empties it.",
             )
         time.sleep(0.05)
 

@@ -61,7 +61,7 @@ def fold(db: sqlite3.Connection, limit: int) -> int:
 
 
 def has_work(db: sqlite3.Connection) -> bool:
-    """Whether ``fold`` has anything to do."""
+    """Return whether ``fold`` has work to do."""
     questions = ["SELECT 1 FROM sessions WHERE folded < head"]
     if search_index.is_available():
         questions += ["SELECT 1 FROM search_unindexed", "SELECT 1 FROM search_chores"]

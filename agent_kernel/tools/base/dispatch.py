@@ -228,7 +228,9 @@ async def _body(response: httpx.Response) -> str:
             for piece in unpack(raw):
                 body += piece
                 if len(body) > MAX_ANSWER:
-                    raise FetchFailed(f"The tool's server sent more than {MAX_ANSWER >> 20} MiB; it was not read on.")
+                    raise FetchFailed(
+                        f"The tool's server sent more than {MAX_ANSWER >> 20} MiB; the rest was not read."
+                    )
     return body.decode("utf-8", "replace")
 
 

@@ -46,7 +46,9 @@ class Signature:
                 hint = hints.get(parameter.name, Any)
                 fields[parameter.name] = _field(parameter, hint, each.get(parameter.name, ""))
             else:
-                raise InvalidRequest(f"{name} cannot be a tool: {parameter} has no name of its own.")
+                raise InvalidRequest(
+                    f"{name} cannot be a tool: the model passes arguments by name, which {parameter} does not allow."
+                )
         adapter, schema = _adapter(name, fields)
         return cls(description[:MAX_DESCRIPTION], schema, context, adapter)
 

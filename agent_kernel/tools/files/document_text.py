@@ -91,4 +91,6 @@ class Documents:
         if code == BROKEN:
             raise InvalidRequest(f"This {format} cannot be read: {problem}.")
         if code:
-            raise InvalidRequest(f"This {format} cannot be read: its reader was ended ({code}) by a limit.")
+            raise InvalidRequest(
+                f"This {format} cannot be read: the program that reads it hit a limit and ended ({code})."
+            )

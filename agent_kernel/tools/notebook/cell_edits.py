@@ -175,7 +175,20 @@ class CellEdit:
         return replace(output, text=self.done.format(cell=cell, index=index, new=new, stale=stale))
 
 
-class InsertCell(CellEdit):
+class TextEdit(CellEdit):
+    """A change of a cell's source, which the person may revise before it is made."""
+
+    def revise(self, call: ToolCall) -> ToolCall:
+        """Return the call with its ``diff`` computed again, for the text that the person wrote. Raises InvalidRequest
+        if that text changes nothing or is too long."""
+        before, after = str(call.arguments["before"]), _source(call.arguments["after"])
+        if after == before:
+            raise InvalidRequest("With this text the cell stays as it is.")
+        what = str(call.arguments["diff"]).partition("\n")[0]
+        return replace(call, arguments={**call.arguments, "diff": _diff(what, before, after)})
+
+
+class InsertCell(TextEdit):
     spec = INSERT
     do = "insert"
     done = "Inserted: it is cell {index} ({cell}) now. It has not run."
@@ -187,11 +200,8 @@ class InsertCell(CellEdit):
         diff = _diff(f"a new {kind} cell {_where(seen, below)}", "", source)
         return replace(call, arguments={"type": kind, "below": below, "before": "", "after": source, "diff": diff})
 
-    def revise(self, call: ToolCall) -> ToolCall:
-        return _revise(call)
 
-
-class EditCell(CellEdit):
+class EditCell(TextEdit):
     spec = EDIT_CELL
     do = "edit"
     done = "Edited: cell {index} ({cell}) {new}. It has not run.{stale}"
@@ -211,9 +221,6 @@ class EditCell(CellEdit):
         diff = _diff(_label(cell), cell.source, after)
         changed = {"cell": cell.id, "type": cell.kind, "before": cell.source, "after": after, "diff": diff}
         return replace(call, arguments=changed)
-
-    def revise(self, call: ToolCall) -> ToolCall:
-        return _revise(call)
 
 
 class DeleteCell(CellEdit):
@@ -308,16 +315,6 @@ def _replace(cell: NotebookCell, find: str, put: str) -> str:
     occurrence = "is not" if not count else f"is {count} times"
     more = " Take more of the lines around it." if count else ""
     raise InvalidRequest(f"That text {occurrence} in cell {cell.index} ({cell.id}).{more}{current}")
-
-
-def _revise(call: ToolCall) -> ToolCall:
-    """Return the call with its ``diff`` computed again, for the text that the person wrote. Raises InvalidRequest if
-    that text changes nothing or is too long."""
-    before, after = str(call.arguments["before"]), _source(call.arguments["after"])
-    if after == before:
-        raise InvalidRequest("With this text the cell stays as it is.")
-    what = str(call.arguments["diff"]).partition("\n")[0]
-    return replace(call, arguments={**call.arguments, "diff": _diff(what, before, after)})
 
 
 def _source(source: object) -> str:

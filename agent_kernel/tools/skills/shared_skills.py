@@ -1,7 +1,7 @@
-"""Installed skills in the database that servers share, with a copy on this disk of those that were used here.
+"""Installed skills in the database that servers share, with a local copy of those that were used on this server.
 
-Each skill is one value with the facts of its versions, and the files of each version are a value of their own, which
-never changes. An index of each namespace lists its skills.
+Each skill is one value that describes its versions. The files of each version are a separate value, which never
+changes. An index of each namespace lists its skills.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ PARTIAL = ".partial-"
 
 
 class SharedSkills:
-    """The skills among the values of ``bus``, which nothing else may use. Any thread may call; all methods block, and
-    raise StoreError. ``copies`` is the directory of the copies, which is created with the first one."""
+    """The skills, stored as values of ``bus``, which no other object may use. Its methods may be called from any
+    thread; they block, and raise StoreError. ``copies`` is the directory of local copies, which is created with the
+    first one.
+    """
 
     def __init__(self, bus: MessageBus, copies: Path) -> None:
         self._bus = bus
@@ -56,15 +58,16 @@ class SharedSkills:
         return [skill for id in self._ids(namespace) if (skill := self.get(namespace, id))]
 
     def get(self, namespace: str, id: str) -> Skill | None:
-        """Return the skill. The files of its versions may have no copy here yet: see ``fetch``."""
+        """Return the skill. The files of its versions may not have been copied to this disk yet: see ``fetch``."""
         value = self._read(namespace, _name(id))
         rows = [] if value is None else _decode(value.body)
         versions = tuple(_version(id, row, self._copy_of(namespace, row["files_id"])) for row in rows)
         return Skill(id, versions[0].created, versions) if versions else None
 
     def fetch(self, namespace: str, version: Version) -> Version:
-        """Copy the files of the version to this disk, unless they are there. Raises NotFound if it was deleted, and
-        OSError."""
+        """Copy the files of the version to this disk, unless they exist. Raises NotFound if the version was deleted,
+        and OSError.
+        """
         if version.content.is_dir():
             return version
         value = self._read(namespace, _files_name(version.content.name))
@@ -136,7 +139,7 @@ class SharedSkills:
         return self._copies / hashlib.sha256(namespace.encode("utf-8", "surrogatepass")).hexdigest()[:32] / files_id
 
     def _remove_stale_copies(self, namespace: str) -> None:
-        """Remove the copies of versions that were deleted on other servers, and what killed servers left."""
+        """Remove the local copies of versions that were deleted on other servers, and the remains of killed servers."""
         used = {version.content for skill in self.list(namespace) for version in skill.versions}
         for path in self._copy_of(namespace, "").glob("*"):
             with suppress(OSError):
@@ -195,7 +198,7 @@ def _add_row(row: dict[str, Any], is_new: bool, known: bytes | None) -> bytes:
 
 
 def _pack(content: Path, files: Sequence[str]) -> bytes:
-    """Return the files as a zip, which keeps which of them are executable."""
+    """Return the files as a zip that records which of them are executable."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in files:

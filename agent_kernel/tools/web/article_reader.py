@@ -154,7 +154,9 @@ class ArticleProcess:
         except TimeoutError:
             raise FetchFailed(f"{page.url[:200]} could not be read within {READ_S:g} s.") from None
         except (asyncio.IncompleteReadError, ConnectionError):
-            raise FetchFailed(f"{page.url[:200]} could not be read: it was too much for its reader.") from None
+            raise FetchFailed(
+                f"{page.url[:200]} could not be read: the program that reads pages hit a limit."
+            ) from None
 
     async def _answer(self) -> dict[str, str]:
         assert self._process.stdout is not None

@@ -188,7 +188,9 @@ def _duckduckgo(query: WebQuery) -> list[dict[str, Any]]:
         from ddgs.engines import ENGINES
         from ddgs.exceptions import DDGSException
     except ImportError:
-        raise FetchFailed("The search is missing: install agent-kernel[web] where the server runs.") from None
+        raise FetchFailed(
+            "The search library ddgs is missing: install agent-kernel[web] where the server runs."
+        ) from None
     if "duckduckgo" not in ENGINES["text"]:  # ddgs would use other search engines
         raise FetchFailed("This version of ddgs does not ask DuckDuckGo; install another one.")
     country = "uk" if query.country == "gb" else query.country

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import json
 import math
 import re
 import secrets
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast
 
 from jupyter_core.utils import ensure_async
@@ -19,7 +16,6 @@ from jupyter_server.auth.decorator import allow_unauthenticated
 from jupyter_server.base.handlers import APIHandler
 from pydantic import BaseModel, ValidationError
 from tornado import web
-from tornado.iostream import StreamClosedError
 
 from agent_kernel.core.api_tokens import TOKEN_NAMESPACE_MARK, ApiToken
 from agent_kernel.core.errors import (
@@ -37,6 +33,7 @@ from jupyter_ext.api.http import json_body, request_log, sse
 from jupyter_ext.api.http.allowed_methods import GUARD, allow_header
 from jupyter_ext.api.http.body_buffer import BodyBuffer, read_form
 from jupyter_ext.api.http.error_status import CODES, status_of
+from jupyter_ext.api.http.stream_writer import StreamWriter
 from jupyter_ext.api.schemas.errors import Error
 from jupyter_ext.api.schemas.operation import takes_json
 from jupyter_ext.auth import request_token
@@ -51,9 +48,6 @@ MAX_BODY = 32 << 20
 UNLIMITED = 1 << 50
 """The body limit that is set in tornado, which would answer a larger body in its own error format. ``BodyBuffer``
 enforces the real limit."""
-KEEP_ALIVE_S = 10.0
-LOOK_AGAIN_S = 2.0
-"""Seconds between two checks of whether the token of a stream is still valid."""
 EXPOSED = "X-Request-ID, ETag, Retry-After, Content-Disposition"
 """Headers of answers that a page of an allowed origin may read."""
 WORTH_WAITING_S = 60.0
@@ -89,8 +83,7 @@ class AgentHandler(APIHandler):
     """An error that is known before the body is read. It is sent after the body, because a client that is still sending
     may not see an earlier answer."""
     gathered: BodyBuffer | None = None
-    _pump: asyncio.Task[None] | None = None
-    _written = 0.0
+    _writer: StreamWriter | None = None
     _noted = False
 
     @property
@@ -358,51 +351,19 @@ class AgentHandler(APIHandler):
         # Without this, the second small piece waits 40 ms for the delayed acknowledgement of the first.
         if (socket := getattr(self.request.connection, "stream", None)) is not None:
             socket.set_nodelay(True)
-        self._written = time.monotonic()
-        self._pump = asyncio.create_task(self._write_frames(frames))
+        is_token_valid = self.is_token_valid if self.has_token else None
+        self._writer = StreamWriter(self, frames, self.keep_alive, is_token_valid)
         with self.services.requests.streaming():
-            await asyncio.wait([self._pump])
-        if self._pump.cancelled():
-            return
-        error = self._pump.exception()
-        if error is not None and not isinstance(error, StreamClosedError):
-            self.log.error("a stream ended with an unexpected error", exc_info=error)
-        if error is None or not isinstance(error, StreamClosedError):
+            in_order = await self._writer.has_ended_in_order()
+        if in_order:
             self.finish(set_content_type=sse.CONTENT_TYPE)
 
     def on_connection_close(self) -> None:
         super().on_connection_close()
         self.services.requests.on_disconnect(self)
         self._note(request_log.LEFT)
-        if self._pump is not None:
-            self._pump.cancel()
-
-    async def _write_frames(self, frames: AsyncGenerator[bytes, None]) -> None:
-        await self.flush()
-        beat = asyncio.create_task(self._keep_alive())
-        try:
-            async with aclosing(frames):
-                async for frame in frames:
-                    self.write(frame)
-                    await self.flush()
-                    self._written = time.monotonic()
-        finally:
-            beat.cancel()
-
-    async def _keep_alive(self) -> None:
-        """Write ``keep_alive`` after KEEP_ALIVE_S without other data, so that proxies and clients do not close the
-        stream. If its token is revoked, the stream ends as if the client had disconnected."""
-        while True:
-            if self.has_token and not await self.is_token_valid():
-                self.request.connection.stream.close()  # type: ignore[union-attr]  # it is HTTP/1
-                return
-            idle = time.monotonic() - self._written
-            if idle >= KEEP_ALIVE_S:
-                self.write(self.keep_alive)
-                self._written, idle = time.monotonic(), 0.0
-                with contextlib.suppress(StreamClosedError):  # on_connection_close stops the writer
-                    await self.flush()
-            await asyncio.sleep(min(KEEP_ALIVE_S - idle, LOOK_AGAIN_S) if self.has_token else KEEP_ALIVE_S - idle)
+        if self._writer is not None:
+            self._writer.stop()
 
     @property
     def has_token(self) -> bool:

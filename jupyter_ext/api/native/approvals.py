@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from agent_kernel.core.approval import ApprovalQuestion
+from pydantic import Field
+
+from agent_kernel.core.approval import ApprovalQuestion, Remember
 from agent_kernel.core.errors import Forbidden, NotFound
 from agent_kernel.core.session import SessionKey
+from agent_kernel.permissions.approval_answer import MAX_EDITED, Answer
 from agent_kernel.permissions.approvals import PendingQuestion
 from agent_kernel.permissions.policy import to_json
 from jupyter_ext.api.http.handler import AgentHandler, guard
-from jupyter_ext.api.native.request_schemas import ApprovalBody
+from jupyter_ext.api.native.request_schemas import Body
 from jupyter_ext.api.schemas import sessions, turns
 from jupyter_ext.api.schemas.errors import ApprovalError
 from jupyter_ext.api.schemas.operation import Parameter, operation
@@ -20,6 +23,25 @@ KEPT = (
     "An approval applies once, for the session or for the folder; a denial can also apply to all later calls of the "
     "tool in the session (never)."
 )
+
+
+class ApprovalBody(Body):
+    """The answer to an approval question. ``remember_for_session`` is another way to write ``remember: session``, and
+    ``reason`` another name of ``message``. ``shown`` is the hash of what the user saw. ``edited`` is the text with
+    which this one call runs, in place of the argument that the question names in ``editable``."""
+
+    decision: Literal["approve", "deny"]
+    remember: Remember = "once"
+    remember_for_session: bool = False
+    message: Annotated[str, Field(max_length=2_000)] = ""
+    reason: Annotated[str, Field(max_length=2_000)] = ""
+    shown: Annotated[str, Field(max_length=64)] = ""
+    edited: Annotated[str, Field(max_length=MAX_EDITED)] | None = None
+
+    def answer(self) -> Answer:
+        """Return the answer. Raises InvalidRequest."""
+        remember = "session" if self.remember_for_session and self.remember == "once" else self.remember
+        return Answer(self.decision, remember, self.message or self.reason, self.shown, self.edited)
 
 
 def waiting_to_json(waiting: PendingQuestion) -> dict[str, Any]:

@@ -194,7 +194,7 @@ class BindConfirmHandler(AgentHandler):
         self.redirect(url if "?" in url else url_concat(url, {"next": self.request.uri}))
 
     def check_xsrf_cookie(self) -> None:
-        """Do nothing here: the XSRF token is in the form, which ``post`` reads and checks."""
+        """Do nothing: the XSRF token is in the form, and ``post`` checks it."""
 
     @guard("read", kernels=False)
     @operation(Raw(("text/html",)), errors=(404,))

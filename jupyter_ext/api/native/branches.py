@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Annotated
+
+from pydantic import Field
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import Branch, SessionKey, new_id
 from agent_kernel.sessions.store.private_store import is_private, private_id
 from agent_kernel.sessions.undo import undo
 from jupyter_ext.api.http.handler import AgentHandler, guard
-from jupyter_ext.api.native.request_schemas import BranchBody, EmptyBody, ForkBody, SwitchBody
+from jupyter_ext.api.native.request_schemas import Body, EmptyBody, Id, SessionId
 from jupyter_ext.api.native.sessions import SessionChangeHandler, session_to_json
 from jupyter_ext.api.schemas import sessions as shapes
 from jupyter_ext.api.schemas.operation import IF_MATCH, PLACE, SESSION, WHICH_NOTEBOOK, operation
 from jupyter_ext.api.schemas.turns import Versions
 
 BOUND = "With bind, the query names a notebook (kernel or path), unless a kernel sends the request."
+
+
+class BranchBody(Body):
+    """A new branch. ``before`` is the turn before which the branch ends; without it, the branch has all turns."""
+
+    before: Id | None = None
+    name: Annotated[str, Field(max_length=200)] = ""
+
+
+class SwitchBody(Body):
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class ForkBody(Body):
+    """A fork of a session. ``turns``: copy only this many of the first committed turns."""
+
+    turns: Annotated[int, Field(ge=0)] | None = None
+    id: SessionId | None = None
+    bind: bool = False
 
 
 class BranchesHandler(SessionChangeHandler):

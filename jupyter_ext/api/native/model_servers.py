@@ -1,12 +1,15 @@
-"""Model servers that a user adds: list, test, save, remove. Only a person may do this, since such a server receives
-conversations; a key goes into the store of keys and never into a reply."""
+"""The model servers that a user adds: list, test, save, remove. Only a person may use these routes, because such a
+server receives conversations. A key is stored in the key store and is never part of a response.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, SecretStr
 
 from agent_kernel.core.errors import AgentKernelError, NotFound
 from agent_kernel.engines.added_servers import AddedServer
@@ -15,7 +18,7 @@ from agent_kernel.engines.openai_api.api_keys import without_key
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from jupyter_ext.api.http.handler import AgentHandler, guard
-from jupyter_ext.api.native.request_schemas import ModelServerBody
+from jupyter_ext.api.native.request_schemas import Body
 from jupyter_ext.api.schemas import server as shapes
 from jupyter_ext.api.schemas.operation import operation
 
@@ -25,6 +28,24 @@ MAX_MODELS = 500
 VALID_URL = "The url must be an address such as http://HOST/v1, without a user name, a password or a query."
 
 
+class ModelServerBody(Body):
+    """A model server with OpenAI's API. If ``key`` is null, the key that is stored for this name and address stays. A
+    response never contains the key.
+    """
+
+    url: Annotated[str, Field(min_length=1, max_length=2_000)]
+    model: Annotated[str, Field(max_length=500)] = ""
+    key: Annotated[SecretStr, Field(max_length=4_096)] | None = None
+
+    def endpoint(self) -> Endpoint:
+        """Return the endpoint with the address and the model, without a key. Raises InvalidRequest."""
+        return Endpoint(self.url, self.model)
+
+    @property
+    def secret(self) -> str | None:
+        return None if self.key is None else self.key.get_secret_value().strip()
+
+
 def server_to_json(server: AddedServer) -> dict[str, Any]:
     endpoint = server.endpoint
     facts = {"url": endpoint.url, "model": endpoint.model, "local": endpoint.local, "host": endpoint.host}
@@ -32,8 +53,9 @@ def server_to_json(server: AddedServer) -> dict[str, Any]:
 
 
 async def probe(endpoint: Endpoint) -> dict[str, Any]:
-    """Test a server as ``agent-kernel doctor --model`` does, and list its models. Without a model, and with several to
-    choose from, nothing is asked."""
+    """Test a server as ``agent-kernel doctor --model`` does, and list its models. If no model is named and the server
+    has several, only the list is requested.
+    """
     engine = OpenAIEngine(replace(endpoint, first_token_s=FIRST_TOKEN_S, tries=1))
     seeing = engine.seeing()
     try:

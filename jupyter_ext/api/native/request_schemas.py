@@ -11,21 +11,16 @@ from pydantic import (
     ConfigDict,
     Field,
     PrivateAttr,
-    SecretStr,
     field_validator,
     model_validator,
 )
 
-from agent_kernel.core.approval import Remember
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.files import RequestedFile
 from agent_kernel.core.messages import Media, Message, is_visible_media
 from agent_kernel.core.protocols import OutputFormat, Sampling, ToolOutput, ToolSpec, Variable
 from agent_kernel.core.session import MAX_ID, SessionUpdate, check_id
 from agent_kernel.core.settings import Effort, Permission
-from agent_kernel.engines.openai_api.endpoint import Endpoint
-from agent_kernel.permissions import Answer
-from agent_kernel.permissions.approval_answer import MAX_EDITED
 from agent_kernel.turn.agent import Note, TurnRequest
 from agent_kernel.turn.custom_instructions import MAX_CHARS
 from jupyter_ext.api.dialects.openai_content import MAX_MESSAGES
@@ -345,25 +340,6 @@ CLAIM_ACTIONS: dict[str, type[RenewBody | OutputBody | FinishBody]] = {
 }
 
 
-class ApprovalBody(Body):
-    """The answer to an approval question. ``remember_for_session`` is another way to write ``remember: session``, and
-    ``reason`` another name of ``message``. ``shown`` is the hash of what the user saw. ``edited`` is the text with
-    which this one call runs, in place of the argument that the question names in ``editable``."""
-
-    decision: Literal["approve", "deny"]
-    remember: Remember = "once"
-    remember_for_session: bool = False
-    message: Annotated[str, Field(max_length=2_000)] = ""
-    reason: Annotated[str, Field(max_length=2_000)] = ""
-    shown: Annotated[str, Field(max_length=64)] = ""
-    edited: Annotated[str, Field(max_length=MAX_EDITED)] | None = None
-
-    def answer(self) -> Answer:
-        """Return the answer. Raises InvalidRequest."""
-        remember = "session" if self.remember_for_session and self.remember == "once" else self.remember
-        return Answer(self.decision, remember, self.message or self.reason, self.shown, self.edited)
-
-
 class SessionBody(Body):
     id: SessionId | None = None
     title: Annotated[str, Field(max_length=500)] = ""
@@ -389,25 +365,6 @@ class DescribeBody(Body):
         return SessionUpdate(self.title, None if self.tags is None else tuple(self.tags), self.metadata, self.context)
 
 
-class BranchBody(Body):
-    """A new branch. ``before`` is the turn before which the branch ends; without it, the branch has all turns."""
-
-    before: Id | None = None
-    name: Annotated[str, Field(max_length=200)] = ""
-
-
-class SwitchBody(Body):
-    name: Annotated[str, Field(min_length=1, max_length=200)]
-
-
-class ForkBody(Body):
-    """A fork of a session. ``turns``: copy only this many of the first committed turns."""
-
-    turns: Annotated[int, Field(ge=0)] | None = None
-    id: SessionId | None = None
-    bind: bool = False
-
-
 class BindingBody(Body):
     session: SessionId
 
@@ -417,23 +374,6 @@ class EngineBody(Body):
 
     model: Annotated[str, Field(max_length=2_000)]
     session: SessionId | None = None
-
-
-class ModelServerBody(Body):
-    """A server with OpenAI's API. ``key`` null keeps the key that is stored for this name and address; it is never sent
-    back."""
-
-    url: Annotated[str, Field(min_length=1, max_length=2_000)]
-    model: Annotated[str, Field(max_length=500)] = ""
-    key: Annotated[SecretStr, Field(max_length=4_096)] | None = None
-
-    def endpoint(self) -> Endpoint:
-        """Return the address and the model, without a key. Raises InvalidRequest."""
-        return Endpoint(self.url, self.model)
-
-    @property
-    def secret(self) -> str | None:
-        return None if self.key is None else self.key.get_secret_value().strip()
 
 
 class InfillBody(Body):
@@ -446,12 +386,6 @@ class InfillBody(Body):
 
 class PullBody(Body):
     consent: Literal[True]
-
-
-class TrustBody(Body):
-    """The body of a request to trust a folder. The notebook in the query selects the folder."""
-
-    trust: Literal[True] = True
 
 
 class EmptyBody(Body):

@@ -232,8 +232,9 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         self.close(NOT_ALLOWED, "You may not read agents on this server any more.")
 
     async def _still(self, actions: tuple[Action, ...]) -> bool:
-        """Return whether the user of the connection may still use it. For a token: whether the token is valid. For a
-        user: whether the same handshake, sent now, would be accepted for the same user with all of ``actions``."""
+        """Return whether the user of the connection may still use it. With a token: whether the token is valid.
+        Otherwise: whether the server would now accept the same handshake for the same user with all of ``actions``.
+        """
         if self.has_token:
             return await self.is_token_valid()
         looked = repeat_handler(self)

@@ -5,16 +5,22 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from agent_kernel.core.errors import Forbidden, InvalidRequest
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.trusted_folders import TrustedFolder
 from jupyter_ext.api.http.handler import AgentHandler, guard
-from jupyter_ext.api.native.request_schemas import TrustBody
+from jupyter_ext.api.native.request_schemas import Body
 from jupyter_ext.api.schemas import server as shapes
 from jupyter_ext.api.schemas.operation import NOTEBOOK_NAMED, PLACE, WHICH_NOTEBOOK, operation
 from jupyter_ext.notebooks.bindings import KERNEL
+
+
+class TrustBody(Body):
+    """The body of a request to trust a folder. The notebook in the query selects the folder."""
+
+    trust: Literal[True] = True
 
 
 def folder_to_json(folder: TrustedFolder) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Stores responses in the database that servers share, so that each server has the responses of all.
+"""Stores responses in the database that servers share, so that each server can return the responses of all.
 
-Each response is one value, with its stream. An index of each namespace says which responses there are; it is divided
-into a fixed number of parts, because the whole of it is written with every response.
+Each response, with its stream, is one value. An index for each namespace lists its responses. The index is divided into
+a fixed number of parts, because a whole part is written with every response.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PARTS = 16
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """``created`` is in seconds since the epoch."""
+    """The entry of one response in the index. ``created`` is in seconds since the epoch."""
 
     id: str
     session: str
@@ -47,7 +47,7 @@ class IndexEntry:
 
 @dataclass(frozen=True, slots=True)
 class ResponseRecord:
-    """The body of a value: a line of JSON, and behind it the compressed frames of the stream."""
+    """The stored form of a response: a line of JSON, followed by the compressed frames of its stream."""
 
     facts: Mapping[str, Any]
     packed: bytes = b""
@@ -61,7 +61,7 @@ class ResponseRecord:
         return encode_json(dict(self.facts)).encode() + b"\n" + self.packed
 
     def response(self, owner: ResponseOwner) -> StoredResponse | None:
-        """Return the response if it is one of the owner."""
+        """Return the response if it belongs to the owner, otherwise None."""
         if self.facts["subject"] != owner.subject:
             return None
         facts = ResponseFacts.from_json(self.facts["facts"])
@@ -70,10 +70,10 @@ class ResponseRecord:
 
 class SharedResponses:
     """The responses of the servers that share a store. Each part of a namespace's index may have its share of ``most``
-    responses and ``most_bytes`` bytes; the oldest ones beyond either limit are deleted.
+    responses and ``most_bytes`` bytes; the oldest responses beyond either limit are deleted.
 
-    A response is in the index before it is stored, and until it is deleted, so that a killed server leaves none that
-    nobody finds. The index may therefore name responses that do not exist.
+    A response is added to the index before it is stored, and stays there until it is deleted, so that a killed server
+    leaves no response that cannot be found. The index may therefore name responses that do not exist.
     """
 
     def __init__(self, link: ServerLink, *, most: int = MOST, most_bytes: int = MOST_BYTES, parts: int = PARTS) -> None:
@@ -180,7 +180,7 @@ class SharedResponses:
         """Do nothing: ``services.py`` closes the link."""
 
     def _evict(self, entries: list[IndexEntry]) -> list[IndexEntry]:
-        """Return the entries that are kept, the newest last."""
+        """Delete the oldest entries beyond the limits. Return the remaining ones, the newest last."""
         kept: list[IndexEntry] = []
         size, oldest = 0, time.time() - KEEP_S
         for entry in sorted(entries, key=lambda entry: entry.created, reverse=True):

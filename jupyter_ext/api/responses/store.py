@@ -106,7 +106,7 @@ class ResponseRows(Protocol):
     async def delete(self, owner: ResponseOwner, id: str) -> bool: ...
 
     async def any_of(self, key: SessionKey) -> bool:
-        """Return whether any response of the session is stored."""
+        """Return whether a response of the session is stored."""
 
     async def sessions(self) -> list[SessionKey]:
         """Return the sessions of stored responses, so that the caller can look which of them still exist."""
@@ -168,11 +168,13 @@ class ResponseStore:
 
     @property
     def _places(self) -> list[ResponseRows]:
-        """The rows in memory are first: a look at them costs nothing."""
+        """The places where responses are stored. The rows in memory come first, because looking there costs nothing."""
         return [self._memory] if self._kept is self._memory else [self._memory, self._kept]
 
     def _places_of(self, id: str) -> list[ResponseRows]:
-        """Return where a response may be. A client may send any text as an id, also one that a database refuses."""
+        """Return the places in which the response may be. A client may send any text as an id, even one that a database
+        refuses.
+        """
         return self._places if is_response_id(id) else []
 
     def _of(self, response: StoredResponse) -> ResponseRows:
@@ -220,7 +222,7 @@ class DatabaseResponses:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    """Overwrite deleted data, so that it cannot be read in the file."""
+    """Configure the database to overwrite deleted data, so that it cannot be read from the file."""
     connection.execute("PRAGMA secure_delete = ON")
 
 
@@ -305,7 +307,7 @@ def _forget(connection: sqlite3.Connection, key: SessionKey) -> None:
 
 
 def pack_frames(frames: Sequence[bytes]) -> bytes:
-    """Return the frames compressed; empty if they are too many to be stored."""
+    """Compress the frames. Return an empty result if they are too large to be stored."""
     packed = zlib.compress(b"".join(frames), 1) if frames else b""
     return packed if len(packed) <= FRAMES_BYTES else b""
 

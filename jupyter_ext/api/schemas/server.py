@@ -91,8 +91,10 @@ class ProbeFinding(TypedDict):
 
 
 class ProbeReport(TypedDict):
-    """``models`` are those that the server lists; ``problem`` says why it lists none. ``missing`` are the features that
-    an agent needs and the model lacks; both are empty where no model was named and the server has several."""
+    """The result of testing a model server. ``models`` are those that the server lists; ``problem`` says why it lists
+    none. ``missing`` are the features that an agent needs and the model lacks. Nothing is tested if no model was named
+    and the server has several; then ``findings`` and ``missing`` are empty.
+    """
 
     model: str
     local: bool
@@ -110,7 +112,7 @@ class ServerGpu(TypedDict):
 
 
 class ServerMachine(TypedDict):
-    """Null where the system does not report it."""
+    """The memory and processors of the server's machine. A field is null if the system does not report it."""
 
     memory_bytes: int | None
     available_bytes: int | None
@@ -119,8 +121,10 @@ class ServerMachine(TypedDict):
 
 
 class SuitableModel(TypedDict):
-    """``memory_bytes`` is what the model takes at most. ``speed_basis``: measured on this machine, scaled from another
-    model that was measured here, or unknown."""
+    """A model of the catalog, and whether it fits the machine. ``memory_bytes`` is the most memory that the model
+    takes. ``speed_basis`` says where the speed comes from: measured on this machine, scaled from another model that was
+    measured here, or unknown.
+    """
 
     name: str
     memory_bytes: int

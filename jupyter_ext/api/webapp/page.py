@@ -1,5 +1,6 @@
-"""The page at the root of ``agent-kernel serve`` and the files that it loads. They are the same for everybody and
-contain nothing of a user: what the page shows comes from the API, which checks who asks."""
+"""The page at the root of ``agent-kernel serve``, and the files that it loads. They are the same for all users and
+contain no user's data: the page gets its data from the API, which authenticates each request.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +56,9 @@ class PageFile:
 
 @dataclass(frozen=True, slots=True)
 class PageFiles:
-    """``version`` is a hash of the content and part of the address of each file, so that a browser can keep files
-    forever and never mixes those of two versions."""
+    """The files of the page. ``version`` is a hash of their content and part of the address of each file, so that a
+    browser can cache files forever and never mixes files of two versions.
+    """
 
     version: str
     page: bytes
@@ -109,7 +111,9 @@ class PageHandler(JupyterHandler):
 
 
 class SlashHandler(JupyterHandler):
-    """The address without the slash at its end, below which the relative addresses of the page would be wrong."""
+    """Redirects an address without a trailing slash to the one with it; without the slash, relative addresses in the
+    page would be wrong.
+    """
 
     @allow_unauthenticated
     def get(self) -> None:

@@ -1,4 +1,4 @@
-"""Which answers still hold: other words are information, other numbers are a failure."""
+"""Tests which answers still match: different wording is reported as information, different numbers as a failure."""
 
 from __future__ import annotations
 

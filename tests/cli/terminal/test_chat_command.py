@@ -34,7 +34,7 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\x08")
 
 
 class Terminal:
-    """A person at a terminal in which the command runs."""
+    """A pseudo-terminal in which the command runs and a test types."""
 
     def __init__(self, **env: str) -> None:
         self._ours, theirs = pty.openpty()
@@ -46,7 +46,7 @@ class Terminal:
         self._read = 0
 
     def wait_for(self, text: str) -> None:
-        """Until the text is shown, behind what was waited for before."""
+        """Wait until the text is shown, after the text of the previous call."""
         until = time.monotonic() + SLOW_S
         while (at := self.shown.find(text, self._read)) < 0:
             assert time.monotonic() < until, f"{text!r} is not in {self.shown[self._read :]!r}"

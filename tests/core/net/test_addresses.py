@@ -127,7 +127,7 @@ def test_this_machine_knows_its_own_addresses() -> None:
 
 
 def _own_address() -> str:
-    """Of a network card, where there is one that is up."""
+    """Return the address of a network card that is up, if there is one."""
     import fcntl
 
     for _, name in socket.if_nameindex():

@@ -75,7 +75,7 @@ async def test_redirects_in_a_circle_end() -> None:
 
 
 class Rebinding:
-    """A name server that tells the guard one address and whoever asks then another."""
+    """A name server that returns one address to the guard and another to the next caller."""
 
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)
@@ -255,7 +255,7 @@ async def test_a_reader_that_stops_early_leaves_nothing_open() -> None:
         await asyncio.sleep(0)
 
 
-def held() -> tuple[int, int]:
+def count_resources() -> tuple[int, int]:
     return len(list(Path("/dev/fd").iterdir())), threading.active_count()
 
 
@@ -264,14 +264,14 @@ async def test_many_fetches_leave_no_descriptor_and_no_thread() -> None:
     async with served(pages) as web:
         one = fetcher(web)
         await one.get(web.url())
-        before = held()
+        before = count_resources()
         for _ in range(25):
             await one.get(web.url("/on"))
             for path in ("/big", "/gone"):
                 with pytest.raises(FetchFailed):
                     await one.get(web.url(path), FetchLimits(bytes=1_000))
         async with asyncio.timeout(20):
-            while any(now > then for now, then in zip(held(), before, strict=True)):
+            while any(now > then for now, then in zip(count_resources(), before, strict=True)):
                 await asyncio.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""A small web on this machine: real sockets, answers as raw as a test wants them."""
+"""HTTP servers on this machine for tests: real sockets, with responses as raw as a test needs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Asked:
 
 @dataclass
 class Web:
-    """``asked`` are the requests that came, in order."""
+    """A web server. ``asked`` are the requests in the order of their arrival."""
 
     port: int = 0
     pages: dict[str, Answer] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Web:
 
 
 def says(status: int = 200, body: bytes = b"", **headers: str) -> Answer:
-    """A whole answer. Names of headers with ``_`` for ``-``."""
+    """Return a handler that sends a complete response. In names of headers, ``_`` stands for ``-``."""
 
     async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
         lines = {"content-type": "text/plain; charset=utf-8", "content-length": str(len(body))}
@@ -75,7 +75,7 @@ def html(body: str, title: str = "A page") -> Answer:
 
 
 def drips(every_s: float) -> Answer:
-    """One byte of a body that never ends, again and again."""
+    """Return a handler that sends an endless body, one byte every ``every_s`` seconds."""
 
     async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n")

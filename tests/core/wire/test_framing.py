@@ -1,4 +1,6 @@
-"""Frames come out as they went in, however the bytes arrive, and no length is believed."""
+"""Tests framing: frames arrive unchanged in pieces of any size, and a length in a header is checked before it
+is used.
+"""
 
 from __future__ import annotations
 

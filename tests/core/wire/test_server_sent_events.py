@@ -1,4 +1,4 @@
-"""The stream of a server, byte by byte: however the bytes are cut, the events are the same, and none is unbounded."""
+"""Tests the parser of event streams: the events do not depend on how the bytes are split, and their size is bounded."""
 
 from __future__ import annotations
 

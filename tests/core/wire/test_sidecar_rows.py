@@ -1,4 +1,6 @@
-"""Rows of a sidecar that leave out what follows from the row before: complete again when read, stable when it grows."""
+"""Tests sidecar rows that omit what follows from the row before: reading completes them, and a growing file does not
+change earlier rows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A turn is followed across lost connections, and from its stored items: no event comes twice, and none is lost."""
+"""Tests that a follower reads a turn across lost connections and from its stored items: no event comes twice, and none
+is lost.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,7 @@ def bodies_of(events: list[Event]) -> list[EventBody]:
 
 
 def read_stored(follower: TurnFollower, bodies: list[EventBody]) -> list[EventBody]:
-    """Read the stored items, which the server announces to a reader that asked for the rest of the log."""
+    """Read the stored items. The server announces them to a client that asked for the rest of the event log."""
     if not follower.begin(from_store=True):
         assert "after" not in follower.query
         assert follower.begin(from_store=True)

@@ -1,5 +1,6 @@
-"""What tests of models share: small real GGUF files, wheels that carry them, a hub on loopback, catalogs, and a pull in
-a process of its own."""
+"""Shared parts of tests: small real GGUF files, wheels that contain them, a hub on loopback, catalogs, and a download
+in its own process.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def sha256(data: bytes) -> str:
 def write_gguf(
     path: Path, kind: str = "Q8_0", rows: int = 64, columns: int = 256, seed: int = 7, *, architecture: str = "llama"
 ) -> dict[str, np.ndarray]:
-    """A file as a converter writes it, with one large tensor of ``kind``; returns the weights before quantising."""
+    """Write a GGUF file as a converter does, with one large tensor of ``kind``. Return the weights before
+    quantization.
+    """
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_name("Test model")
     writer.add_context_length(2048)
@@ -59,7 +62,7 @@ def write_gguf(
 
 
 def write_wheel(folder: Path, package: str, member: str, data: bytes) -> Path:
-    """A wheel that pip accepts and that fails loudly when it is imported."""
+    """Write a wheel that pip accepts and that exits with an error if it is imported."""
     module = package.replace("-", "_")
     path = folder / f"{module}-1.0-py3-none-any.whl"
     info = f"{module}-1.0.dist-info"
@@ -74,7 +77,9 @@ def write_wheel(folder: Path, package: str, member: str, data: bytes) -> Path:
 
 @dataclass
 class Hub:
-    """A hub that redirects to a storage on another port, both real servers. What it should do wrong is set on it."""
+    """A hub that redirects to a storage server on another port; both are real servers. Tests set attributes to make it
+    fail.
+    """
 
     files: dict[str, bytes] = field(default_factory=dict)
     drop_after: list[int] = field(default_factory=list)
@@ -96,7 +101,7 @@ class Hub:
     """Repository: (status, X-Error-Code) with which it is refused."""
 
     def publish(self, repo: str, files: Mapping[str, bytes], revision: str = REVISION, **facts: Any) -> None:
-        """A repository with one revision; what is large, or no text, lies in the storage, as on the real hub."""
+        """Add a repository with one revision. Large and binary files are in the storage server, as on the real hub."""
         siblings: list[dict[str, Any]] = []
         for path, data in files.items():
             self.files[f"/{repo}/resolve/{revision}/{path}"] = data
@@ -118,7 +123,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients that are killed are what these tests are about."""
+        """Ignore connection errors: the tests kill clients on purpose."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
@@ -208,7 +213,7 @@ def _handler(hub: Hub, server: str) -> type[BaseHTTPRequestHandler]:
 
 
 def write_safetensors(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None, kind: str = "BF16") -> bytes:
-    """A file as the library writes it, all zeros."""
+    """Write a file of zeros in the format of safetensors and return its bytes."""
     sizes = {"BF16": 2, "F16": 2, "F32": 4}
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
@@ -223,7 +228,7 @@ def write_safetensors(path: Path, shapes: Mapping[str, tuple[int, ...]] | None =
 
 
 def model_files(folder: Path, **config: Any) -> dict[str, bytes]:
-    """What ``save_pretrained`` writes, in ``folder``: names and content."""
+    """Write the files of ``save_pretrained`` to ``folder``. Return their names and contents."""
     folder.mkdir(exist_ok=True)
     told = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "max_position_embeddings": 2048} | config
     (folder / "config.json").write_text(json.dumps(told))
@@ -251,7 +256,7 @@ HUB_PATH = f"/org/model-GGUF/resolve/{REVISION}/model-q8_0.gguf"
 
 
 def wheels_source(folder: Path, data: bytes, count: int = 1, **changes: Any) -> dict[str, Any]:
-    """Writes ``count`` wheels with a part of ``data`` each, and gives the source that names them."""
+    """Write ``count`` wheels that contain a part of ``data`` each. Return the catalog source that lists them."""
     folder.mkdir(exist_ok=True)
     step = -(-len(data) // count)
     parts = []
@@ -272,7 +277,7 @@ def wheels_source(folder: Path, data: bytes, count: int = 1, **changes: Any) -> 
 
 
 def write_catalog(path: Path, sources: list[dict[str, Any]], installed: int = 1000, **changes: Any) -> Path:
-    """A catalog with the one entry ``small``."""
+    """Write a catalog with the one entry ``small``."""
     small = {
         "title": "Small-1M-Instruct",
         "description": "For tests.",
@@ -297,7 +302,9 @@ def _toml(value: Any) -> str:
 
 
 def environment(hub: Hub | None = None, wheels: Path | None = None) -> dict[str, str]:
-    """This process's, with no way out: the hub and the package index are those of the test."""
+    """Return this process's environment without access to the network: only the test's hub and package index can be
+    reached.
+    """
     foreign = ("PIP_", "HF_", "AGENT_KERNEL_", "HTTP", "http", "ALL_PROXY", "all_proxy")
     env = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
     env |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1"}
@@ -328,7 +335,7 @@ except AgentKernelError as error:
 
 
 class PullProcess:
-    """A pull in another process. With ``stop_at`` it stands still in that stage until the file ``go`` appears."""
+    """A download in another process. With ``stop_at`` it pauses in that stage until the file ``go`` exists."""
 
     def __init__(
         self,
@@ -346,7 +353,7 @@ class PullProcess:
         )
 
     def until(self, stage: str) -> dict[str, Any]:
-        """The first line of that stage with something done, or of ``wait``."""
+        """Return the first progress line of a stage that reports progress, or of the stage ``wait``."""
         assert self.process.stdout
         for line in self.process.stdout:
             told: dict[str, Any] = json.loads(line)

@@ -1,4 +1,4 @@
-"""A backend that plays written answers token by token through a real chat template: deterministic, and no model."""
+"""A backend that plays prepared answers token by token through a real chat template: deterministic, without a model."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ SPECIAL = 0x200000
 
 
 class ScriptedBackend:
-    """``answers`` are played in order. ``submitted`` are the prompts as text, and how each was to be decoded. ``words``
-    are tokens of their own too, but text like any other."""
+    """Plays ``answers`` in order. ``submitted`` records each prompt as text with its decoding options. Each of
+    ``words`` is one token that decodes to ordinary text.
+    """
 
     def __init__(
         self,
@@ -101,7 +102,7 @@ class ScriptedBackend:
         return {}
 
     def completer(self, context_length: int = 0) -> Completer:
-        """In the running event loop."""
+        """Return a completer that runs in the current event loop."""
         return Completer(Decoder(self, _raise), self, self.loaded, context_length)
 
 

@@ -1,4 +1,6 @@
-"""What may still be taken of the memory: of the machine, of control groups of both versions, and who holds the rest."""
+"""Tests how much memory is available: that of the machine, of control groups of both versions, and which processes use
+the rest.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ MIB = 2**20
 
 
 def machine(root: Path, total: int = 16 * GIB, available: int = 10 * GIB, group: str = "0::/") -> tuple[Path, Path]:
-    """A /proc and a /sys/fs/cgroup."""
+    """Create a /proc and a /sys/fs/cgroup directory for a machine with this memory. Return both."""
     proc, groups = root / "proc", root / "cgroup"
     (proc / "self").mkdir(parents=True)
     groups.mkdir()
@@ -24,7 +26,7 @@ def machine(root: Path, total: int = 16 * GIB, available: int = 10 * GIB, group:
     return proc, groups
 
 
-def limited(folder: Path, most: str, used: int, reclaimable: int, *, version: int = 2) -> None:
+def limit_memory(folder: Path, most: str, used: int, reclaimable: int, *, version: int = 2) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     names = {2: ("memory.max", "memory.current", ""), 1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")}
     limit, usage, prefix = names[version]
@@ -39,27 +41,27 @@ def test_without_limits_it_is_what_the_machine_has(tmp_path: Path) -> None:
 
 def test_a_control_group_limits_what_can_be_taken(tmp_path: Path) -> None:
     proc, groups = machine(tmp_path, group="0::/user/app")
-    limited(groups / "user" / "app", str(4 * GIB), 3 * GIB, GIB // 2)
+    limit_memory(groups / "user" / "app", str(4 * GIB), 3 * GIB, GIB // 2)
     assert read_memory(proc, groups) == Memory(4 * GIB, GIB + GIB // 2)
 
 
 def test_the_limit_of_a_group_further_up_counts_too(tmp_path: Path) -> None:
     proc, groups = machine(tmp_path, group="0::/user/app")
-    limited(groups / "user" / "app", "max", 0, 0)
-    limited(groups / "user", str(2 * GIB), GIB, 0)
+    limit_memory(groups / "user" / "app", "max", 0, 0)
+    limit_memory(groups / "user", str(2 * GIB), GIB, 0)
     assert read_memory(proc, groups) == Memory(2 * GIB, GIB)
 
 
 def test_groups_of_the_first_version_are_read_too(tmp_path: Path) -> None:
     proc, groups = machine(tmp_path, group="5:devices:/x\n4:cpu,memory:/box\n0::/")
-    limited(groups / "memory" / "box", str(3 * GIB), GIB, 0, version=1)
-    limited(groups / "memory", "9223372036854771712", 9 * GIB, 0, version=1)
+    limit_memory(groups / "memory" / "box", str(3 * GIB), GIB, 0, version=1)
+    limit_memory(groups / "memory", "9223372036854771712", 9 * GIB, 0, version=1)
     assert read_memory(proc, groups) == Memory(3 * GIB, 2 * GIB)
 
 
 def test_in_a_container_the_groups_path_is_one_of_the_host_and_the_limit_stands_at_the_root(tmp_path: Path) -> None:
     proc, groups = machine(tmp_path, group="0::/../../docker/abc")
-    limited(groups, str(GIB), 2 * GIB, 0)
+    limit_memory(groups, str(GIB), 2 * GIB, 0)
     assert read_memory(proc, groups) == Memory(GIB, 0)
 
 

@@ -1,4 +1,4 @@
-"""A model whose architecture a backend does not know: said before its weights are read, with the next step."""
+"""Tests that a model of an unknown architecture is refused before its weights are read, with a next step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from tests.engines.local.model_sources import model_files, write_gguf
 
 
-async def asked(engine: LocalEngine) -> None:
+async def load_and_raise(engine: LocalEngine) -> None:
     try:
         async with aclosing(engine.stream(EngineRequest((user("Hello"),)))) as chunks:
             async for _ in chunks:
@@ -26,12 +26,12 @@ async def asked(engine: LocalEngine) -> None:
 async def test_openvino_names_the_architectures_that_it_reads(tmp_path: Path) -> None:
     write_gguf(tmp_path / "m.gguf", architecture="starcoder2")
     with pytest.raises(ModelUnsupported, match="llama, qwen2, qwen3, not starcoder2") as failed:
-        await asked(LocalEngine(str(tmp_path / "m.gguf"), tmp_path / "cache"))
+        await load_and_raise(LocalEngine(str(tmp_path / "m.gguf"), tmp_path / "cache"))
     assert "model setup" in failed.value.hint
 
 
 async def test_transformers_says_that_it_is_unknown(torch_python: str, tmp_path: Path) -> None:
     model_files(tmp_path / "m", model_type="notamodel", architectures=["NotAModel"])
     with pytest.raises(ModelUnsupported, match="does not know the architecture of m") as failed:
-        await asked(LocalEngine(str(tmp_path / "m"), tmp_path / "cache", python=torch_python))
+        await load_and_raise(LocalEngine(str(tmp_path / "m"), tmp_path / "cache", python=torch_python))
     assert "another model" in failed.value.hint

@@ -1,7 +1,7 @@
-"""Models of a few thousand random weights, as their library saves them: ``python tiny_models.py KIND DIRECTORY``.
+"""Writes models of a few thousand random weights as their library saves them: ``python tiny_models.py KIND DIRECTORY``.
 
-Run by an interpreter that has torch. Their answers mean nothing; what changes them and what they reuse does. The
-vocabulary is bytes, so that text of every kind has tokens.
+Runs in an interpreter that has torch. The answers mean nothing; tests compare how they change and what is reused. The
+vocabulary is bytes, so that any text can be encoded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TEMPLATE = (
 
 
 def tokenizer(**named: str) -> Any:
-    """``named``: extra attributes by which processors know their tokens."""
+    """Return a tokenizer. ``named`` are extra attributes by which processors find their special tokens."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {token: at for at, token in enumerate([*SPECIAL, *letters])}
     bytes_only = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
@@ -71,14 +71,16 @@ def llama(directory: Path) -> None:
 
 
 def sliding(directory: Path) -> None:
-    """One of two layers sees 32 tokens only."""
+    """Write a model in which one of two layers attends to the last 32 tokens only."""
     words = tokenizer()
     config = transformers.Gemma3TextConfig(**decoder_sizes(**WINDOW), **ids(words))
     save(directory, transformers.Gemma3ForCausalLM(config), words)
 
 
 def recurrent(directory: Path) -> None:
-    """A state instead of keys and values in most layers: it cannot be taken back."""
+    """Write a model whose layers have a recurrent state in place of keys and values; the state cannot be
+    rolled back.
+    """
     words = tokenizer()
     config = transformers.MambaConfig(hidden_size=32, num_hidden_layers=2, state_size=4, **ids(words))
     save(directory, transformers.MambaForCausalLM(config), words)
@@ -106,7 +108,7 @@ def llava(directory: Path) -> None:
 
 
 def idefics3(directory: Path) -> None:
-    """One image becomes several runs of image tokens."""
+    """Write a model that encodes one image as several runs of image tokens."""
     words = tokenizer(image_token=IMAGE, fake_image_token=FAKE, global_image_token=GLOBAL, end_of_utterance_token=END)
     pixels = transformers.Idefics3ImageProcessorPil(size={"longest_edge": 64}, max_image_size={"longest_edge": 32})
     # It adds tokens of its own to the vocabulary.
@@ -121,7 +123,9 @@ def idefics3(directory: Path) -> None:
 
 
 def gemma3(directory: Path) -> None:
-    """Sees, and one of two layers has a window of 32 tokens; tokens of one image see each other both ways."""
+    """Write a vision model in which one of two layers has a window of 32 tokens, and tokens of one image attend to each
+    other in both directions.
+    """
     words = tokenizer(image_token=IMAGE, boi_token=BOI, eoi_token=EOI)
     config = transformers.Gemma3Config(
         vision_config=transformers.SiglipVisionConfig(**eyes(vision_use_head=False)),
@@ -141,7 +145,9 @@ def gemma3(directory: Path) -> None:
 
 
 def qwen2_vl(directory: Path) -> None:
-    """Rows and columns of a picture have numbers of their own. Saved by hand: its processor wants torchvision."""
+    """Write a model whose positions count rows and columns of a picture. It is saved by hand because its processor
+    requires torchvision.
+    """
     words = tokenizer(image_token=IMAGE, video_token=VIDEO)
     words.chat_template = TEMPLATE.replace(IMAGE, f"{BOI}{IMAGE}{EOI}")  # without, neighbours would be one picture
     rotary = {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10_000.0}

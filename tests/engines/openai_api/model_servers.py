@@ -1,4 +1,4 @@
-"""Servers that other projects ship, as processes of their own with a model on this machine."""
+"""Starts model servers of other projects as separate processes with a model on this machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ModelServer:
 
 @contextmanager
 def transformers_serve(python: str, directory: Path) -> Iterator[ModelServer]:
-    """A llama of a few thousand weights; ``python`` has torch."""
+    """Run transformers' server with a Llama model of a few thousand weights. ``python`` has torch."""
     model = directory / "llama"
     made = subprocess.run([python, str(TINY_MODELS), "llama", str(model)], capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
@@ -39,7 +39,7 @@ def transformers_serve(python: str, directory: Path) -> Iterator[ModelServer]:
 
 @contextmanager
 def llama_server(python: str, model: str, directory: Path) -> Iterator[ModelServer]:
-    """llama-cpp-python's, with the format that makes calls of any model; ``python`` has llama_cpp."""
+    """Run llama-cpp-python's server with the chat format that lets any model call tools. ``python`` has llama_cpp."""
     port = free_port()
     command = [python, "-m", "llama_cpp.server", "--model", model, "--n_ctx", "2048", "--n_threads", "2"]
     command += ["--chat_format", "chatml-function-calling", "--model_alias", "llama"]

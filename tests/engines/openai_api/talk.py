@@ -1,4 +1,4 @@
-"""One request to an engine, and all that came of it."""
+"""Sends one request to an engine and collects its chunks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def ask(engine: Engine, *messages: Message, **options: Any) -> list[Chunk]
 
 
 async def asked_of(server: WireServer, *messages: Message, **options: Any) -> list[Chunk]:
-    """By an engine of its own."""
+    """Send one request with a new engine for the server. Return the chunks."""
     engine = OpenAIEngine(Endpoint(server.url, "m", context_length=8192))
     try:
         return await ask(engine, *messages, **options)

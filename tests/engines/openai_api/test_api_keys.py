@@ -1,4 +1,4 @@
-"""Keys: found by name, sent in one header, and nowhere else."""
+"""Tests API keys: found by name, sent in one header, and nowhere else."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 class Drawer(KeyringBackend):
-    """A keyring as a system has one, in memory."""
+    """A system keyring in memory."""
 
     priority = 1
 

@@ -1,4 +1,4 @@
-"""What a configuration may say of a server."""
+"""Tests which fields the configuration of a server may have."""
 
 from __future__ import annotations
 

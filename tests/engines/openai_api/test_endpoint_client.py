@@ -1,4 +1,4 @@
-"""What a server sends as data."""
+"""Tests how the client decodes the data that a server sends."""
 
 from __future__ import annotations
 

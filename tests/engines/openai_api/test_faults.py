@@ -1,4 +1,4 @@
-"""Servers that fail, refuse or hang, over real sockets; and clients that leave."""
+"""Tests servers that fail, refuse or hang, over real sockets, and clients that disconnect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guide to servers runs from start to end against a real one."""
+"""Runs the guide to model servers from start to end against a real one."""
 
 from __future__ import annotations
 

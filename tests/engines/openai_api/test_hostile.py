@@ -1,4 +1,4 @@
-"""Servers that mean harm, over real sockets."""
+"""Tests malicious servers, over real sockets."""
 
 from __future__ import annotations
 

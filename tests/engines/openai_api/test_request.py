@@ -1,4 +1,4 @@
-"""Requests as they go over the wire."""
+"""Tests the requests that are sent to a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers as servers differ in telling them, over a real socket."""
+"""Tests the differences between the answers of servers, over a real socket."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from tests.engines.openai_api.wire_server import HELLO, Reply, WireServer, call,
 TOOLS: dict[str, Any] = {"tools": (PYTHON,)}
 
 
-async def answered(reply: Reply, *messages: Any, **options: Any) -> list[Any]:
+async def ask_server(reply: Reply, *messages: Any, **options: Any) -> list[Any]:
     async with WireServer([reply]) as server:
         return await asked_of(server, *messages, **options)
 
 
 async def test_text_comes_in_the_pieces_it_was_sent_in() -> None:
-    chunks = await answered(HELLO)
+    chunks = await ask_server(HELLO)
     assert [chunk.text for chunk in chunks if isinstance(chunk, TextChunk)] == ["Hel", "lo."]
     assert end_of(chunks).reason == "stop"
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
 async def test_reasoning_is_kept_apart(name: str) -> None:
-    chunks = await answered(sse(delta(**{name: "Hm."}), delta(content="4"), delta("stop")))
+    chunks = await ask_server(sse(delta(**{name: "Hm."}), delta(content="4"), delta("stop")))
     assert chunks[:2] == [ReasoningChunk("Hm."), TextChunk("4")]
 
 
 async def test_reasoning_that_is_sent_under_both_names_is_told_once() -> None:
-    assert thought_of(await answered(sse(delta(reasoning="a", reasoning_content="a"), delta("stop")))) == "a"
+    assert thought_of(await ask_server(sse(delta(reasoning="a", reasoning_content="a"), delta("stop")))) == "a"
 
 
 async def test_content_can_be_a_list_of_parts() -> None:
     parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}, {"type": "text", "text": "4"}]
-    chunks = await answered(sse(delta(content=parts), delta("stop")))
+    chunks = await ask_server(sse(delta(content=parts), delta("stop")))
     assert (thought_of(chunks), text_of(chunks)) == ("Hm", "4")
 
 
@@ -77,7 +77,7 @@ TELLINGS = {
 @pytest.mark.parametrize("events", TELLINGS.values(), ids=TELLINGS.keys())
 @pytest.mark.parametrize("finish", ["tool_calls", "stop"])
 async def test_a_call_is_the_same_however_it_is_told(events: list[Any], finish: str) -> None:
-    chunks = await answered(sse(*events, delta(finish)), **TOOLS)
+    chunks = await ask_server(sse(*events, delta(finish)), **TOOLS)
     [made] = calls_of(chunks)
     assert (made.name, made.arguments) == ("python", {"code": "print(1)"})
     assert made.id
@@ -87,7 +87,7 @@ async def test_a_call_is_the_same_however_it_is_told(events: list[Any], finish: 
 @pytest.mark.parametrize("indexes", [(0, 1), (0, 0), (None, None)], ids=["own indexes", "all with 0", "none"])
 async def test_calls_at_once_are_told_apart(indexes: tuple[int | None, int | None]) -> None:
     first, second = (call(index, call_id=name, **WHOLE) for index, name in zip(indexes, "ab", strict=True))
-    chunks = await answered(sse(first, second, delta("tool_calls")), **TOOLS)
+    chunks = await ask_server(sse(first, second, delta("tool_calls")), **TOOLS)
     assert [made.arguments for made in calls_of(chunks)] == [{"code": "print(1)"}] * 2
     assert len({made.id for made in calls_of(chunks)}) == 2
 
@@ -100,26 +100,26 @@ async def test_pieces_of_two_calls_may_alternate() -> None:
         call(0, arguments='"0"}'),
         call(1, arguments='"1"}'),
     ]
-    chunks = await answered(sse(*events, delta("tool_calls")), **TOOLS)
+    chunks = await ask_server(sse(*events, delta("tool_calls")), **TOOLS)
     assert [made.arguments["code"] for made in calls_of(chunks)] == ["0", "1"]
 
 
 async def test_an_id_that_the_conversation_has_already_is_replaced() -> None:
     earlier = assistant("", [ToolCall("call_0", "python", {})])
     events = [call(0, call_id="call_0", **WHOLE), call(1, call_id="call_0", **WHOLE), delta("tool_calls")]
-    chunks = await answered(sse(*events), user("x"), earlier, user("y"), **TOOLS)
+    chunks = await ask_server(sse(*events), user("x"), earlier, user("y"), **TOOLS)
     assert len({"call_0", *(made.id for made in calls_of(chunks))}) == 3
 
 
 async def test_a_call_without_arguments_has_none() -> None:
     [made] = calls_of(
-        await answered(sse(call(0, call_id="a", name="python", arguments=""), delta("tool_calls")), **TOOLS)
+        await ask_server(sse(call(0, call_id="a", name="python", arguments=""), delta("tool_calls")), **TOOLS)
     )
     assert made.arguments == {}
 
 
 async def test_arguments_that_are_no_object_are_kept_for_the_toolbox_to_refuse() -> None:
-    [made] = calls_of(await answered(sse(call(0, name="python", arguments="{code: 1"), delta("tool_calls")), **TOOLS))
+    [made] = calls_of(await ask_server(sse(call(0, name="python", arguments="{code: 1"), delta("tool_calls")), **TOOLS))
     assert made.arguments == {"_raw": "{code: 1"}
 
 
@@ -129,7 +129,7 @@ async def test_a_call_that_was_cut_by_the_limit_is_shown_and_not_made() -> None:
         call(1, call_id="b", name="python", arguments='{"code": "whi'),
         delta("length"),
     ]
-    chunks = await answered(sse(*events), **TOOLS)
+    chunks = await ask_server(sse(*events), **TOOLS)
     assert calls_of(chunks) == []
     assert '{"code": "whi' in text_of(chunks)
     assert end_of(chunks).reason == "length"
@@ -137,13 +137,13 @@ async def test_a_call_that_was_cut_by_the_limit_is_shown_and_not_made() -> None:
 
 @pytest.mark.parametrize("options", [{}, {**TOOLS, "tool_choice": "none"}])
 async def test_calls_that_nobody_asked_for_are_not_made(options: dict[str, Any]) -> None:
-    chunks = await answered(sse(delta(content="x"), call(0, call_id="a", **WHOLE), delta("tool_calls")), **options)
+    chunks = await ask_server(sse(delta(content="x"), call(0, call_id="a", **WHOLE), delta("tool_calls")), **options)
     assert calls_of(chunks) == []
 
 
 async def test_without_parallel_calls_the_first_one_is_made() -> None:
     events = [call(0, call_id="a", **WHOLE), call(1, call_id="b", **WHOLE), delta("tool_calls")]
-    assert len(calls_of(await answered(sse(*events), **TOOLS, parallel_calls=False))) == 1
+    assert len(calls_of(await ask_server(sse(*events), **TOOLS, parallel_calls=False))) == 1
 
 
 async def test_an_answer_that_is_not_streamed_is_taken_too() -> None:
@@ -154,7 +154,7 @@ async def test_an_answer_that_is_not_streamed_is_taken_too() -> None:
     }
     whole = {"choices": [{"message": message, "finish_reason": "tool_calls"}], **usage(9, 3)}
     whole["choices"] = [{"message": message, "finish_reason": "tool_calls"}]
-    chunks = await answered(json_reply(whole), **TOOLS)
+    chunks = await ask_server(json_reply(whole), **TOOLS)
     assert text_of(chunks) == "Hi."
     assert [made.id for made in calls_of(chunks)] == ["a"]
     assert end_of(chunks).usage.prompt_tokens == 9
@@ -167,18 +167,18 @@ async def test_the_stop_sequence_that_a_server_names_is_told_if_it_is_one_of_our
 ) -> None:
     last = delta("stop")
     last["choices"][0][name] = told
-    chunks = await answered(sse(delta(content="Hi"), last), sampling=Sampling(stop=("END",)))
+    chunks = await ask_server(sse(delta(content="Hi"), last), sampling=Sampling(stop=("END",)))
     assert end_of(chunks).stopped == stopped
 
 
 async def test_counts_are_the_servers() -> None:
-    used = end_of(await answered(sse(delta(content="Hi"), delta("stop"), usage(100, 7, 64)))).usage
+    used = end_of(await ask_server(sse(delta(content="Hi"), delta("stop"), usage(100, 7, 64)))).usage
     assert (used.prompt_tokens, used.completion_tokens, used.reused_tokens, used.estimated) == (100, 7, 64, False)
     assert 0 < used.first_token_s <= used.seconds
 
 
 async def test_what_a_server_does_not_count_is_an_estimate_and_says_so() -> None:
-    used = end_of(await answered(HELLO)).usage
+    used = end_of(await ask_server(HELLO)).usage
     assert used.estimated
     assert used.prompt_tokens > 0
     assert used.completion_tokens > 0
@@ -190,39 +190,39 @@ async def test_what_a_server_does_not_count_is_an_estimate_and_says_so() -> None
 @pytest.mark.parametrize("nonsense", [{"prompt_tokens": -1}, {"prompt_tokens": "many"}, {"prompt_tokens": True}, [], 3])
 async def test_counts_that_make_no_sense_are_none(nonsense: Any) -> None:
     assert end_of(
-        await answered(sse(delta(content="Hi"), delta("stop"), {"choices": [], "usage": nonsense}))
+        await ask_server(sse(delta(content="Hi"), delta("stop"), {"choices": [], "usage": nonsense}))
     ).usage.estimated
 
 
 async def test_log_probabilities_come_with_their_text() -> None:
     event = delta(content="Hi")
     event["choices"][0]["logprobs"] = {"content": [{"token": "Hi", "logprob": -0.5}]}
-    chunks = await answered(sse(event, delta("stop")), sampling=Sampling(logprobs=True))
+    chunks = await ask_server(sse(event, delta("stop")), sampling=Sampling(logprobs=True))
     assert chunks[0] == TextChunk("Hi", (TokenLogprob("Hi", -0.5),))
 
 
 async def test_text_can_be_stored_whatever_was_sent() -> None:
-    text = text_of(await answered(sse(delta(content="a\ud800b"), delta(content="\ud83d\ude00"), delta("stop"))))
+    text = text_of(await ask_server(sse(delta(content="a\ud800b"), delta(content="\ud83d\ude00"), delta("stop"))))
     assert text == "a\ufffdb\U0001f600"
 
 
 @pytest.mark.parametrize("finish", ["content_filter", "abort"])
 async def test_an_answer_that_the_server_breaks_off_is_an_error(finish: str) -> None:
     with pytest.raises(EngineError, match=finish):
-        await answered(sse(delta(content="x"), delta(finish)))
+        await ask_server(sse(delta(content="x"), delta(finish)))
 
 
 async def test_an_error_in_the_stream_is_an_error() -> None:
     with pytest.raises(EngineError, match="out of memory"):
-        await answered(sse(delta(content="x"), {"error": {"message": "out of memory", "code": 500}}))
+        await ask_server(sse(delta(content="x"), {"error": {"message": "out of memory", "code": 500}}))
 
 
 @pytest.mark.parametrize("text", ["no JSON", "", '"text"'])
 async def test_a_form_that_was_ignored_is_an_error(text: str) -> None:
     with pytest.raises(EngineError, match="form"):
-        await answered(sse(delta(content=text), delta("stop"), done=bool(text)), output=OutputFormat("json_object"))
+        await ask_server(sse(delta(content=text), delta("stop"), done=bool(text)), output=OutputFormat("json_object"))
 
 
 async def test_a_form_that_was_kept_is_an_answer() -> None:
-    chunks = await answered(sse(delta(content='{"a": 1}'), delta("stop")), output=OutputFormat("json_object"))
+    chunks = await ask_server(sse(delta(content='{"a": 1}'), delta("stop")), output=OutputFormat("json_object"))
     assert text_of(chunks) == '{"a": 1}'

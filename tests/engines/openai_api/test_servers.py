@@ -1,5 +1,6 @@
-"""Against servers that other projects ship. llama-cpp-python's is built for minutes, so it is used where an interpreter
-that has it is named: AGENT_KERNEL_LLAMA_PYTHON=.../bin/python."""
+"""Tests servers of other projects. Building llama-cpp-python takes minutes, so its server is tested only if
+AGENT_KERNEL_LLAMA_PYTHON names an interpreter that has it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server on a real socket that answers as a test wants it to, well or badly, and remembers what it was asked."""
+"""A server on a real socket that sends the replies of a test, valid or not, and records the requests."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ Reply: TypeAlias = Callable[[Asked, asyncio.StreamWriter], Awaitable[None]]
 
 @dataclass
 class WireServer:
-    """Plays ``replies`` in order, the last one again and again; a list of models is answered with ``models``, or
-    refused when that is None. ``left`` is set when a client goes away while it is being answered."""
+    """Plays ``replies`` in order and repeats the last one. It answers a request for the models with ``models``, or
+    refuses it if that is None. ``left`` is set when a client disconnects before its reply is complete.
+    """
 
     replies: Sequence[Reply] = ()
     models: Sequence[Json] | None = None
@@ -53,7 +54,7 @@ class WireServer:
 
     @property
     def chats(self) -> list[Json]:
-        """The bodies of the requests for an answer."""
+        """Return the bodies of the requests for an answer."""
         return [asked.body for asked in self.asked if asked.method == "POST"]
 
     async def __aenter__(self) -> WireServer:
@@ -61,7 +62,7 @@ class WireServer:
         return self
 
     async def idle(self) -> None:
-        """Until nobody is connected any more."""
+        """Wait until no client is connected."""
         while self._connected:
             await asyncio.sleep(0.01)
 
@@ -113,8 +114,11 @@ async def _read(reader: asyncio.StreamReader) -> Asked:
 
 
 async def _until_gone(reader: asyncio.StreamReader) -> None:
-    """The client sends nothing while it is answered, so whatever can be read is the end. A client that leaves without
-    reading everything resets the connection, which is an exception and no end of the stream."""
+    """Wait until the client disconnects.
+
+    The client sends nothing while it reads, so anything that can be read is the end of the connection. A client that
+    leaves without reading everything resets the connection, which raises an exception instead.
+    """
     while not reader.at_eof() and reader.exception() is None:
         await asyncio.sleep(0.005)
 
@@ -128,7 +132,7 @@ def head(code: int, headers: Json) -> bytes:
 
 
 def status(code: int, body: Any = None, **headers: str) -> Reply:
-    """``headers`` with underscores for hyphens."""
+    """Return a reply with this status code. In the names of ``headers``, underscores stand for hyphens."""
     raw = body if isinstance(body, bytes) else json.dumps(body or {}).encode()
 
     async def reply(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -144,7 +148,9 @@ def json_reply(body: Any) -> Reply:
 
 
 def raw_stream(*pieces: bytes | float, cut: bool = False, close: bool = True, **headers: str) -> Reply:
-    """Bytes as they are; a number is a pause in seconds. ``cut``: the connection breaks instead of ending."""
+    """Return a reply that sends these bytes unchanged; a number is a pause in seconds. With ``cut`` the connection
+    breaks in place of a proper end.
+    """
 
     async def reply(asked: Asked, writer: asyncio.StreamWriter) -> None:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -166,7 +172,7 @@ def raw_stream(*pieces: bytes | float, cut: bool = False, close: bool = True, **
 
 
 def sse(*events: Any, done: bool = True, **options: Any) -> Reply:
-    """Objects as events; a number is a pause."""
+    """Return a reply that sends the objects as events; a number is a pause in seconds."""
     pieces = [event if isinstance(event, float) else f"data: {json.dumps(event)}\n\n".encode() for event in events]
     return raw_stream(*pieces, *([b"data: [DONE]\n\n"] if done else []), **options)
 
@@ -176,7 +182,7 @@ def delta(finish: str | None = None, **fields: Any) -> Json:
 
 
 def call(index: int | None = 0, *, call_id: str | None = None, **function: Any) -> Json:
-    """One piece of a call, as a delta."""
+    """Return a delta with one piece of a call."""
     piece: Json = {"type": "function", "function": function}
     piece |= {} if index is None else {"index": index}
     piece |= {} if call_id is None else {"id": call_id}
@@ -195,7 +201,7 @@ HELLO = sse(delta(role="assistant", content=""), delta(content="Hel"), delta(con
 
 
 async def dropped(asked: Asked, writer: asyncio.StreamWriter) -> None:
-    """The connection breaks before a byte of an answer."""
+    """Break the connection before the first byte of a reply."""
     writer.transport.abort()
 
 

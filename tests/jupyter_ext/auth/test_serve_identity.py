@@ -1,4 +1,4 @@
-"""The login of ``agent-kernel serve``: what its cookie contains, the key that signs it, and the link."""
+"""Tests the login of ``agent-kernel serve``: the content of its cookie, the key that signs it, and the link."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def display(kind: str, text: str, display_id: str) -> dict[str, Any]:
     return message(kind, data={"text/plain": text}, metadata={}, transient={"display_id": display_id})
 
 
-def applied(*messages: dict[str, Any]) -> NotebookNode:
+def apply_messages(*messages: dict[str, Any]) -> NotebookNode:
     cell, outputs = new_code_cell(), CellOutputs()
     for one in messages:
         outputs.apply(one, cell)
@@ -24,7 +24,7 @@ def applied(*messages: dict[str, Any]) -> NotebookNode:
 
 
 def test_an_updated_display_keeps_its_place_and_its_last_content() -> None:
-    cell = applied(
+    cell = apply_messages(
         display("display_data", "one", "a"),
         display("display_data", "two", "b"),
         display("update_display_data", "1", "a"),
@@ -42,7 +42,7 @@ def test_a_later_cell_updates_the_display_of_an_earlier_one() -> None:
 
 
 def test_pieces_of_a_stream_are_one_output() -> None:
-    cell = applied(
+    cell = apply_messages(
         message("stream", name="stdout", text="a"),
         message("stream", name="stdout", text="b"),
         message("stream", name="stderr", text="c"),
@@ -51,9 +51,9 @@ def test_pieces_of_a_stream_are_one_output() -> None:
 
 
 def test_clearing_with_wait_clears_when_the_next_output_comes() -> None:
-    cell = applied(message("stream", name="stdout", text="old"), message("clear_output", wait=True))
+    cell = apply_messages(message("stream", name="stdout", text="old"), message("clear_output", wait=True))
     assert cell.outputs[0].text == "old"
-    cell = applied(
+    cell = apply_messages(
         message("stream", name="stdout", text="old"),
         message("clear_output", wait=True),
         message("stream", name="stdout", text="new"),
@@ -62,4 +62,4 @@ def test_clearing_with_wait_clears_when_the_next_output_comes() -> None:
 
 
 def test_the_execution_count_is_the_kernels() -> None:
-    assert applied(message("execute_input", execution_count=7, code="x")).execution_count == 7
+    assert apply_messages(message("execute_input", execution_count=7, code="x")).execution_count == 7

@@ -1,4 +1,4 @@
-"""What is counted of a turn as it is told, on a clock of the test."""
+"""Tests what is counted of a turn's events, on a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ USAGE = {"prompt_tokens": 10, "completion_tokens": 6, "reused_tokens": 4}
 
 
 class Told:
-    """A turn whose bodies are announced at times of the test."""
+    """A turn whose events are announced at times that the test sets."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -11,7 +11,7 @@ from jupyter_ext.notebooks.bindings import Notebooks, is_notebook, new_session_t
 
 
 class Documents:
-    """What Jupyter's session manager says."""
+    """A stand-in for Jupyter's session manager."""
 
     def __init__(self, **kernels: str) -> None:
         self.kernels = kernels

@@ -1,4 +1,4 @@
-"""The addresses that the server tells its kernels and the people who use them."""
+"""Tests the addresses that the server gives to its kernels and to users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server runs the agent's code in kernels: real ones, without a Jupyter server around them."""
+"""Tests that the server runs the agent's code in real kernels, without a Jupyter server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PATIENCE_S = 30.0
 
 @dataclass
 class Desk:
-    """One kernel, and who runs things in it."""
+    """One kernel, and the ways to run code in it."""
 
     manager: Any
     kernel: str
@@ -59,7 +59,7 @@ class Desk:
 
     @asynccontextmanager
     async def person(self, code: str) -> AsyncIterator[Any]:
-        """Executes this in the kernel meanwhile, as a front end does."""
+        """Execute the code in the kernel as another front end does."""
         client = self.manager.get_kernel(self.kernel).client()
         client.session.session = "another one"
         client.start_channels(hb=False)
@@ -73,7 +73,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def started(handed_over_s: float = 60.0) -> AsyncIterator[Desk]:
+async def start_kernel(handed_over_s: float = 60.0) -> AsyncIterator[Desk]:
     manager: Any = AsyncMultiKernelManager()  # its methods are typed as those of the blocking one
     kernel = await manager.start_kernel()
     desk = Desk(manager, kernel, jobs := KernelJobs(manager.get_kernel, handed_over_s=handed_over_s))
@@ -86,7 +86,7 @@ async def started(handed_over_s: float = 60.0) -> AsyncIterator[Desk]:
 
 @pytest.fixture
 async def desk() -> AsyncIterator[Desk]:
-    async with started() as desk:
+    async with start_kernel() as desk:
         yield desk
 
 
@@ -120,7 +120,7 @@ async def test_ten_megabytes_of_output_end_as_head_and_tail(desk: Desk) -> None:
 
 
 async def test_a_job_goes_on_by_itself_is_looked_at_waited_for_and_blocks_no_other_answer() -> None:
-    async with started(handed_over_s=0.3) as desk:
+    async with start_kernel(handed_over_s=0.3) as desk:
         handed = await desk.run("import time\nprint('begun', flush=True)\ntime.sleep(1.5)\nprint('over')\n7")
         assert handed.status == "success"
         assert "job j1 (still running after" in handed.text
@@ -137,7 +137,7 @@ async def test_a_job_goes_on_by_itself_is_looked_at_waited_for_and_blocks_no_oth
 
 
 async def test_stop_interrupts_the_job_and_keeps_what_it_said() -> None:
-    async with started(handed_over_s=0.3) as desk:
+    async with start_kernel(handed_over_s=0.3) as desk:
         await desk.run("import time\nprint('begun', flush=True)\ntime.sleep(600)")
         stopped = await desk.look(stop=True)
         assert stopped.status == "interrupted"
@@ -185,7 +185,7 @@ async def test_a_kernel_that_dies_ends_the_call_with_that_reason(desk: Desk) -> 
 
 
 async def test_a_restarted_kernel_ends_the_jobs_of_its_earlier_life_and_runs_new_ones() -> None:
-    async with started(handed_over_s=0.3) as desk:
+    async with start_kernel(handed_over_s=0.3) as desk:
         await desk.run("import time\nold = 1\ntime.sleep(600)")
         desk.jobs.on_life_end(desk.kernel, "the kernel was restarted")
         await desk.manager.get_kernel(desk.kernel).restart_kernel(now=True)

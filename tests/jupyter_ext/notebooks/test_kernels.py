@@ -1,4 +1,6 @@
-"""Real kernels of a real server: what they are given, and what their end means for turns and credentials."""
+"""Tests real kernels of a real server: what they receive at start, and what their end means for turns and
+credentials.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def kernelspec(directory: Path, name: str, argv: list[str], env: dict[str, str] 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    """A person's server: a profile with an extension of their own, and kernelspecs of other kinds."""
+    """A user's server: a profile with an IPython extension, and kernelspecs of other kinds."""
     home = tmp_path_factory.mktemp("kernels")
     modules, blocked, data = home / "modules", home / "blocked", home / "data"
     profile = home / "server" / "ipython" / "profile_default"
@@ -56,7 +58,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
         server.sweep()
 
 
-async def loaded(server: AgentServer, kernel: str) -> Json:
+async def loaded_modules(server: AgentServer, kernel: str) -> Json:
     code = "import json, sys; ip = get_ipython(); print(json.dumps({'ours': 'agent_kernel' in sys.modules, "
     code += "'extensions': sorted(ip.extension_manager.loaded)}))"
     said = await server.run_in_kernel(kernel, code)
@@ -75,20 +77,20 @@ async def test_a_kernel_reaches_its_server_with_what_it_was_started_with(server:
 
 
 async def test_our_extension_comes_beside_those_of_a_profile(server: AgentServer) -> None:
-    found = await loaded(server, await server.start_kernel())
+    found = await loaded_modules(server, await server.start_kernel())
     assert found["ours"]
     assert {"mine", "theirs"} & set(found["extensions"]) == {"mine"}, "IPKernelApp.extensions is the nearer one"
 
 
 async def test_our_extension_comes_beside_one_that_a_kernelspec_names(server: AgentServer) -> None:
-    found = await loaded(server, await server.start_kernel(name="with-extension"))
+    found = await loaded_modules(server, await server.start_kernel(name="with-extension"))
     assert found["ours"]
     assert {"mine", "yours"} <= set(found["extensions"])
 
 
 async def test_a_kernel_of_an_environment_without_us_works(server: AgentServer) -> None:
     kernel = await server.start_kernel(name="without-us")
-    found = await loaded(server, kernel)
+    found = await loaded_modules(server, kernel)
     assert "agent_kernel" not in found["extensions"]
     assert await server.run_in_kernel(kernel, "print(6 * 7)") == "42\n"
 
@@ -97,7 +99,7 @@ async def test_a_kernel_that_is_no_ipykernel_is_left_alone(server: AgentServer) 
     kernel = await server.start_kernel(name="not-ipykernel")
     given = await server.kernel_environment(kernel)
     assert not [name for name in given if name.startswith("AGENT_KERNEL_")]
-    assert not (await loaded(server, kernel))["ours"]
+    assert not (await loaded_modules(server, kernel))["ours"]
 
 
 async def test_a_restart_rotates_the_credential_and_begins_another_epoch(server: AgentServer) -> None:

@@ -1,4 +1,4 @@
-"""Sidecars of a real store's sessions, without a server."""
+"""Tests sidecars of sessions in a real store, without a server."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NoSessions:
 
 @dataclass
 class Desk:
-    """A contents root with one notebook, and what belongs to it."""
+    """A contents root with one notebook, a store and its sidecar writer."""
 
     root: Path
     settings: Settings
@@ -435,7 +435,7 @@ async def test_a_server_that_is_behind_does_not_write_an_older_version_over_a_ne
     waiting = [True]
 
     def overtaken(whole: Transcript) -> Exported:
-        """Reads the session, and before it writes, another server has written the next turn."""
+        """Export the session, but only after another server has written the next turn."""
         written = export(whole)
         if waiting:
             waiting.pop()

@@ -1,4 +1,4 @@
-"""Who hears what of turns and sessions."""
+"""Tests which users are notified of turns and sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one page holds of the server, and that it ends with the page."""
+"""Tests what one page occupies on the server, and that it is released when the page closes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Heard:
         return [said["seq"] for said in self.said if "seq" in said]
 
     def since(self, number: int) -> list[int]:
-        """The numbers of events behind the answer to that question."""
+        """Return the numbers of the events after the reply to that request."""
         places = [at for at, said in enumerate(self.said) if said == {**FOLLOWING, "number": number}]
         return [said["seq"] for said in self.said[places[0] :] if "seq" in said]
 

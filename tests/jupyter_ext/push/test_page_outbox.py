@@ -1,4 +1,4 @@
-"""What waits to be written to a page: bounded, in order, given up when the page does not read."""
+"""Tests the messages that wait to be written to a page: bounded, in order, and discarded if the page does not read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_ext.push.page_outbox import TOO_SLOW, Outbox, PageGone
 
 
 class Wire:
-    """Takes one message each time it is let."""
+    """A connection that accepts one message each time a test allows it."""
 
     def __init__(self, *, max_news: int = 5, stalled_s: float = 60.0) -> None:
         self.written: list[int] = []

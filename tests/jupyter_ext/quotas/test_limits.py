@@ -1,4 +1,4 @@
-"""What each user may ask: counted once, by whatever way a turn comes, and never by other users."""
+"""Tests the limits of each user: a turn counts once, on every route, and never for another user."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Clock:
 
 
 class Server:
-    """Turns on a scripted engine, with limits."""
+    """A scripted engine that runs turns with limits."""
 
     def __init__(self, tmp_path: Path, script: Any = (PYTHON, HANG, FAIL, HELLO), **limits: Any) -> None:
         path = tmp_path / "script.json"
@@ -78,7 +78,7 @@ class Server:
         return await self.turns.start(self.order(prompt, **about))
 
     async def end(self, prompt: str = "hello", **about: str) -> TurnFinished:
-        """Of a turn that runs through."""
+        """Start a turn and return its last event."""
         return await ended(await self.start(prompt, **about))
 
     async def state(self, user: str = "ada", token: str = "") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Turns of a minute, counted by one server alone and by servers that share a store."""
+"""Tests the turns per minute, counted by one server alone and by servers that share a store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ADA, TOKEN, BOB = QuotaAccount("ada"), QuotaAccount("ada", "secret-name"), Quota
 
 
 class WatchedBus(MemoryBus):
-    """Counts its calls, and can be away."""
+    """A bus that counts its calls and can be unreachable."""
 
     is_away = False
     calls = 0
@@ -43,7 +43,7 @@ async def servers(bus: MemoryBus, number: int = 2) -> AsyncIterator[list[SharedR
 
 
 async def start(rates: RequestRates, name: str, **limits: int) -> bool:
-    """Whether a turn may start; ``ada=3`` is the limit of Ada, ``token`` that of her token."""
+    """Return True if a turn may start. ``ada=3`` is the limit of Ada, ``token`` that of her token."""
     accounts = {"ada": ADA, "token": TOKEN, "bob": BOB}
     counts = await rates.count(name, {accounts[account]: limit for account, limit in limits.items()})
     return not any(count.wait_s for count in counts.values())

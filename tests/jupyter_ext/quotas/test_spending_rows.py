@@ -1,4 +1,4 @@
-"""Budgets of servers that share a store: what a user spends on one server counts on all of them."""
+"""Tests budgets of servers that share a store: spending on one server counts on all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine of a session, at servers that share a store."""
+"""Tests the engine of a session on servers that share a store."""
 
 from __future__ import annotations
 

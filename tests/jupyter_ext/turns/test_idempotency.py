@@ -1,4 +1,4 @@
-"""One key, one turn: whoever joins, leaves, or comes from another server."""
+"""Tests that one idempotency key starts one turn, whichever clients join or leave and whichever server they use."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def key(name: str = "k", body: bytes = b"{}", caller: Caller = CALLER) -> Idempo
 
 
 class Desk:
-    """Requests under keys on a scripted server; ``begun`` counts the turns that they began."""
+    """Sends requests with keys to a scripted server. ``begun`` counts the turns that they started."""
 
     def __init__(self, server: Server, rows: Database) -> None:
         self.server = server
@@ -259,10 +259,10 @@ CALLED = [SAID, assistant("", [CALL])]
 DONE = [*CALLED, tool_result(CALL, "booked", "success")]
 
 
-async def kept(
+async def open_turn_of_key(
     made: Desk, which: IdempotencyKey, messages: list[Message], *, owner: Owner | None = None
 ) -> tuple[Turn, Owner]:
-    """A turn under a key, that this server knows from the disk alone. It is open."""
+    """Return an open turn under a key that this server knows only from the disk, and its owner."""
     session, owner = SessionKey("ada", which.key[:20]), owner or Owner.here()
     store, rows = made.server.runtime.store, DatabaseRows(made.server.records, made.server.clock)
     await store.create(session)
@@ -278,7 +278,7 @@ async def test_a_turn_that_was_killed_runs_no_tool_twice(tmp_path: Path, message
     """Whoever closes a turn in the place of its server writes no record of it."""
     dead = dataclasses.replace(Owner.here(), pid=999_999, started="1", instance="dead")
     async with desk(tmp_path) as made:
-        turn, _ = await kept(made, key(), messages, owner=dead)
+        turn, _ = await open_turn_of_key(made, key(), messages, owner=dead)
         closed = await made.server.runtime.store.recover()
         assert [(one.id, one.state, one.record) for one in closed] == [(turn.id, "interrupted", {})]
         begun = await made.once(key())
@@ -294,7 +294,7 @@ async def test_a_turn_that_was_stopped_before_it_did_anything_begins_again_after
     tmp_path: Path, messages: list[Message], again: bool, reason: str
 ) -> None:
     async with desk(tmp_path) as made:
-        turn, owner = await kept(made, key(), messages)
+        turn, owner = await open_turn_of_key(made, key(), messages)
         await made.server.runtime.store.close_turn(turn, owner, "cancelled", reason)
         assert (await made.once(key())).replayed is again
 
@@ -318,6 +318,6 @@ async def test_a_turn_that_its_server_stopped_begins_again(tmp_path: Path, resta
 
 async def test_what_a_person_stopped_is_not_begun_again(tmp_path: Path) -> None:
     async with desk(tmp_path) as made:
-        turn, owner = await kept(made, key(), [SAID])
+        turn, owner = await open_turn_of_key(made, key(), [SAID])
         await made.server.runtime.store.close_turn(turn, owner, "cancelled", "enough")
         assert (await made.once(key())).replayed

@@ -1,4 +1,6 @@
-"""The model gives way while a kernel computes for its person, and not while a cell waits for an answer of ours."""
+"""Tests that the model's priority is lowered while a kernel computes for its user, but not while a cell waits for one
+of our answers.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ async def until(true: Callable[[], bool], seconds: float = 30.0) -> None:
 
 
 def worker_of(server: AgentServer) -> int:
-    """The process with the model."""
+    """Return the pid of the model worker."""
     assert server.process is not None
     found = [pid for pid in server.processes() if f"--parent\0{server.process.pid}\0" in command(pid)]
     (pid,) = found
@@ -76,7 +78,7 @@ async def test_a_busy_kernel_gets_a_core_and_a_waiting_cell_takes_none(agent_ser
 
 
 async def running_turn(user: httpx.AsyncClient, kernel: str) -> str:
-    """The turn that a cell of this kernel waits for."""
+    """Return the id of the turn that a cell of this kernel waits for."""
     for _ in range(300):
         session = (await user.get(f"agent/v1/binding?kernel={kernel}")).json()["session"]
         if session is not None:

@@ -1,4 +1,4 @@
-"""Which session waits for the results that a client brings."""
+"""Tests which session waits for the results that a client sends."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Turns of another server: their events arrive complete and in order, whatever is lost on the way, and only for those
-who may use them."""
+"""Tests turns of another server: their events arrive complete and in order, even if messages are lost, and only for
+users with access.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ HANG = {"text": "It begins", "fault": "hang", "when": "hang", "loop": True}
 
 
 class WeakBus(MemoryBus):
-    """``drops`` decides which posts are lost; while ``is_away``, nothing works."""
+    """A bus that loses messages: ``drops`` decides which ones; while ``is_away`` is True, every call fails."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +56,7 @@ class WeakBus(MemoryBus):
 
 @dataclass
 class Pair:
-    """A server that runs turns, and what another one has of them. Both use the store of the first."""
+    """A server that runs turns, and another one that follows them. Both use the store of the first."""
 
     one: Server
     bus: WeakBus
@@ -64,7 +65,7 @@ class Pair:
     publisher: EventPublisher
 
     def die(self) -> None:
-        """Let the first server answer and publish nothing any more."""
+        """Stop publishing and answering on the first server."""
         self.bus.drops = lambda post: post.topic[1].startswith(("events/", "questions"))
 
 

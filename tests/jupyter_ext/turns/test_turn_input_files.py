@@ -1,4 +1,4 @@
-"""Files that come with a request: each becomes one of its session once, however often it is repeated."""
+"""Tests files of a request: each is stored in the session once, however often it is sent."""
 
 from __future__ import annotations
 

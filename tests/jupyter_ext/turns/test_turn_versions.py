@@ -1,4 +1,4 @@
-"""Cells that are run again, on a store and without a server."""
+"""Tests cells that run again, with a store and without a server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KEY = SessionKey("local", "s")
 
 
 class Cells:
-    """Cells of one notebook, asked through ``TurnVersions`` as the server asks them."""
+    """The cells of one notebook, run through ``TurnVersions`` as the server does."""
 
     def __init__(self, script: Sequence[dict[str, Any]] = ({"text": "Yes.", "loop": True},)) -> None:
         self.store = MemoryStore()
@@ -34,7 +34,7 @@ class Cells:
         self.engine = ScriptedEngine(list(script))
 
     async def ask(self, cell: str, prompt: str, **more: Any) -> TurnVersion | None:
-        """The version that the turn was; None if it was added at the end."""
+        """Run the cell and return the version that its turn became; None if the turn was appended at the end."""
         request = TurnRequest(prompt, cell=cell, **more)
         asked = fingerprint(request, "m")
         agent = Agent(self.store, self.engine, KEY, [Recorder()], metadata={ASKED: asked})

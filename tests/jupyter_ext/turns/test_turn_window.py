@@ -1,4 +1,4 @@
-"""Windows into a session: what a page that opens it later shows is what it showed while the turns ran."""
+"""Tests windows into a session: a page that opens it later shows the same as a page that watched the turns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PNG = Media.of("image/png", b"a picture")
 
 
 class Told:
-    """A tool that answers as its argument says."""
+    """A tool whose result is its argument."""
 
     def __init__(self, name: str, kind: str = "python.sandbox", *, shared: bool = True) -> None:
         self.spec = ToolSpec(name, "", SCHEMA, kind, where="sandbox" if shared else "server", shared_state=shared)
@@ -67,7 +67,7 @@ END = st.sampled_from([{"text": "Done."}, {"text": "", "reasoning": "Nothing."},
 
 
 def blocks(bodies: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What the panel makes of events (``ui/src/turn``), without output while it came."""
+    """Return the blocks that the panel makes of events (``ui/src/turn``), without output that was streamed."""
     shown: list[dict[str, Any]] = []
     for body in bodies:
         data = dict(body["data"])
@@ -106,7 +106,9 @@ def wire(bodies: Sequence[EventBody]) -> list[dict[str, Any]]:
     ]
 
 
-async def lived(script: Sequence[Mapping[str, Any]], store: MemoryStore, gate: Gate | None = None) -> list[EventBody]:
+async def run_turn(
+    script: Sequence[Mapping[str, Any]], store: MemoryStore, gate: Gate | None = None
+) -> list[EventBody]:
     heard: list[EventBody] = []
     tools = [Told("one"), Told("two", shared=False), Told("live", "python.live")]
     agent = Agent(store, ScriptedEngine(script), KEY, tools, gate=gate or Gate(Approvals(), answers=frozenset("*")))
@@ -114,7 +116,7 @@ async def lived(script: Sequence[Mapping[str, Any]], store: MemoryStore, gate: G
     return heard
 
 
-async def shown(store: MemoryStore, limit: int = 20, before: str = "") -> dict[str, Any]:
+async def read_turns(store: MemoryStore, limit: int = 20, before: str = "") -> dict[str, Any]:
     return await read_window(store, KEY, limit, before)
 
 
@@ -134,8 +136,8 @@ def test_blocks_of_a_stored_turn_are_those_that_were_shown(rounds: list[Any], en
     async def turn() -> None:
         store = MemoryStore()
         script = [{**said, "calls": calls} for said, calls in rounds] + [end]
-        live = await lived(script, store)
-        [listed] = (await shown(store))["turns"]
+        live = await run_turn(script, store)
+        [listed] = (await read_turns(store))["turns"]
         same(live, listed["events"])
         assert listed["created"] <= listed["closed"]
         assert [listed["events"][0]["time"], listed["events"][-1]["time"]] == [
@@ -157,21 +159,21 @@ async def test_what_a_person_decided_is_shown_again_and_asked_nobody() -> None:
 
     call = {"name": "live", "arguments": {"say": "hello"}}
     answering = asyncio.create_task(answer())
-    live = await lived(
+    live = await run_turn(
         [{"calls": [call]}, {"text": "Well."}],
         store,
         Gate(approvals, answers=frozenset("*")),
     )
     await answering
-    [listed] = (await shown(store))["turns"]
+    [listed] = (await read_turns(store))["turns"]
     same(live, listed["events"])
     assert {"approval.required", "approval.resolved"} <= {event["type"] for event in listed["events"]}
 
 
 async def test_large_details_are_not_kept() -> None:
     store = MemoryStore()
-    await lived([{"calls": [{"name": "one", "arguments": {"say": "too many details"}}]}, {"text": "."}], store)
-    [listed] = (await shown(store))["turns"]
+    await run_turn([{"calls": [{"name": "one", "arguments": {"say": "too many details"}}]}, {"text": "."}], store)
+    [listed] = (await read_turns(store))["turns"]
     [finished] = [event["data"] for event in listed["events"] if event["type"] == "call.finished"]
     assert finished["details"] == {}
     assert finished["seconds"] > 0
@@ -182,7 +184,7 @@ async def test_a_turn_says_what_went_along_and_not_what_the_model_read() -> None
     agent = Agent(store, ScriptedEngine([{"text": "Seen."}]), KEY)
     notes = (Note("cell 3", "x = 1"), Note("@prices", "a list"))
     await agent.run(TurnRequest("What is this?", media=(PNG,), notes=notes, permission="ask"))
-    [listed] = (await shown(store))["turns"]
+    [listed] = (await read_turns(store))["turns"]
     assert (listed["prompt"], listed["context"]) == ("What is this?", ["cell 3", "@prices"])
     assert listed["media"] == [{"mime": "image/png", "hash": PNG.hash, "size": PNG.size}]
     assert listed["record"] == {"permission": "ask"}
@@ -191,8 +193,8 @@ async def test_a_turn_says_what_went_along_and_not_what_the_model_read() -> None
 
 async def test_a_failed_turn_keeps_its_hint() -> None:
     store = MemoryStore()
-    live = await lived([{"fault": "no luck"}], store)
-    [listed] = (await shown(store))["turns"]
+    live = await run_turn([{"fault": "no luck"}], store)
+    [listed] = (await read_turns(store))["turns"]
     same(live, listed["events"])
     assert listed["record"]["error"]["message"] == "no luck"
 
@@ -229,16 +231,16 @@ def live(id: str, prompt: str, **asked: Any) -> LiveTurn:
 
 async def test_windows_go_backwards_through_the_branch_that_is_shown() -> None:
     store = await with_turns(7)
-    page = await shown(store, 3)
+    page = await read_turns(store, 3)
     assert ([turn["prompt"] for turn in page["turns"]], page["older"]) == (["q5", "q6", "q7"], True)
-    page = await shown(store, 3, "t5")
+    page = await read_turns(store, 3, "t5")
     assert ([turn["prompt"] for turn in page["turns"]], page["older"]) == (["q2", "q3", "q4"], True)
-    page = await shown(store, 3, "t2")
+    page = await read_turns(store, 3, "t2")
     assert ([turn["prompt"] for turn in page["turns"]], page["older"]) == (["q1"], False)
     await store.branch(KEY, before="t4")
-    assert [turn["turn"] for turn in (await shown(store, 2))["turns"]] == ["t2", "t3"]
+    assert [turn["turn"] for turn in (await read_turns(store, 2))["turns"]] == ["t2", "t3"]
     with pytest.raises(TurnNotFound):
-        await shown(store, 2, "t5")
+        await read_turns(store, 2, "t5")
 
 
 async def with_turns(count: int) -> MemoryStore:
@@ -249,7 +251,7 @@ async def with_turns(count: int) -> MemoryStore:
 
 
 class Counting:
-    """A store that counts what is asked of it, and how many turns and items it gave."""
+    """A store that counts its calls and the turns and items that it returned."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
@@ -299,7 +301,7 @@ async def test_files_of_a_turn_stand_with_the_call_that_made_them(tmp_path: Path
         services=TurnServices(files=FileRegistry(store, tmp_path, output_bytes=1 << 20, upload_bytes=1 << 20)),
     )
     await agent.turn(TurnRequest("Write."), heard.append)
-    [listed] = (await shown(store))["turns"]
+    [listed] = (await read_turns(store))["turns"]
     [live] = [body for body in wire(heard) if body["type"] == "file.produced"]
     [kept] = [event for event in listed["events"] if event["type"] == "file.produced"]
     assert kept["data"]["call"] == live["data"]["call"] != ""

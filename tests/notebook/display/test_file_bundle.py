@@ -1,4 +1,4 @@
-"""Files that a call made, as a cell shows them."""
+"""Tests how a cell shows the files that a call produced."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ BODY: dict[str, Any] = {
 }
 
 
-def encoded(body: Any) -> str:
+def encode_body(body: Any) -> str:
     return base64.b64encode(json.dumps(body).encode()).decode()
 
 
 def test_a_table_is_drawn_from_its_cells_with_nothing_of_them_as_markup() -> None:
-    bundle = media_bundle(TABLE, encoded(BODY), "table")
+    bundle = media_bundle(TABLE, encode_body(BODY), "table")
     assert "&lt;script&gt;x&lt;/script&gt;" in bundle["text/html"]
     assert "<script" not in bundle["text/html"]
     assert "500 rows x 2 columns, of which 2 x 2 are shown" in bundle["text/plain"]
@@ -29,16 +29,16 @@ def test_a_table_is_drawn_from_its_cells_with_nothing_of_them_as_markup() -> Non
 
 
 def test_a_whole_table_without_labels_says_its_shape_only() -> None:
-    bundle = media_bundle(TABLE, encoded(BODY | {"index": [], "shape": [2, 2]}), "table")
+    bundle = media_bundle(TABLE, encode_body(BODY | {"index": [], "shape": [2, 2]}), "table")
     assert bundle["text/plain"].endswith("\n2 rows x 2 columns")
 
 
 def test_a_chart_is_an_object_and_a_picture_stays_base64() -> None:
     mime = "application/vnd.plotly.v1+json"
-    assert media_bundle(mime, encoded({"data": []}), "chart") == {mime: {"data": []}, "text/plain": "[chart]"}
+    assert media_bundle(mime, encode_body({"data": []}), "chart") == {mime: {"data": []}, "text/plain": "[chart]"}
     assert media_bundle("image/png", "iVBO", "plot") == {"image/png": "iVBO", "text/plain": "[plot]"}
 
 
 @pytest.mark.parametrize("body", [{}, [], {"columns": [{}], "index": [], "rows": [], "shape": []}, {**BODY, "rows": 3}])
 def test_what_is_no_table_is_told_in_words(body: Any) -> None:
-    assert media_bundle(TABLE, encoded(body), "table") == {"text/plain": "[table]"}
+    assert media_bundle(TABLE, encode_body(body), "table") == {"text/plain": "[table]"}

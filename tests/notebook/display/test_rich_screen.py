@@ -57,14 +57,14 @@ def test_only_what_no_later_word_can_change_is_finished(text: str, done: str) ->
     assert (f"{before}\n{after}" if before else after) == text
 
 
-def drawn(width: int, *, no_color: bool = False) -> tuple[RichScreen, io.StringIO]:
+def make_screen(width: int, *, no_color: bool = False) -> tuple[RichScreen, io.StringIO]:
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=True, color_system="standard", no_color=no_color)
     return RichScreen(console), out
 
 
 def test_a_turn_fits_a_narrow_terminal_and_is_without_colour_where_that_is_asked_for() -> None:
-    screen, out = drawn(24, no_color=True)
+    screen, out = make_screen(24, no_color=True)
     card = Card("c", "python", "live", "print('a long line of code that does not fit')")
     screen.text("A paragraph that is longer than this terminal is wide.")
     screen.card(card)
@@ -82,7 +82,7 @@ def test_a_turn_fits_a_narrow_terminal_and_is_without_colour_where_that_is_asked
 
 
 def test_what_is_waited_for_is_gone_when_there_is_something_to_show() -> None:
-    screen, out = drawn(60)
+    screen, out = make_screen(60)
     screen.status("Waiting for the model ...")
     screen.text("Here.")
     screen.flush(force=True)
@@ -100,7 +100,7 @@ def test_an_open_block_is_read_when_it_is_drawn_and_not_for_each_word(monkeypatc
 
     monkeypatch.setattr("agent_kernel.notebook.display.rich_screen.split_finished", counted)
     monkeypatch.setattr("agent_kernel.notebook.display.rich_screen.time.monotonic", lambda: now[0])
-    screen, out = drawn(60, no_color=True)
+    screen, out = make_screen(60, no_color=True)
     screen.text("```python\n")
     for number in range(500):
         screen.text(f"x{number} = 1\n")
@@ -114,7 +114,7 @@ def test_an_open_block_is_read_when_it_is_drawn_and_not_for_each_word(monkeypatc
 
 
 def test_reasoning_and_answer_stand_apart() -> None:
-    screen, out = drawn(60, no_color=True)
+    screen, out = make_screen(60, no_color=True)
     screen.reasoning("hm ")
     screen.reasoning("so")
     screen.text("Answer.")
@@ -147,6 +147,6 @@ def test_a_pipe_gets_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_details_of_a_line_stand_in_the_same_line_of_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     TerminalScreen().line("5 of 8 drafts agree.", "3 gave another result:\n7\x1b[2J\n8")
     assert capsys.readouterr().out == "5 of 8 drafts agree. 3 gave another result: 7 8\n"
-    screen, written = drawn(20)
+    screen, written = make_screen(20)
     screen.line("5 of 8 drafts agree.", "3 gave another result:\n7\x1b[2J\n8")
     assert written.getvalue().count("\n") == 1

@@ -20,7 +20,7 @@ PIECES = [
 
 
 class Dangers(HTMLParser):
-    """Tags, handlers and links that can only have come out of the model's text."""
+    """Collects the tags, event handlers and links that came from the model's text."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a draft shows: harmless whatever it sends."""
+"""Tests that the output of a draft is harmless, whatever the draft sends."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ HOSTILE = [
 
 
 class Seen(HTMLParser):
-    """What a browser would find in it."""
+    """Collects what a browser would find in a piece of HTML."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

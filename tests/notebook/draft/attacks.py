@@ -1,5 +1,5 @@
-"""Every attack on the jail, tried in a draft: prints JSON {attack: what it said} with ``host untouched``, ``unsafe``
-(why there is no draft), ``left`` (what stayed behind) and ``works`` (what ordinary code said in it).
+"""Tries every attack on the jail in a draft. Prints JSON {attack: result} with ``host untouched``, ``unsafe`` (why
+there is no draft), ``left`` (what remained afterwards) and ``works`` (the results of ordinary code in the draft).
 
 ``python attacks.py``, as any user and in any container; see ``tests/sandbox/attacks`` and ``driver``.
 """
@@ -29,7 +29,7 @@ WORKS = {
 
 @contextmanager
 def others(root: Path) -> Iterator[dict[str, object]]:
-    """What belongs to another session: a work directory, a process, files in /tmp and shared memory."""
+    """Create what another session has: a work directory, a process, files in /tmp and in shared memory."""
     own = root / "work" / "other" / "mine"
     public = [Path("/tmp/of-other"), Path("/dev/shm/of-other")]
     for path in (own, *public):
@@ -44,7 +44,7 @@ def others(root: Path) -> Iterator[dict[str, object]]:
                 path.unlink(missing_ok=True)
 
 
-def drafted(here: Scene, codes: list[str]) -> dict[str, Any]:
+def run_in_draft(here: Scene, codes: list[str]) -> dict[str, Any]:
     hidden = [here.notebook / "runtime", here.root / "kept", here.root / "work"]
     env = {name: value for name, value in os.environ.items() if SECRET not in value}
     env |= {"PYTHONPATH": f"{env['PYTHONPATH']}{os.pathsep}{here.facts['modules']}", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -70,7 +70,7 @@ def main() -> None:
         facts = here.facts | more
         attacks = {name: fill(code, facts) for name, code in (ATTACKS | UNSEEN | KNOWN).items()}
         code = f"{PRELUDE}{RUN_ALL}run_all({attacks!r})"
-        told = drafted(here, [*WORKS.values(), OWN_DIRECTORY, code, "1 / 0", code])
+        told = run_in_draft(here, [*WORKS.values(), OWN_DIRECTORY, code, "1 / 0", code])
         *works, _, (_, text, first, _), _, (_, _, second, _) = told["ran"]
         said: dict[str, Any] = heard(first) or {"nothing was said": text}
         said["after a call that failed"] = heard(second)

@@ -1,11 +1,11 @@
-"""A kernel's worth of IPython in a process of its own, which runs pieces of code in a draft and prints what came.
+"""An IPython kernel in its own process that runs pieces of code in a draft and prints their results.
 
-``python driver.py`` reads JSON ``{setup, codes, live, timeout_s, hang_s, memory_mb, stop_at}`` and prints
-``{unsafe, ran, live, left, processes}``: ``ran`` is [status, text, what was printed, seconds] of each code, in one
-draft as long as it lives; code that begins with TRIAL is only tried, and has the contents of its variables as well.
-``processes`` is how many the draft consists of before it ends; ``live`` the values of expressions in the kernel itself
-afterwards; ``left`` what should be gone. Code that prints ``stop_at`` is stopped as by an interrupt of which only the
-flag is left.
+``python driver.py`` reads JSON ``{setup, codes, live, timeout_s, hang_s, memory_mb, stop_at}`` and prints ``{unsafe,
+ran, live, left, processes}``. ``ran`` is [status, text, printed output, seconds] of each code, all in one draft for as
+long as it lives. Code that begins with TRIAL runs as a trial; its entry also has the values of its variables.
+``processes`` is the number of processes of the draft before it ends, ``live`` are the values of expressions in the
+kernel afterwards, and ``left`` is what should have been removed. Code that prints ``stop_at`` is stopped as by an
+interrupt that set only the flag.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ def main() -> None:
 
 
 def below(pid: int) -> list[int]:
-    """All descendants that have not ended."""
+    """Return all descendants of a process that have not ended."""
     children = [int(name) for name in os.listdir("/proc") if name.isdigit() and parent_of(name) == pid]
     living = [child for child in children if lives(child)]
     return living + [found for child in children for found in below(child)]
 
 
 def lives(pid: int) -> bool:
-    """False too for a process that has ended since it was listed."""
+    """Return False for a zombie, and for a process that has ended since it was listed."""
     try:
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""What one answer of the person runs in their kernel: a real kernel, a real server, the scripted engine."""
+"""Tests what one answer of the user runs in the kernel: a real kernel, a real server, the scripted engine."""
 
 from __future__ import annotations
 

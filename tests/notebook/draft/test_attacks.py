@@ -1,5 +1,6 @@
-"""The attacks on the sandbox's jail, in drafts: as root and as an ordinary user, with namespaces and in a container
-that allows none."""
+"""Tests the attacks on the sandbox's jail in drafts: as root and as an ordinary user, with namespaces and in a
+container that allows none.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ CONTAINER = [sys.executable, str(ROOT / "tests" / "sandbox" / "container.py")]
 
 
 def python_for_anybody() -> str:
-    """An interpreter of this version that an ordinary user may run, with the packages of this one; empty if none."""
+    """Return an interpreter of this version that an ordinary user may run, with the packages of this one; empty if
+    there is none.
+    """
     check = f"import sys, IPython, numpy; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
     other: dict[str, Any] = {"user": ORDINARY, "group": ORDINARY, "extra_groups": []} if os.getuid() == 0 else {}
     for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
@@ -40,7 +43,7 @@ def python_for_anybody() -> str:
 
 
 def settings() -> dict[str, tuple[list[str], str, int | None]]:
-    """(what to put before the command, interpreter, user) of each setting that is possible here."""
+    """Return (command prefix, interpreter, user) of each setting that is possible on this machine."""
     if os.getuid() != 0:
         return {"ordinary user": ([], sys.executable, None)}
     found: dict[str, tuple[list[str], str, int | None]] = {"root": ([], sys.executable, None)}

@@ -1,4 +1,4 @@
-"""Drafts as a person has them: a real kernel, a real server, the scripted engine."""
+"""Tests drafts as users use them: a real kernel, a real server, the scripted engine."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def value(notebook: Notebook, name: str) -> str:
 
 
 async def told(notebook: Notebook) -> list[str]:
-    """What the model read of its calls."""
+    """Return the results of its calls that the model read."""
     found = [message["content"] for message in await notebook.messages() if message["role"] == "tool"]
     return [text if isinstance(text, str) else text[0]["text"] for text in found]
 

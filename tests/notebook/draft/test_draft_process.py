@@ -1,4 +1,4 @@
-"""What a draft can and cannot do, tried in a fork of a real IPython."""
+"""Tests what a draft can and cannot do, in a fork of a real IPython."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def home_of(directory: Path) -> Path:
     return directory.with_name(f"{directory.name}-home")
 
 
-def drafted(
+def run_in_draft(
     directory: Path, *codes: str, setup: str = "", live: tuple[str, ...] = (), user: int | None = None, **more: Any
 ) -> dict[str, Any]:
     asked = {"setup": setup, "codes": codes, "live": live, **more}
@@ -140,7 +140,7 @@ def as_user(user: int | None) -> list[str]:
 
 
 def an_ordinary_user_can_run_this() -> bool:
-    """Not where the interpreter lies in a directory of root's."""
+    """Return False if the interpreter is in a directory that only root may enter."""
     if os.getuid() != 0 or shutil.which("setpriv") is None:
         return False
     command = [*as_user(ORDINARY), sys.executable, "-c", "import IPython, numpy"]
@@ -158,13 +158,13 @@ def user(request: pytest.FixtureRequest) -> int | None:
 
 @pytest.fixture(scope="module")
 def place(user: int | None) -> Iterator[Path]:
-    """Not in pytest's own directory, which only its owner may enter."""
+    """A work directory outside of pytest's own, which only its owner may enter."""
     with tempfile.TemporaryDirectory(prefix="draft-test-") as made:
         Path(made).chmod(0o755)
-        yield filled(Path(made) / "notebooks", user)
+        yield fill_directory(Path(made) / "notebooks", user)
 
 
-def filled(directory: Path, user: int | None) -> Path:
+def fill_directory(directory: Path, user: int | None) -> Path:
     home = home_of(directory)
     here = [directory / name for name in ("words.txt", "rain.agent.json", ".env", "runtime/kernel-1.json")]
     here += [directory / "sub" / name for name in (".env", ".git/config", "rain.agent.json", "rain.csv")]
@@ -186,7 +186,7 @@ def tried(place: Path, user: int | None) -> dict[str, Any]:
     )
     live += ("os.environ.get('DRAFT'), os.getcwd() == str(Path('words.txt').resolve().parent)", "random.random()")
     before = sorted(os.listdir(place))
-    told = drafted(place, *codes, setup=SETUP, live=live, user=user)
+    told = run_in_draft(place, *codes, setup=SETUP, live=live, user=user)
     told["files"] = sorted({*os.listdir(place)} - {*before, "ip", "written.txt"})
     return told
 
@@ -231,7 +231,7 @@ def test_nothing_that_it_changes_is_changed_in_the_kernel(tried: dict[str, Any])
 
 def test_what_it_started_ends_with_it(tmp_path: Path) -> None:
     daemon = "import subprocess, sys; subprocess.Popen(['sleep', '314159'], start_new_session=True); print('started')"
-    told = drafted(tmp_path, daemon)
+    told = run_in_draft(tmp_path, daemon)
     assert told["ran"][0][0] == "success"
     assert told["left"] == []
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
@@ -239,7 +239,7 @@ def test_what_it_started_ends_with_it(tmp_path: Path) -> None:
 
 
 def test_code_that_python_can_not_read_is_a_failure_that_it_survives(tmp_path: Path) -> None:
-    told = drafted(tmp_path, "x = 5", "def f():\n        a = 1\n    b = 2\n", "x")
+    told = run_in_draft(tmp_path, "x = 5", "def f():\n        a = 1\n    b = 2\n", "x")
     assert [status for status, *_ in told["ran"]] == ["success", "error", "success"]
     assert "unindent does not match" in told["ran"][1][1]
     assert "5" in told["ran"][2][1], "it is the same draft"
@@ -248,7 +248,7 @@ def test_code_that_python_can_not_read_is_a_failure_that_it_survives(tmp_path: P
 def test_code_that_takes_too_long_is_stopped_and_only_earlier_variables_stay(tmp_path: Path) -> None:
     """What a call made until it was stopped is half done, and dropped as that of any other call that failed."""
     slow = "import time\nx = 6\nprint('begun', flush=True)\ntime.sleep(60)"
-    told = drafted(tmp_path, "x = 5", slow, "x", timeout_s=1.0)
+    told = run_in_draft(tmp_path, "x = 5", slow, "x", timeout_s=1.0)
     assert told["ran"][1][0] == "timeout"
     assert "begun" in told["ran"][1][2]
     assert told["ran"][2][0] == "success"
@@ -257,7 +257,7 @@ def test_code_that_takes_too_long_is_stopped_and_only_earlier_variables_stay(tmp
 
 def test_code_that_does_not_stop_is_killed(tmp_path: Path) -> None:
     stubborn = "import time\nwhile True:\n    try:\n        time.sleep(1)\n    except KeyboardInterrupt:\n        pass"
-    told = drafted(tmp_path, "x = 5", stubborn, "x", timeout_s=0.5)
+    told = run_in_draft(tmp_path, "x = 5", stubborn, "x", timeout_s=0.5)
     assert told["ran"][1][:2] == ["ended", "it took longer than 0.5 s and did not stop"]
     assert told["ran"][2][:2] == ["success", "Out[0]: 5"], "it is the draft from before that code"
     assert told["left"] == []
@@ -269,25 +269,25 @@ def test_a_lock_of_a_thread_that_was_not_copied_is_found_to_hang(place: Path, us
         "def hold():\n    with lock:\n        time.sleep(300)\n"
         "threading.Thread(target=hold, daemon=True).start()\ntime.sleep(0.2)"
     )
-    told = drafted(place, "lock.acquire()", setup=setup, timeout_s=60.0, hang_s=2.0, user=user)
+    told = run_in_draft(place, "lock.acquire()", setup=setup, timeout_s=60.0, hang_s=2.0, user=user)
     assert told["ran"][0][:2] == ["ended", "it hung: it waits for a thread of your kernel, which a copy does not have"]
 
 
 def test_an_interrupt_of_which_only_the_flag_is_left_ends_it(tmp_path: Path) -> None:
-    told = drafted(tmp_path, "import time\nprint('begun')\ntime.sleep(60)", timeout_s=60.0, stop_at="begun")
+    told = run_in_draft(tmp_path, "import time\nprint('begun')\ntime.sleep(60)", timeout_s=60.0, stop_at="begun")
     assert told["ran"][0][:2] == ["interrupted", ""]
     assert told["left"] == []
 
 
 def test_sleeping_is_no_hanging(tmp_path: Path) -> None:
     threads = "import threading, time\nt = threading.Thread(target=time.sleep, args=(4,))\nt.start(); t.join()\n'slept'"
-    told = drafted(tmp_path, threads, timeout_s=60.0, hang_s=1.5)
+    told = run_in_draft(tmp_path, threads, timeout_s=60.0, hang_s=1.5)
     assert told["ran"][0][0] == "success"
 
 
 def test_a_crash_ends_the_call_alone(tmp_path: Path) -> None:
     crashes = "import os; x = 0; os.abort()", "import os; x = 0; os._exit(0)"
-    told = drafted(tmp_path, "x = 21", *crashes, "2 * x", live=("1 + 1",))
+    told = run_in_draft(tmp_path, "x = 21", *crashes, "2 * x", live=("1 + 1",))
     assert told["ran"][1][:2] == ["ended", "it was ended by SIGABRT"]
     assert told["ran"][2][:2] == ["ended", "it ended itself"]
     assert "42" in told["ran"][3][1]
@@ -313,7 +313,7 @@ def test_a_failed_call_leaves_nothing_of_itself_in_the_draft(place: Path, user: 
         "import os\n"
         "print(list(df), calls, 'made' in globals(), rows.read(), random.random(), os.getenv('HALF'), os.getcwd())"
     )
-    told = drafted(place, CHAIN, "calls.append(1)", half_done, look, half_done, look, user=user)
+    told = run_in_draft(place, CHAIN, "calls.append(1)", half_done, look, half_done, look, user=user)
     assert [status for status, *_ in told["ran"]] == ["success", "success", "error", "success", "error", "success"]
     assert told["ran"][3][1] == f"['a'] [1] False some words 0.23796462709189137 None {place}"
     assert told["ran"][5][1].startswith("['a'] [1] False  0."), "the file was read to its end by then"
@@ -333,7 +333,7 @@ def test_programs_that_are_tried_leave_nothing_of_themselves_whether_they_fail_o
         "import subprocess\nsubprocess.Popen(['sleep', '27183'])\nmade = (x for x in 'ab')",
     ]
     look = "print(list(df), calls, random.random(), 'made' in globals(), 'other' in globals())"
-    told = drafted(place, CHAIN, "calls.append(1)", *(f"# try\n{code}" for code in tries), look, look, user=user)
+    told = run_in_draft(place, CHAIN, "calls.append(1)", *(f"# try\n{code}" for code in tries), look, look, user=user)
     first, second, failed, ended, last = told["ran"][2:7]
     assert (first[0], first[1], first[2]) == ("success", "tried", "tried\n")
     assert first[4]["made"] == second[4]["made"] != ""
@@ -349,7 +349,7 @@ def test_programs_that_are_tried_leave_nothing_of_themselves_whether_they_fail_o
 def test_many_calls_in_a_chain_of_bounded_depth(place: Path, user: int | None) -> None:
     """Calls that succeed build on each other, calls that fail leave nothing, and no process is left of either."""
     codes = ["n = 0", *["n += 1", "n += 100; n / 0", "import os; n += 100; os._exit(1)"] * 20, "n"]
-    told = drafted(place, *codes, user=user)
+    told = run_in_draft(place, *codes, user=user)
     assert told["ran"][-1][1] == "Out[0]: 20"
     assert told["processes"] <= 3
     assert told["left"] == []
@@ -362,7 +362,7 @@ def test_a_chain_of_calls_is_held_as_one_draft(place: Path, user: int | None) ->
         REFUSED[name] for name in ("write beside the notebook", "read keys", "a unix socket", "too much memory")
     ]
     grow = "import numpy as np\nheld = [*globals().get('held', []), np.zeros(1500 << 20, dtype='u1')]"
-    told = drafted(
+    told = run_in_draft(
         place, *[code for attempt in attempts for code in (failing, attempt)], grow, failing, grow, failing, grow,
         setup=SETUP, user=user,
     )  # fmt: skip
@@ -377,7 +377,7 @@ def test_threads_of_an_earlier_call_are_there_for_the_next(place: Path, user: in
         "import queue, threading\nasked, answers = queue.Queue(), queue.Queue()\n"
         "threading.Thread(target=lambda: [answers.put(2 * asked.get()) for _ in range(9)], daemon=True).start()"
     )
-    told = drafted(place, begin, "asked.put(21)\nanswers.get(timeout=20)", user=user)
+    told = run_in_draft(place, begin, "asked.put(21)\nanswers.get(timeout=20)", user=user)
     assert told["ran"][1][1] == "Out[0]: 42"
 
 
@@ -387,7 +387,7 @@ def test_a_draft_that_has_filled_its_directory_begins_anew(tmp_path: Path) -> No
         "import tempfile, time\nfor _ in range(5):\n    file = tempfile.NamedTemporaryFile(delete=False)\n"
         "    file.truncate(500 << 20)\ntime.sleep(60)"
     )
-    told = drafted(tmp_path, "x = 5", fill, "'x' in globals()", "import time\ntime.sleep(2)", timeout_s=60.0)
+    told = run_in_draft(tmp_path, "x = 5", fill, "'x' in globals()", "import time\ntime.sleep(2)", timeout_s=60.0)
     assert told["ran"][1][:2] == ["ended", "it wrote more than 2048 MB"]
     assert told["ran"][2][1] == "Out[0]: False"
     assert told["ran"][3][0] == "success"
@@ -399,7 +399,7 @@ def test_the_memory_of_all_processes_of_a_draft_is_bounded_together(place: Path,
         "        held = bytearray(os.urandom(1 << 20) * 150)\n        time.sleep(60)\n        os._exit(0)\n"
         "time.sleep(60)"
     )
-    told = drafted(place, "x = 5", several, "x", timeout_s=60.0, memory_mb=600, user=user)
+    told = run_in_draft(place, "x = 5", several, "x", timeout_s=60.0, memory_mb=600, user=user)
     assert told["ran"][1][:2] == ["ended", "its processes used more than 600 MB of memory together"]
     assert told["ran"][2][1] == "Out[0]: 5"
     assert told["left"] == []
@@ -411,7 +411,7 @@ def test_a_flood_of_output_and_a_broken_frame_harm_nobody(tmp_path: Path) -> Non
         "import os\nfor fd in range(3, 64):\n    try:\n        os.write(fd, b'd' + b'\\xff' * 100)\n"
         "    except OSError:\n        pass"
     )
-    told = drafted(tmp_path, flood, forged, "3 * 14")
+    told = run_in_draft(tmp_path, flood, forged, "3 * 14")
     assert told["ran"][0][0] == "success"
     assert len(told["ran"][0][2]) == 300 * 100_001
     assert told["ran"][1][0] == "ended"
@@ -424,7 +424,7 @@ def test_a_fork_bomb_is_ended(tmp_path: Path) -> None:
         "import os, time\nfor _ in range(400):\n    if os.fork() == 0:\n        time.sleep(60)\n        os._exit(0)\n"
         "time.sleep(60)"
     )
-    told = drafted(tmp_path, bomb, timeout_s=30.0)
+    told = run_in_draft(tmp_path, bomb, timeout_s=30.0)
     assert told["ran"][0][0] in ("ended", "error")
     assert told["left"] == []
 
@@ -442,7 +442,7 @@ def test_a_fork_bomb_is_ended(tmp_path: Path) -> None:
     ],
 )
 def test_a_kernel_that_can_not_be_copied_says_why(tmp_path: Path, setup: str, reason: str) -> None:
-    assert reason in drafted(tmp_path, setup=setup)["unsafe"]
+    assert reason in run_in_draft(tmp_path, setup=setup)["unsafe"]
 
 
 def test_what_a_killed_kernel_left_is_swept_and_nothing_else(tmp_path: Path) -> None:
@@ -450,7 +450,7 @@ def test_what_a_killed_kernel_left_is_swept_and_nothing_else(tmp_path: Path) -> 
     for name in ("agent-draft-4194305-x", f"agent-draft-{os.getpid()}-x", "agent-drafts"):
         (tmp_path / name).mkdir()
     with unittest.mock.patch.dict(os.environ, env):
-        drafted(tmp_path, "1")
+        run_in_draft(tmp_path, "1")
     left = {path.name for path in tmp_path.glob("agent-draft*")}
     assert left == {f"agent-draft-{os.getpid()}-x", "agent-drafts"}
 
@@ -458,7 +458,9 @@ def test_what_a_killed_kernel_left_is_swept_and_nothing_else(tmp_path: Path) -> 
 def test_a_draft_ends_with_its_kernel_however_that_ends(tmp_path: Path) -> None:
     setup = "import os, signal, threading\nthreading.Timer(1.0, os.kill, (os.getpid(), signal.SIGKILL)).start()"
     with pytest.raises(AssertionError):
-        drafted(tmp_path, "import time\nopen(__import__('tempfile').mktemp(), 'w')\ntime.sleep(271828)", setup=setup)
+        run_in_draft(
+            tmp_path, "import time\nopen(__import__('tempfile').mktemp(), 'w')\ntime.sleep(271828)", setup=setup
+        )
     deadline = time.monotonic() + 10
     while str(DRIVER) in (last_words := _last_words_of_processes()) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""What the model reads of a call in a draft: a real kernel, a real server, the scripted engine."""
+"""Tests which results of a call in a draft the model reads: a real kernel, a real server, the scripted engine."""
 
 from __future__ import annotations
 

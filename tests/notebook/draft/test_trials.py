@@ -1,4 +1,4 @@
-"""Programs that are tried in drafts: how long they may hold a turn, and that they leave nothing behind."""
+"""Tests programs that run as trials in drafts: how long they may delay a turn, and that nothing of them remains."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HOSTILE = {
 
 
 def tried(turns: list[list[str]], *, extra: str = "", timeout_s: float = 100, **more: Any) -> dict[str, Any]:
-    """What ``trials.py`` prints about these turns, in a kernel that has run SETUP and ``extra``."""
+    """Return what ``trials.py`` prints about these turns, in a kernel that has run SETUP and ``extra``."""
     body = {"setup": f"{SETUP}\n{extra}", "turns": turns, "live": ["sum(values)", "globals().get('made')"], **more}
     done = subprocess.run(
         [sys.executable, str(DRIVER)],

@@ -1,10 +1,10 @@
-"""The drafts of a kernel that only try programs, in a process of their own.
+"""Runs programs as trials in the drafts of a kernel, in a separate process.
 
 ``python trials.py`` reads JSON ``{setup, turns, names, trial_s, trials_s, memory_mb, live}`` and prints ``{turns, live,
-before, after, ended}``. ``turns`` is {outcomes, seconds, private_mb} of each list of programs that was tried, ``live``
-the values of expressions in the kernel afterwards. ``before`` and ``after`` count the descendants, open files and
-temporary directories of this process after the first turn and after the last; ``ended`` is how many more there are when
-the draft has ended. ``private_mb`` is the memory of the draft's processes that they do not share with the kernel.
+before, after, ended}``. ``turns`` is {outcomes, seconds, private_mb} of each list of programs, ``live`` are the values
+of expressions in the kernel afterwards. ``before`` and ``after`` count the descendants, open files and temporary
+directories of this process after the first turn and after the last; ``ended`` is how many more there are once the draft
+has ended. ``private_mb`` is the memory of the draft's processes that they do not share with the kernel.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ def main() -> None:
         private = sum(map(private_mb, descendants(os.getpid())))
         told = [outcome.to_json() for outcome in outcomes]
         turns.append({"outcomes": told, "seconds": seconds, "private_mb": private})
-        before = before or held()
-    after = held()
+        before = before or count_resources()
+    after = count_resources()
     live = [repr(eval(expression, shell.user_ns)) for expression in asked.get("live", [])]
     drafts.close()
-    ended = {name: count - before.get(name, 0) for name, count in held().items()}
+    ended = {name: count - before.get(name, 0) for name, count in count_resources().items()}
     print("\n" + json.dumps({"turns": turns, "live": live, "before": before, "after": after, "ended": ended}))
 
 
-def held() -> dict[str, int]:
+def count_resources() -> dict[str, int]:
     own = [path for path in os.listdir(tempfile.gettempdir()) if path.startswith(f"{PREFIX}{os.getpid()}-")]
     return {
         "processes": len(descendants(os.getpid())),
@@ -57,7 +57,7 @@ def held() -> dict[str, int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes below ``pid``, and those of them that have ended and were not reaped."""
+    """Return all processes below ``pid``, including those that have ended and were not reaped."""
     try:
         text = "".join(path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children"))
     except OSError:
@@ -67,7 +67,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def private_mb(pid: int) -> float:
-    """The private dirty memory of a process; 0 if it has ended."""
+    """Return the private dirty memory of a process in MiB; 0 if the process has ended."""
     try:
         rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""Which variables a piece of code made or changed."""
+"""Tests which variables a piece of code created or changed."""
 
 from __future__ import annotations
 

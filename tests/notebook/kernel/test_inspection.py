@@ -20,7 +20,7 @@ def shell_with(**namespace: Any) -> Any:
 
 
 class Hostile:
-    """Breaks whoever touches it."""
+    """An object whose every attribute access and repr raises an error."""
 
     def __init__(self) -> None:
         self.field = 7
@@ -37,7 +37,7 @@ class Hostile:
 
 
 class Mute:
-    """What pandas can hold, and nobody may print."""
+    """A value that pandas can hold but whose repr fails."""
 
     def __repr__(self) -> str:
         raise AssertionError("asked for its text")
@@ -46,7 +46,7 @@ class Mute:
 
 
 def slow_frame() -> Any:
-    """Calls itself a DataFrame, and never answers."""
+    """Return an object whose class is named DataFrame and whose attributes never return."""
 
     def never(self: object) -> Any:
         while True:

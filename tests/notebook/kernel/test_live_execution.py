@@ -1,4 +1,4 @@
-"""Code that cannot even be read, in a real IPython."""
+"""Tests code with a syntax error, in a real IPython."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The value that a program ends with."""
+"""Tests the value of a program's last expression."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
 
 
 class Frame:
-    """A table, as far as this goes: it can be referred to weakly."""
+    """A stand-in for a table that weak references can refer to."""
 
 
 @pytest.fixture

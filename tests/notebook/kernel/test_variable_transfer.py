@@ -1,4 +1,4 @@
-"""Copies of variables between the kernel and the sandbox."""
+"""Tests copies of variables between the kernel and the sandbox."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Evil:
         return sys.exit, (3,)
 
 
-def arrived(value: Any) -> tuple[str, Any]:
-    """As the sandbox reads it."""
+def transfer(value: Any) -> tuple[str, Any]:
+    """Return the encoding of a variable, and the value that the sandbox reads."""
     [one] = variable_transfer.copy_variables(["value"], {"value": value}).variables
     found: dict[str, Any] = {}
     inside.give(found, [{**one, "data": base64.b64decode(one["data"])}])
@@ -41,20 +41,20 @@ def arrived(value: Any) -> tuple[str, Any]:
 
 @pytest.mark.parametrize("value", [1, 2.5, "text", None, True, [1, [2, "x"]], {"a": [1, {"b": None}]}])
 def test_plain_values_go_as_json(value: object) -> None:
-    assert arrived(value) == ("json", value)
+    assert transfer(value) == ("json", value)
 
 
 def test_arrays_go_in_numpys_format_and_tables_with_their_types() -> None:
-    encoding, array = arrived(np.arange(6).reshape(2, 3))
+    encoding, array = transfer(np.arange(6).reshape(2, 3))
     assert (encoding, array.tolist()) == ("npy", [[0, 1, 2], [3, 4, 5]])
     frame = pd.DataFrame({"day": pd.to_datetime(["2024-01-01", "2024-02-01"]), "kind": ["a", "b"], "rain": [1.5, 2]})
-    encoding, table = arrived(frame)
+    encoding, table = transfer(frame)
     assert encoding in ("arrow", "pickle")
     pd.testing.assert_frame_equal(table, frame)
 
 
 def test_what_is_neither_goes_as_a_pickle() -> None:
-    encoding, thing = arrived(Thing(5))
+    encoding, thing = transfer(Thing(5))
     assert (encoding, thing.value) == ("pickle", 5)
 
 

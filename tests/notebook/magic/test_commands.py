@@ -1,4 +1,4 @@
-"""``%agent``, completion, and what a person reads when something is not as it should be."""
+"""Tests ``%agent``, completion, and the messages that a user reads when something is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``%agent`` on branches, versions, names, notes and private conversations, in a real kernel."""
+"""Tests ``%agent`` on branches, versions, names, notes and private conversations, in a real kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCRIPT: list[dict[str, Any]] = [
 ]
 
 
-async def said(notebook: Notebook) -> list[str]:
+async def user_texts(notebook: Notebook) -> list[str]:
     return [message["content"] for message in await notebook.messages() if message["role"] == "user"]
 
 
@@ -55,7 +55,7 @@ async def test_undo_takes_the_last_turn_back_and_says_what_it_can_not(notebook: 
     assert "Removed: “run a line” and its answer" in ran.plain
     assert "Effects of its calls (python) remain" in ran.plain
     assert (await notebook.run("kept_after_undo")).plain == "1"
-    assert await said(notebook) == ["hello"]
+    assert await user_texts(notebook) == ["hello"]
 
 
 async def test_a_fork_has_the_first_turns_and_the_notebook_goes_on_with_it_on_request(notebook: Notebook) -> None:
@@ -64,7 +64,7 @@ async def test_a_fork_has_the_first_turns_and_the_notebook_goes_on_with_it_on_re
     aside = await notebook.run("%agent fork 1")
     assert "has 1 turn of this one; %agent use session-" in aside.plain
     await notebook.run("%agent fork 2 --into mine-alone --use")
-    assert await said(notebook) == ["one", "two"]
+    assert await user_texts(notebook) == ["one", "two"]
     assert (await notebook.run("%%agent\nfour")).turn["session"] == "mine-alone"
 
 
@@ -94,7 +94,7 @@ async def test_a_private_conversation_is_marked_and_leaves_nothing_behind(notebo
     assert "kept in memory only" in (await notebook.run("%agent private")).plain
     ran = await notebook.run("%%agent\nwhat nobody shall know")
     assert "private: kept in memory only" in ran.plain
-    assert await said(notebook) == ["what nobody shall know"]
+    assert await user_texts(notebook) == ["what nobody shall know"]
     assert "in memory only: private" in (await notebook.run("%agent status")).plain
     assert (await notebook.run("%agent new")).status == "ok"
     assert "private" in (await notebook.run("%%agent\nwhat nobody shall know either")).plain, "a new one is private too"
@@ -132,14 +132,14 @@ async def test_letting_go_of_a_session_leaves_it_where_it_is(notebook: Notebook)
     assert "has no session yet" in (await notebook.run("%agent branches")).error
     assert (await notebook.run("%%agent\nhello")).turn["session"] != before
     await notebook.run(f"%agent use {before}")
-    assert await said(notebook) == ["hello"]
+    assert await user_texts(notebook) == ["hello"]
 
 
 async def test_clear_and_delete_ask_first(notebook: Notebook) -> None:
     session = (await notebook.run("%%agent\nhello")).turn["session"]
     assert "not confirmed" in (await notebook.run("%agent clear")).error
     assert "is empty" in (await notebook.run("%agent clear --yes")).plain
-    assert await said(notebook) == []
+    assert await user_texts(notebook) == []
     [asked] = (await notebook.run(f"%agent delete {session}", ["y"])).asked
     assert asked.endswith(" with 0 turns permanently? [y]es / [n]o: ")
     assert "has no session yet" in (await notebook.run("%agent undo")).error

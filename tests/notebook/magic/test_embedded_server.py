@@ -1,4 +1,4 @@
-"""A kernel without a server of ours starts one for itself, which ends with it."""
+"""Tests a kernel without a server of ours: it starts one for itself, which ends with it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ time.sleep(60)
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What each line of the story printed, in order; the first is what came before."""
+    """What each line of the story printed, in order; the first element is the output before it."""
     directory = tmp_path_factory.mktemp("own")
     notebook = directory / "mine.ipynb"
     notebook.write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')

@@ -10,8 +10,8 @@ from tests.notebook.notebook import Notebook, Ran
 SCRIPT: list[dict[str, Any]] = [{"text": "Hello.", "loop": True}]
 
 
-def told(ran: Ran) -> str:
-    """The one line of a cell that failed."""
+def error_of(ran: Ran) -> str:
+    """Return the error message of a cell whose only output is its error."""
     (output,) = ran.outputs
     return str(output["evalue"])
 
@@ -24,7 +24,7 @@ async def test_a_conversation_goes_into_files_and_comes_back(notebook: Notebook)
     folder = notebook.server.root
     assert "> my spectrolite" in (folder / "talk.md").read_text()
     assert json.loads((folder / "plain.json").read_text())["messages"][0]["content"] == "my spectrolite"
-    assert "exists already" in told(await notebook.run("%agent export talk.json"))
+    assert "exists already" in error_of(await notebook.run("%agent export talk.json"))
     shown = (await notebook.run("%agent import talk.json --yes")).plain
     assert "my spectrolite" in shown
     assert "%agent use session-" in shown
@@ -37,8 +37,8 @@ async def test_a_conversation_goes_into_files_and_comes_back(notebook: Notebook)
 async def test_what_can_not_come_in_is_said_in_one_line_and_nothing_is_written(notebook: Notebook) -> None:
     (notebook.server.root / "bad.json").write_text('{"messages": [{"role": "root", "content": "x"}]}')
     before = (await notebook.run("%agent sessions --json")).plain
-    assert "messages[0].role" in told(await notebook.run("%agent import bad.json --yes"))
-    assert "cannot be read" in told(await notebook.run("%agent import nowhere.json --yes"))
+    assert "messages[0].role" in error_of(await notebook.run("%agent import bad.json --yes"))
+    assert "cannot be read" in error_of(await notebook.run("%agent import nowhere.json --yes"))
     assert (await notebook.run("%agent sessions --json")).plain == before
 
 

@@ -1,4 +1,4 @@
-"""Turns as a person has them: a real kernel, a real server, the scripted engine."""
+"""Tests turns as users run them: a real kernel, a real server, the scripted engine."""
 
 from __future__ import annotations
 
@@ -219,8 +219,10 @@ async def test_badly_indented_code_is_a_failed_call_that_the_model_reads(noteboo
     assert ran.text.endswith("I mend it.")
 
 
-async def stopped(notebook: Notebook, code: str, when: str) -> tuple[Any, float]:
-    """Interrupts the cell when its output has ``when``; the seconds to its end."""
+async def interrupt_cell(notebook: Notebook, code: str, when: str) -> tuple[Any, float]:
+    """Run a cell and interrupt it when its output contains ``when``. Return the result and the seconds until
+    it ended.
+    """
     running = asyncio.create_task(notebook.run(code))
     await notebook.until_shown(when)
     started = time.monotonic()
@@ -230,7 +232,7 @@ async def stopped(notebook: Notebook, code: str, when: str) -> tuple[Any, float]
 
 
 async def test_an_interrupt_stops_the_turn_in_one_line_and_keeps_the_partial_answer(notebook: Notebook) -> None:
-    ran, seconds = await stopped(notebook, "%%agent\na long story", "word word")
+    ran, seconds = await interrupt_cell(notebook, "%%agent\na long story", "word word")
     assert ran.status == "error", "Run All stops here"
     assert ran.error == "Agent: stopped; the answer so far is kept."
     assert ran.text.startswith("word word")
@@ -243,7 +245,7 @@ async def test_an_interrupt_stops_the_turn_in_one_line_and_keeps_the_partial_ans
 
 
 async def test_an_interrupt_reaches_the_code_of_the_agent(notebook: Notebook) -> None:
-    ran, seconds = await stopped(notebook, "%%agent --in live\nsleep for long", "begun")
+    ran, seconds = await interrupt_cell(notebook, "%%agent --in live\nsleep for long", "begun")
     assert ran.error.startswith("Agent: stopped")
     assert "stopped" in ran.cards[0]
     assert seconds < 5
@@ -251,7 +253,7 @@ async def test_an_interrupt_reaches_the_code_of_the_agent(notebook: Notebook) ->
 
 
 async def test_code_that_swallows_the_interrupt_does_not_go_on_with_the_turn(notebook: Notebook) -> None:
-    ran, _ = await stopped(notebook, "%%agent --in live\nswallow the stop", "running")
+    ran, _ = await interrupt_cell(notebook, "%%agent --in live\nswallow the stop", "running")
     assert ran.error.startswith("Agent: stopped")
 
 

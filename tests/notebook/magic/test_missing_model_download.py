@@ -1,4 +1,4 @@
-"""The first turn on a machine that has no model yet."""
+"""Tests the first turn on a machine that has no model yet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCRIPT: list[dict[str, str]] = []
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    """The local engine with an empty cache; the only source is a hub that does not answer."""
+    """The local engine with an empty cache. The only source of models is a hub that does not answer."""
     directory = tmp_path_factory.mktemp("server")
     traits = {"engine": "local", "model": "tiny", "cache_dir": str(directory / "cache"), "sources": "hub"}
     nowhere = {"HF_ENDPOINT": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9"}

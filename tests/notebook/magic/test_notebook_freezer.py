@@ -1,4 +1,4 @@
-"""A notebook for somebody who does not have this package: from documents and turns, and from a real kernel."""
+"""Tests notebooks for readers who do not have this package: made from documents and turns, and in a real kernel."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ SCRIPT: list[dict[str, Any]] = [
 PNG = {"output_type": "display_data", "data": {"image/png": "aGk=", "text/plain": "x"}, "metadata": {}}
 
 
-def shown(data: dict[str, Any]) -> Json:
+def display_output(data: dict[str, Any]) -> Json:
     return {"output_type": "display_data", "data": data, "metadata": {}}
 
 
-def printed(text: str) -> Json:
+def stream_output(text: str) -> Json:
     return {"output_type": "stream", "name": "stdout", "text": text.splitlines(keepends=True)}
 
 
@@ -116,7 +116,7 @@ def test_an_agent_cell_without_an_answer_keeps_its_words() -> None:
     answer = text_bundle("Of **long ago** <script>alert(1)</script>.")
     card = Card("c", "python", "live", "x = 1").bundle()
     around = [card, line_bundle("a line"), TurnSummary("t", "s").bundle()]
-    outputs = [*map(shown, around), shown(answer), printed("1\n``` 2\n\x1b[31m"), PNG]
+    outputs = [*map(display_output, around), display_output(answer), stream_output("1\n``` 2\n\x1b[31m"), PNG]
     made = freeze_notebook(document(cell("a", "%%agent\nlong ago", outputs=outputs)), [], as_it_is)
     assert sources(made.document) == [
         ("markdown", "> %%agent\n> long ago"),
@@ -127,8 +127,17 @@ def test_an_agent_cell_without_an_answer_keeps_its_words() -> None:
 
 def test_what_a_cell_asked_in_lines_stands_below_it_once() -> None:
     card = Card("c", "python", "live", "x = 1").bundle()
-    of_its_own = [printed("Two.\n"), PNG, shown({"text/html": "<details>mine</details>", "text/plain": "mine"})]
-    outputs = [shown(card), shown(text_bundle("One.")), shown(text_bundle("Two.")), *of_its_own]
+    of_its_own = [
+        stream_output("Two.\n"),
+        PNG,
+        display_output({"text/html": "<details>mine</details>", "text/plain": "mine"}),
+    ]
+    outputs = [
+        display_output(card),
+        display_output(text_bundle("One.")),
+        display_output(text_bundle("Two.")),
+        *of_its_own,
+    ]
     turns = [
         FrozenTurn("a", "one", "One.", (("x = 1", "live"),)),
         FrozenTurn("a#2", "two", "Two.", (("y = 2", "live"),)),
@@ -183,7 +192,7 @@ async def test_a_frozen_notebook_runs_in_plain_python_and_shows_the_same(fresh_n
     nbformat.validate(nbformat.from_dict(made))
     assert "<script" not in json.dumps(made)
     code = "\n".join(cell["source"] for cell in made["cells"] if cell["cell_type"] == "code")
-    assert _printed(code) == "[2, 4]\n"
+    assert run_without_packages(code) == "[2, 4]\n"
     assert "exists already; --yes replaces it." in (await fresh_notebook.run("%agent freeze")).error
     assert (await fresh_notebook.run("%agent freeze --yes")).status == "ok"
     before = path.read_bytes()
@@ -241,8 +250,8 @@ async def test_context_tells_what_the_next_turn_begins_with(fresh_notebook: Note
     assert "python" in facts["tools"]
 
 
-def _printed(code: str) -> str:
-    """By a Python without site packages."""
+def run_without_packages(code: str) -> str:
+    """Run code in a Python without site packages and return what it prints."""
     done = subprocess.run(
         [sys.executable, "-S", "-I", "-c", code], capture_output=True, text=True, check=True, cwd=Path("/")
     )
@@ -254,14 +263,14 @@ def _mode(path: Path) -> int:
 
 
 def test_a_cell_that_set_a_variable_sets_it_without_the_agent_too() -> None:
-    line = shown(line_bundle("n: int = 3 (computed)"))
-    answered = shown(line_bundle("m: int = 4"))
+    line = display_output(line_bundle("n: int = 3 (computed)"))
+    answered = display_output(line_bundle("m: int = 4"))
     given = document(
         cell("a", "%%agent -> n: int\ncount", outputs=[line]),
         cell("b", "%%agent -> m: int\nguess", outputs=[answered]),
-        cell("c", "%agent ask -> word 'Which?'", outputs=[shown(line_bundle("word: str = 'It is.'"))]),
+        cell("c", "%agent ask -> word 'Which?'", outputs=[display_output(line_bundle("word: str = 'It is.'"))]),
         cell("d", "%%agent -> t: DataFrame\nfilter"),
-        cell("e", "%%agent -> gone: int\nfail", outputs=[shown(text_bundle("No."))]),
+        cell("e", "%%agent -> gone: int\nfail", outputs=[display_output(text_bundle("No."))]),
     )
     turns = [
         FrozenTurn("a", "count", '{"value": 9}', (("xs = [1, 2, 3]\nprint(f'There are {len(xs)}')", "live"),)),

@@ -1,4 +1,4 @@
-"""``%agent allow``, ``deny`` and ``permissions``, and what they do to turns."""
+"""Tests ``%agent allow``, ``deny`` and ``permissions``, and their effect on turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernelspec "Agent (Python)" in real kernels: of a Jupyter server, of nbconvert, and without any server."""
+"""Tests the kernelspec "Agent (Python)" in real kernels: of a Jupyter server, of nbconvert, and without any server."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def shared_kernel(server: AgentServer) -> str:
 
 
 async def prompts(notebook: Notebook) -> list[str]:
-    """Of the conversation's turns, oldest first, as the server stored them."""
+    """Return the stored prompts of the conversation's turns, oldest first."""
     async with notebook.server.client() as client:
         path = (await client.get("agent/v1/binding", params={"kernel": notebook.kernel})).json()
         turns = (await client.get(f"agent/v1/sessions/{path['session']['id']}/turns")).json()["turns"]

@@ -1,4 +1,4 @@
-"""``%agent replay FILE`` while its command runs: where the file lies, and what an interrupt ends."""
+"""Tests ``%agent replay FILE`` while its command runs: where the file is, and what an interrupt stops."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ time.sleep(600)
 
 
 class Interrupting:
-    """A cell's output; the person interrupts when something stands in it."""
+    """A cell's output; the user interrupts as soon as something is written to it."""
 
     def write(self, text: str) -> int:
         raise KeyboardInterrupt
@@ -70,7 +70,7 @@ def test_a_file_in_the_home_directory_is_handed_on_by_its_whole_path(
 
 
 def _is_gone(process: int) -> bool:
-    """Ended, or about to be reaped by whoever adopted it."""
+    """Return True once the process has ended or only waits to be reaped."""
     for _ in range(100):
         try:
             os.kill(process, 0)

@@ -1,4 +1,4 @@
-"""``%%agent -> name: type`` in a real kernel: the variable is set from the last program, or from the answer."""
+"""Tests ``%%agent -> name: type`` in a real kernel: the variable is set from the last program, or from the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``%agent search``, in a real kernel and on paper."""
+"""Tests ``%agent search`` in a real kernel, and the text of its results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The page around a widget, as a front end plays it: messages over the comm of a ChatPanel in a real kernel."""
+"""The page around a widget in place of a front end: it exchanges messages with a ChatPanel in a real kernel over the
+comm.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ Json = dict[str, Any]
 
 
 class Page:
-    """One view. ``told`` is all that came over the comm, ``wire`` all that any client of the kernel could read."""
+    """One view of the panel. ``told`` are all messages over the comm, ``wire`` all messages that any client of the
+    kernel could read.
+    """
 
     def __init__(self, client: AsyncKernelClient, to: str = "view-1") -> None:
         self._client = client
@@ -40,13 +44,13 @@ class Page:
         self._client.shell_channel.send(message)
 
     def ask(self, method: str, path: str, body: Json | None = None) -> int:
-        """The number that the answer will have."""
+        """Send a request and return its id, which the reply will have."""
         id = next(self._ids)
         self.say(do="request", id=id, method=method, path=path, body=body)
         return id
 
     def follow(self, turn: str) -> int:
-        """The number that all that is said of it will have."""
+        """Follow a turn and return the number that its messages will have."""
         number = next(self._ids)
         self.say(do="follow", turn=turn, after=0, number=number)
         return number

@@ -1,4 +1,4 @@
-"""The guide of the panel, held against what the panel has."""
+"""Compares the guide of the panel with the panel itself."""
 
 from __future__ import annotations
 

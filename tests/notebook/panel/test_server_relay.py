@@ -1,4 +1,6 @@
-"""The panel's way through the kernel: a real kernel of a real server, and a page that knows nothing but the comm."""
+"""Tests the panel's connection through the kernel: a real kernel of a real server, and a page that has only
+the comm.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page that watches is told of a session, and how watching begins and ends."""
+"""Tests what a page that watches a session is notified of, and how watching begins and ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REST_S = 0.6
 
 
 class Sessions:
-    """The server's answers, as its rows are now."""
+    """A stand-in for the server that answers with its current rows."""
 
     def __init__(self) -> None:
         self.turns: list[dict[str, Any]] = []
@@ -38,14 +38,14 @@ class Sessions:
         return {"turns": self.turns[-int(path.partition("limit=")[2]) :]}
 
     def looked(self) -> None:
-        """Until it was looked at twice from now on."""
+        """Wait until the session was polled twice."""
         while not self.looks.empty():
             self.looks.get_nowait()
         for _ in range(2):
             self.looks.get(timeout=WAIT_S)
 
     def at_rest(self) -> None:
-        """Until nobody looks any more."""
+        """Wait until polling has stopped."""
         with contextlib.suppress(queue.Empty):
             while self.looks.get(timeout=REST_S):
                 pass

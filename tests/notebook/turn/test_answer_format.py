@@ -1,4 +1,4 @@
-"""The formats of answers in cells."""
+"""Tests the formats of answers in cells."""
 
 from __future__ import annotations
 

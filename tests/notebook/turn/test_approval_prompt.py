@@ -21,7 +21,7 @@ PATH = ApprovalRequired(
 
 
 class Typist(Person):
-    """A person who types these answers, and is not there for more."""
+    """A user who types these answers and does not answer further questions."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, answers: Sequence[str], *, there: bool = True) -> None:
         super().__init__(None)

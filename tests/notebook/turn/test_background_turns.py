@@ -1,4 +1,4 @@
-"""Turns that go on when their cell is over, into that cell's output."""
+"""Tests turns that continue after their cell has ended and write to that cell's output."""
 
 from __future__ import annotations
 

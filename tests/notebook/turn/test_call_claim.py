@@ -1,4 +1,4 @@
-"""A claim as the kernel keeps it, against a server that is not always there."""
+"""Tests how the kernel keeps a claim while the server is unreachable at times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent_kernel.notebook.turn.call_claim import Claim
 
 
 class Posts(ServerClient):
-    """Remembers what is posted; ``trouble`` says what a post meets."""
+    """A client that records its posts; ``trouble`` returns the error that a post meets."""
 
     def __new__(cls, *_: object) -> Posts:
         return object.__new__(cls)
@@ -39,7 +39,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "COALESCE_S", 0.01)
 
 
-def claimed(server: ServerClient) -> Claim:
+def make_claim(server: ServerClient) -> Claim:
     return Claim(server, "turn", "call", {"token": "t", "renew_s": 0.02})
 
 
@@ -52,7 +52,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 def test_a_claim_is_renewed_again_after_the_server_was_away_for_a_while() -> None:
     server = Posts(lambda number: ServerUnreachable("away") if number <= 3 else None)
-    with claimed(server) as claim:
+    with make_claim(server) as claim:
         until(lambda: server.actions().count("renew") >= 6)
         claim.finish("success", "done", [])
     assert server.actions()[-1] == "finish"
@@ -60,7 +60,7 @@ def test_a_claim_is_renewed_again_after_the_server_was_away_for_a_while() -> Non
 
 def test_a_turn_that_no_longer_waits_is_left_alone() -> None:
     server = Posts(lambda number: NotFound("the turn was stopped"))
-    with claimed(server) as claim:
+    with make_claim(server) as claim:
         until(lambda: bool(server.actions()))
         claim.output("stdout", "more")
         time.sleep(0.1)
@@ -70,7 +70,7 @@ def test_a_turn_that_no_longer_waits_is_left_alone() -> None:
 
 def test_the_answer_is_sent_again_when_the_server_did_not_answer() -> None:
     server = Posts(lambda number: ServerUnreachable("away") if number == 1 else None)
-    claim = claimed(server)
+    claim = make_claim(server)
     with claim:
         claim.finish("success", "done", [])
     assert server.actions() == ["finish", "finish"]
@@ -80,7 +80,7 @@ def test_pictures_beyond_what_a_request_holds_are_left_out_and_said_to_be(monkey
     monkeypatch.setattr(claims, "MAX_MEDIA_CHARS", 10)
     server = Posts()
     media: list[Mapping[str, str]] = [{"mime": "image/png", "data": "x" * 6}, {"mime": "image/png", "data": "y" * 6}]
-    with claimed(server) as claim:
+    with make_claim(server) as claim:
         claim.finish("success", "drawn", media)
     [sent] = [body for body in server.posted if body["action"] == "finish"]  # type: ignore[attr-defined]
     assert sent["media"] == media[:1]

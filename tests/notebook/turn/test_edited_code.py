@@ -1,4 +1,6 @@
-"""A person edits the code of a cell's turn: the cell waits for the panel, and the kernel runs what they wrote."""
+"""Tests that a user edits the code of a cell's turn: the cell waits for the panel, and the kernel runs the
+edited code.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the model is told of files that a prompt names: bounded heads, of files that a draft may read."""
+"""Tests the previews of files that a prompt names: bounded, and only of files that a draft may read."""
 
 from __future__ import annotations
 

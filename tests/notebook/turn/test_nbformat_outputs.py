@@ -1,4 +1,4 @@
-"""The outputs of a turn that no kernel displays."""
+"""Tests the outputs of a turn that no kernel displays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent looks at the notebook and runs its cells: a real kernel, a real server, the scripted engine."""
+"""Tests that the agent reads the notebook and runs its cells: a real kernel, a real server, the scripted engine."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ mark(sleeps, "Sleeps.", {"type": "object"})
 
 
 async def save(notebook: Notebook, path: str = "shared.ipynb") -> None:
-    """As a front end saves it."""
+    """Save the notebook as a front end does."""
     cells = [
         nb.new_markdown_cell("# Weather\nOf a year", id="title-1"),
         nb.new_code_cell(
@@ -96,8 +96,8 @@ async def save(notebook: Notebook, path: str = "shared.ipynb") -> None:
         (await http.put(f"api/contents/{path}", json=content)).raise_for_status()
 
 
-async def told(notebook: Notebook) -> list[Any]:
-    """What the model was told by its calls."""
+async def tool_results(notebook: Notebook) -> list[Any]:
+    """Return the results of its calls that the model read."""
     return [message["content"] for message in await notebook.messages() if message["role"] == "tool"]
 
 
@@ -108,7 +108,7 @@ async def test_the_map_has_the_saved_cells_and_what_ran_in_the_kernel(fresh_note
     await fresh_notebook.run("1 / 0", cell="def")
     ran = await fresh_notebook.run("%%agent\nwhat is in here")
     assert ran.text == "Cells."
-    [text] = await told(fresh_notebook)
+    [text] = await tool_results(fresh_notebook)
     assert text.startswith(f"{path} as last saved 2")
     assert "4 cells.\n0 title-1 markdown: # Weather  (2 lines)\n" in text
     assert "1 broken-1 code: data = {'a': 1}  (In[2], 2 lines, failed: KeyError)\n" in text
@@ -121,7 +121,7 @@ async def test_cells_are_read_by_number_id_and_execution_and_pictures_are_named(
     await fresh_notebook.run("first = 1")
     await fresh_notebook.run("second = 2\nsecond")
     await fresh_notebook.run("%%agent\nread some")
-    [text] = await told(fresh_notebook)
+    [text] = await tool_results(fresh_notebook)
     assert f"[1 broken-1 code In[2]]\n{BROKEN}\n--> KeyError: gone" in text
     assert f"{PLOT}\n--> [image/png, 3 bytes]" in text
     assert "In[2]:\nsecond = 2\nsecond\nOut[2]: int = 2" in text
@@ -131,7 +131,7 @@ async def test_variables_are_listed_and_one_is_looked_at_without_a_question(note
     await notebook.run("import pandas as pd\ntable = pd.DataFrame({'a': [1, None]})\nrate = 0.5")
     ran = await notebook.run("%%agent\nwhich variables", [])
     assert ran.asked == []
-    listed, one = await told(notebook)
+    listed, one = await tool_results(notebook)
     assert "rate: float = 0.5\ntable: DataFrame, 2 rows x 1 columns: a float64" in listed
     assert "missing values: a 1" in one
     assert "first rows:\na\n1.0\nnan" in one
@@ -140,7 +140,7 @@ async def test_variables_are_listed_and_one_is_looked_at_without_a_question(note
 async def test_the_last_error_is_that_of_the_persons_cell(notebook: Notebook) -> None:
     await notebook.run(BROKEN, cell="broken-1")
     await notebook.run("%%agent\nwhat went wrong")
-    [text] = await told(notebook)
+    [text] = await tool_results(notebook)
     assert "(cell broken-1) failed. Its source:\ndata = {'a': 1}\ndata['gone']" in text
     assert text.endswith("KeyError: 'gone'")
 
@@ -152,7 +152,7 @@ async def test_a_cell_runs_after_its_code_was_shown_and_its_figure_is_shown(note
     before = next(shown for shown in ran.history if "waiting for your answer" in shown)
     assert "plt.plot([1, 2])" in before, "a person is asked about the code, not about an id"
     assert len(ran.of("image/png")) == 1
-    [[text, figure]] = await told(notebook)
+    [[text, figure]] = await tool_results(notebook)
     assert (text["text"], figure["mime"]) == ("drawn\n[1 figure(s) shown]", "image/png")
 
 
@@ -160,7 +160,7 @@ async def test_what_is_no_code_of_the_notebook_is_not_run(notebook: Notebook) ->
     await save(notebook)
     ran = await notebook.run("%%agent\nrun the wrong ones", [])
     assert ran.asked == []
-    first, second, third = await told(notebook)
+    first, second, third = await tool_results(notebook)
     assert "has no code to run" in first
     assert "cannot be run by you" in second
     assert "There is no cell 'nowhere'" in third
@@ -169,27 +169,27 @@ async def test_what_is_no_code_of_the_notebook_is_not_run(notebook: Notebook) ->
 async def test_a_turn_inside_a_turn_is_refused_and_does_not_wait_for_itself(notebook: Notebook) -> None:
     ran = await notebook.run("%%agent --in live\ncall yourself")
     assert ran.text == "That is refused."
-    assert "cannot be run from inside an agent cell" in (await told(notebook))[0]
+    assert "cannot be run from inside an agent cell" in (await tool_results(notebook))[0]
 
 
 async def test_a_function_of_the_person_runs_in_their_kernel_and_one_with_effects_asks(notebook: Notebook) -> None:
     assert (await notebook.run(REGISTER)).status == "ok"
     ran = await notebook.run("%%agent\nhow much tax", [])
     assert (ran.asked, ran.text) == ([], "25.")
-    assert await told(notebook) == ["computing\n25 euros"]
+    assert await tool_results(notebook) == ["computing\n25 euros"]
     ran = await notebook.run("%%agent\npay it", ["n"])
     assert len(ran.asked) == 1
     assert (await notebook.run("paid")).plain == "[]"
     await notebook.run("%%agent\nlet it fail")
-    assert (await told(notebook))[-1].endswith("LookupError: no such account")
+    assert (await tool_results(notebook))[-1].endswith("LookupError: no such account")
 
 
 async def test_a_call_that_the_kernel_can_not_run_any_more_is_declined_at_once(notebook: Notebook) -> None:
     await notebook.run(REGISTER)
     ran = await notebook.run("%%agent --in live\nforget it first")
     assert ran.text == "It is gone."
-    assert "it did not run; magic:" in (await told(notebook))[-1]
-    assert "declined: this kernel has no tax" in (await told(notebook))[-1]
+    assert "it did not run; magic:" in (await tool_results(notebook))[-1]
+    assert "declined: this kernel has no tax" in (await tool_results(notebook))[-1]
 
 
 async def test_an_interrupt_ends_a_function(notebook: Notebook) -> None:

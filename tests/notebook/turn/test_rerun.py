@@ -1,4 +1,4 @@
-"""Agent cells that are run again in a real kernel: on their own, and by requests that are sent all at once."""
+"""Tests agent cells that run again in a real kernel: one by one, and by requests that are sent all at once."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ SCRIPT: list[dict[str, Any]] = [
 ]
 
 
-async def said(notebook: Notebook) -> list[str]:
+async def user_texts(notebook: Notebook) -> list[str]:
     return [message["content"] for message in await notebook.messages() if message["role"] == "user"]
 
 
 async def calls_of_the_model(notebook: Notebook) -> int:
-    """Turns that were asked, on all branches."""
+    """Return the number of turns on all branches."""
     async with notebook.server.client() as http:
         binding: Json = (await http.get("agent/v1/binding", params={"kernel": notebook.kernel})).json()
     turns: int = binding["session"]["turns"]
@@ -56,7 +56,7 @@ async def test_a_cell_run_again_alone_is_asked_again_in_its_place_and_says_which
     assert (again.turn["version"], again.turn["versions"], again.turn["replaces"]) == (2, 2, first.turn["turn"])
     edited = await notebook.run("%%agent\nother words", cell="a")
     assert "version 3 of 3" in edited.plain
-    assert await said(notebook) == ["other words"]
+    assert await user_texts(notebook) == ["other words"]
 
 
 async def test_a_cell_further_up_says_where_the_later_turns_are(notebook: Notebook) -> None:
@@ -64,9 +64,9 @@ async def test_a_cell_further_up_says_where_the_later_turns_are(notebook: Notebo
         await notebook.run(f"%%agent\nstory {cell}", cell=cell)
     ran = await notebook.run("%%agent\nstory a", cell="a")
     assert "Asked again from here: 2 later turns stay on the branch main. To return: %agent switch main" in ran.plain
-    assert await said(notebook) == ["story a"]
+    assert await user_texts(notebook) == ["story a"]
     await notebook.run("%%agent\nstory b", cell="b")
-    assert await said(notebook) == ["story a", "story b"]
+    assert await user_texts(notebook) == ["story a", "story b"]
 
 
 async def test_under_run_all_an_unchanged_cell_shows_what_it_said_and_no_model_is_asked(notebook: Notebook) -> None:

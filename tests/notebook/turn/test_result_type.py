@@ -1,4 +1,4 @@
-"""Types of results: resolved without running code, and checked against answers and values of programs."""
+"""Tests types of results: resolved without running code, and checked against answers and values of programs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Point:
 
 
 class Trap:
-    """An object of the user that counts every attribute that is read."""
+    """A user's object that counts how often its attributes are read."""
 
     read: ClassVar[list[str]] = []
 

@@ -1,4 +1,4 @@
-"""Agent cells of graders and of CI: no server, no model, only the file beside the notebook."""
+"""Tests agent cells in grading and in CI: without server and model, only with the file beside the notebook."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _write_sidecar(path: Path, turns: dict[str, list[Message]] | None = None, **
 
 
 def _ran(directory: Path, *cells: str, monkeypatch: pytest.MonkeyPatch, mode: str, **env: str) -> Any:
-    """The notebook after all of its cells, as a grader gets it. Raises CellExecutionError."""
+    """Run all cells and return the notebook, as a grader gets it. Raises CellExecutionError."""
     monkeypatch.setenv("AGENT_KERNEL_MODE", mode)
     for name, value in env.items():
         monkeypatch.setenv(name, value)
@@ -72,7 +72,7 @@ def _ran(directory: Path, *cells: str, monkeypatch: pytest.MonkeyPatch, mode: st
     return client.execute()
 
 
-def _shown(cell: Any) -> str:
+def shown_text(cell: Any) -> str:
     return "\n".join(str(output.get("data", {}).get("text/plain", output.get("text", ""))) for output in cell.outputs)
 
 
@@ -85,15 +85,15 @@ def test_a_notebook_replays_its_stored_answers_without_a_server(
         mode="replay",
     )  # fmt: skip
     first, second, third, last = notebook.cells[2:]
-    assert "(AGENT_KERNEL_MODE=replay): no model was asked." in _shown(first)
-    assert "It is **41.3**" in _shown(first)
-    assert "print(df.mean())" in _shown(first)
-    assert "mean 41.2871" in _shown(first)
+    assert "(AGENT_KERNEL_MODE=replay): no model was asked." in shown_text(first)
+    assert "It is **41.3**" in shown_text(first)
+    assert "print(df.mean())" in shown_text(first)
+    assert "mean 41.2871" in shown_text(first)
     kinds = [kind for output in first.outputs for kind in output.data]
     assert kinds.count("image/png") == 2
     assert "image/svg+xml" not in kinds
-    assert "first again" in _shown(second)
-    assert "second again" in _shown(third)
+    assert "first again" in shown_text(second)
+    assert "second again" in shown_text(third)
     assert "<script>" not in json.dumps([output.data.get("text/markdown", "") for output in third.outputs])
     assert last.outputs == []
 
@@ -105,12 +105,12 @@ def test_a_prompt_without_an_answer_fails_the_run_or_is_told(tmp_path: Path, mon
     told = _ran(
         tmp_path, "%%agent\nsomething new", monkeypatch=monkeypatch, mode="replay", AGENT_KERNEL_REPLAY_MISSING="tell"
     )
-    assert "has no answer to this prompt" in _shown(told.cells[2])
+    assert "has no answer to this prompt" in shown_text(told.cells[2])
 
 
 def test_with_agents_off_a_cell_only_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = _ran(tmp_path, "%%agent\nanything", monkeypatch=monkeypatch, mode="off")
-    assert _shown(notebook.cells[2]) == "Agent cells are off (AGENT_KERNEL_MODE=off): no model was asked."
+    assert shown_text(notebook.cells[2]) == "Agent cells are off (AGENT_KERNEL_MODE=off): no model was asked."
 
 
 def test_the_answer_of_this_cell_comes_before_that_of_another_with_the_same_prompt(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ async def pay_it(amount: int) -> str:
 
 
 class Touchy:
-    """A value that does not like to be looked at."""
+    """A value that raises an error whenever an attribute is read."""
 
     def __getattribute__(self, name: str) -> Any:
         raise AssertionError(f"{name} was looked at")

@@ -1,5 +1,6 @@
-"""The OpenAI Agents SDK with its OpenAIChatCompletionsModel on a real server, which is started by
-``tests/jupyter_ext/test_chat_agent_http.py``. Its answers are those of the script there."""
+"""The OpenAI Agents SDK with its OpenAIChatCompletionsModel on a real server, which
+``tests/jupyter_ext/test_chat_agent_http.py`` starts. The script in that file determines the answers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs inside an environment with the real openai-agents; ``tests/peers/test_contracts.py`` starts it there."""
+"""Runs in an environment with the real openai-agents; ``tests/peers/test_contracts.py`` starts it there."""
 
 from __future__ import annotations
 

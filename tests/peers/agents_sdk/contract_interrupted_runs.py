@@ -1,4 +1,6 @@
-"""Runs that guardrails, approvals and retries end or begin again, of several tenants, and compacted ones."""
+"""Contract of runs that guardrails, approvals and retries stop or restart, of several tenants, and of
+compacted runs.
+"""
 
 from __future__ import annotations
 
@@ -231,7 +233,7 @@ async def test_a_tenant_of_the_runs_context_sees_only_its_own(tmp_path: Path, st
 
 
 class Compactor:
-    """The one route of the service that compaction calls."""
+    """A stand-in for the one route of the service that compaction calls."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""Runs of the real Runner, streamed and not, with a session of this store."""
+"""Contract of runs of the real Runner, streamed and not, with a session of this store."""
 
 from __future__ import annotations
 
@@ -167,12 +167,12 @@ def _keep_reordered(history: list[Any], new: list[Any]) -> list[Any]:
     return [new[1], history[0], new[0]]
 
 
-def _summarised(history: list[Any], new: list[Any]) -> list[Any]:
+def summarise_history(history: list[Any], new: list[Any]) -> list[Any]:
     history[0] = one("user", "summary")
     return [*history, *new]
 
 
-def _moved(history: list[Any], new: list[Any]) -> list[Any]:
+def move_history(history: list[Any], new: list[Any]) -> list[Any]:
     new.insert(0, history.pop())
     return [*history, *new]
 
@@ -183,8 +183,8 @@ CALLBACKS: list[tuple[str, Callable[[list[Any], list[Any]], list[Any]], int, lis
     ("adds", lambda history, new: [*history, one("user", "extra"), *new], 1, ["user extra", "user new 0"]),
     ("copies", lambda history, new: copy.deepcopy([*history, *new]), 1, ["user new 0"]),
     ("repeats the history", lambda history, new: [history[0], history[0], *new], 1, ["user new 0"]),
-    ("moves history to the new", _moved, 1, ["user new 0"]),
-    ("replaces history", _summarised, 1, ["user new 0"]),
+    ("moves history to the new", move_history, 1, ["user new 0"]),
+    ("replaces history", summarise_history, 1, ["user new 0"]),
     (
         "rebuilds a copy of the history",
         lambda history, new: [history[0], copy.deepcopy(history[0]), *new],

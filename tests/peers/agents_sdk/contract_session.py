@@ -1,4 +1,4 @@
-"""What the SDK's own SQLiteSession does, AgentsSession does too."""
+"""Checks that AgentsSession behaves like the SDK's own SQLiteSession."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ITEMS: list[Any] = [
 
 @pytest.fixture(params=["theirs", "ours"])
 def both(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    """Every test that takes this one passes with the SDK's own session too."""
+    """Our session and the SDK's own: every test with this fixture must pass with both."""
     made: Any = (SQLiteSession if request.param == "theirs" else AgentsSession)("s", tmp_path / "s.db")
     yield made
     made.close()

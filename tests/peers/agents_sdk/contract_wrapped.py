@@ -1,4 +1,6 @@
-"""AgentsSession inside the sessions of the SDK that wrap another one: EncryptedSession and the one that compacts."""
+"""Contract of AgentsSession inside the SDK's sessions that wrap another one: EncryptedSession and the compacting
+session.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pytest plugin that runs the SDK's own tests with AgentsSession where they make a SQLiteSession.
+"""A pytest plugin that runs the SDK's own tests with AgentsSession in place of SQLiteSession.
 
 ``tests/peers/suites.py`` starts pytest with it. Only the names that tests import are replaced: modules of the SDK keep
 their SQLiteSession.

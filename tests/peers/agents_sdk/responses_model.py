@@ -1,4 +1,6 @@
-"""Agents over ``responses``, unmodified: ``tests/peers/test_agents_responses.py`` starts a server and runs this."""
+"""Runs unmodified agents over ``responses``; ``tests/peers/test_agents_responses.py`` starts a server and runs this
+file.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Makes the files that ``agent-kernel sessions copy openai-agents:FILE`` is tested with, and writes beside each what
-the SDK itself reads from it: ``python -m tests.peers.agents_sdk.sample_files DIRECTORY`` in an environment with it.
+"""Makes the files that test ``agent-kernel sessions copy openai-agents:FILE``, and writes beside each what the SDK
+itself reads from it: ``python -m tests.peers.agents_sdk.sample_files DIRECTORY`` in an environment with the SDK.
 
-Committed in tests/sessions/data/frameworks are the files that this program made with openai-agents 0.24.0.
+The files in tests/sessions/data/frameworks were made by this program with openai-agents 0.24.0.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def rain_agent(*answers: str) -> Agent[Any]:
 
 
 async def simple(path: Path) -> dict[str, Any]:
-    """Two sessions of SQLiteSession: one with a run, one with items of all kinds."""
+    """Write two sessions of SQLiteSession: one with a run, one with items of all kinds. Return what the SDK reads."""
     read = {}
     for id in ("rain", "support:42 ü"):
         session = SQLiteSession(id, path)
@@ -67,7 +67,9 @@ async def simple(path: Path) -> dict[str, Any]:
 
 
 async def advanced(path: Path) -> dict[str, Any]:
-    """A session with branches: ``snow`` begins before the second question, ``hail`` within ``snow``."""
+    """Write a session with branches: ``snow`` begins before the second question, ``hail`` within ``snow``. Return what
+    the SDK reads.
+    """
     session = AdvancedSQLiteSession(session_id="rain", db_path=path, create_tables=True)
     for question in ("How much rain?", "And yesterday?"):
         result = await Runner.run(rain_agent(f"2 mm ({question})"), question, session=session)

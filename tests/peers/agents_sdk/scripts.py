@@ -1,4 +1,4 @@
-"""Words for these tests: an agent whose model plays a script, and short forms of what a session holds."""
+"""Helpers of these tests: an agent whose model plays a script, and short descriptions of a session's items."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def one(role: str, text: str) -> Any:
 
 
 def said(*texts: str) -> list[list[Any]]:
-    """One model call for each text."""
+    """Return a script with one model call for each text."""
     return [[assistant_message(text, item_id=f"msg-{text}")] for text in texts]
 
 
@@ -48,7 +48,7 @@ def agent(*steps: Any, **options: Any) -> tuple[Agent[Any], ScriptedModel]:
 
 
 async def run(streamed: bool, agent: Agent[Any], *given: Any, **options: Any) -> Any:
-    """The result of ``Runner.run`` or, at its end, of ``Runner.run_streamed``."""
+    """Run the agent to its end with ``Runner.run`` or ``Runner.run_streamed``, and return the result."""
     if not streamed:
         return await Runner.run(agent, *given, **options)
     result = Runner.run_streamed(agent, *given, **options)
@@ -58,7 +58,7 @@ async def run(streamed: bool, agent: Agent[Any], *given: Any, **options: Any) ->
 
 
 def short(items: list[Any]) -> list[str]:
-    """``user hello``, ``assistant hi``, ``call c1``, ``output c1``."""
+    """Describe items as ``user hello``, ``assistant hi``, ``call c1``, ``output c1``."""
     return [_short(item) for item in items]
 
 

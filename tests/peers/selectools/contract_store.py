@@ -1,4 +1,4 @@
-"""What selectools' own stores promise, and what they get wrong, with a store of ours and the real package."""
+"""Contract of selectools' own stores, with their defects, checked with our store and the real package."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def texts(memory: ConversationMemory | None) -> list[str]:
     return [message.content for message in memory.get_history()]
 
 
-def stored(store: SelectoolsStore, id: str = "s", namespace: str = "local") -> list[str]:
-    """Everything that the session holds on its current branch."""
+def session_texts(store: SelectoolsStore, id: str = "s", namespace: str = "local") -> list[str]:
+    """Return the texts of all messages on the session's current branch."""
     key = store._key(id, namespace)
     said = store._bridge.run(store._sessions._store.latest(key, None))
     return [item.message.text for item in said]
@@ -193,7 +193,7 @@ def test_what_a_memory_dropped_from_its_window_stays_stored(store: SelectoolsSto
     for n in range(30):
         said.add(Message(role=Role.USER, content=f"m{n}"))
         store.save("s", said)
-    assert stored(store) == [f"m{n}" for n in range(30)]
+    assert session_texts(store) == [f"m{n}" for n in range(30)]
     assert texts(store.load("s")) == [f"m{n}" for n in range(10, 30)]
 
 
@@ -210,7 +210,7 @@ def test_two_that_loaded_the_same_and_both_save_lose_nothing(tmp_path: Path) -> 
     assert texts(two.load("s")) == ["base", "from A", "from B"]
     b.add(Message(role=Role.USER, content="B again"))
     two.save("s", b)
-    assert stored(one) == ["base", "from A", "from B", "B again"]
+    assert session_texts(one) == ["base", "from A", "from B", "B again"]
     one.close()
     two.close()
 
@@ -218,9 +218,9 @@ def test_two_that_loaded_the_same_and_both_save_lose_nothing(tmp_path: Path) -> 
 def test_an_edited_memory_goes_on_in_a_branch(store: SelectoolsStore) -> None:
     store.save("s", memory("a", "b", "c"))
     store.save("s", memory("a", "b", "d"))
-    assert texts(store.load("s")) == ["a", "b", "d"] == stored(store)
+    assert texts(store.load("s")) == ["a", "b", "d"] == session_texts(store)
     store.save("s", memory("a"))
-    assert texts(store.load("s")) == ["a"] == stored(store)
+    assert texts(store.load("s")) == ["a"] == session_texts(store)
     branches = store._bridge.run(store._sessions._store.branches(store._key("s", None)))
     assert [branch.turns for branch in branches] == [3, 3, 1]
 
@@ -230,7 +230,7 @@ def test_the_same_memory_saved_again_adds_nothing(store: SelectoolsStore) -> Non
     for _ in range(3):
         store.save("s", said)
     store.save("s", memory("a", "b"))
-    assert stored(store) == ["a", "b"]
+    assert session_texts(store) == ["a", "b"]
 
 
 def test_namespaces_and_colons_in_ids_are_never_mixed_up(store: SelectoolsStore) -> None:
@@ -260,7 +260,7 @@ def test_a_session_that_was_not_saved_for_too_long_is_gone_for_everybody(tmp_pat
         result = getattr(store, call)(*{"list": (), "search": ("hello",)}.get(call, ("s",)))
         assert not result
         assert not store.exists("s")
-        assert stored(store) == []
+        assert session_texts(store) == []
     store.save("s", memory("again"))
     assert texts(store.load("s")) == ["again"]
     store.close()
@@ -330,7 +330,7 @@ def test_an_agent_saves_its_run_and_the_next_one_knows_it(store: SelectoolsStore
     assert len(second.memory) == watcher.events[-1][2]
     second.run([Message(role=Role.USER, content="Who am I?")])
     assert second.provider.seen[0][0] == "I am Alice"
-    assert stored(store, "chat")[0] == "I am Alice"
+    assert session_texts(store, "chat")[0] == "I am Alice"
     assert [hit.session_id for hit in store.search("alice")] == ["chat"]
 
 

@@ -1,4 +1,4 @@
-"""A pytest plugin that runs selectools' own tests with SelectoolsStore where they make a store in a file or directory.
+"""A pytest plugin that runs selectools' own tests with SelectoolsStore in place of stores in files or directories.
 
 ``tests/peers/suites.py`` starts pytest with it.
 """

@@ -1,7 +1,7 @@
-"""Makes the files that ``agent-kernel sessions copy selectools:PATH`` is tested with, and writes beside each what
-selectools itself reads from it: ``python -m tests.peers.selectools.sample_files DIRECTORY`` in an environment with it.
+"""Makes the files that test ``agent-kernel sessions copy selectools:PATH``, and writes beside each what selectools
+itself reads from it: ``python -m tests.peers.selectools.sample_files DIRECTORY`` in an environment with selectools.
 
-Committed in tests/sessions/data/frameworks are the files that this program made with selectools 1.3.0.
+The files in tests/sessions/data/frameworks were made by this program with selectools 1.3.0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from selectools.types import Message, Role, ToolCall
 
 
 def rain() -> ConversationMemory:
-    """A memory with a complete call, a failed one, and a summary; its window of 6 messages has lost the first ones."""
+    """Return a memory with a complete call, a failed one, and a summary. Its window of 6 messages has dropped the first
+    ones.
+    """
     memory = ConversationMemory(max_messages=6)
     call = ToolCall(tool_name="measure", parameters={"place": "Köln"}, id="c1")
     failed = ToolCall(tool_name="measure", parameters={}, id="c2")
@@ -41,7 +43,7 @@ def rain() -> ConversationMemory:
 
 
 def waiting() -> ConversationMemory:
-    """A memory that ends with a call that has no result."""
+    """Return a memory that ends with a call without a result."""
     memory = ConversationMemory(max_messages=20, max_tokens=1000)
     call = ToolCall(tool_name="measure", parameters={}, id="c1")
     memory.add(Message(role=Role.USER, content="Measure."))

@@ -1,4 +1,4 @@
-"""Charts and tables that came out of the jail are data, or are not shown."""
+"""Tests that charts and tables from the jail are plain data, or are not shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Work directories of sessions that are gone go too, whoever deleted them and however their server ended."""
+"""Tests that work directories of deleted sessions are removed, whoever deleted the session and however the server
+ended.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def directories(tmp_path: Path) -> set[str]:
 
 
 async def swept(tmp_path: Path, want: set[str]) -> None:
-    """A server starts and has a look."""
+    """Start a server and wait until it has removed the orphaned directories."""
     runtime = Runtime.build(settings(tmp_path))
     await runtime.start()
     try:

@@ -1,4 +1,4 @@
-"""What settings make of the sandbox, and what is said where it is less than was asked for."""
+"""Tests the sandbox policy of settings, and the message if the sandbox is weaker than the settings request."""
 
 from __future__ import annotations
 

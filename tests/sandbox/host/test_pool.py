@@ -1,4 +1,4 @@
-"""What a session's code can do and what it sees, through the sandbox as everybody else uses it."""
+"""Tests what the code of a session can do and see, through the interface of the sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way out of a jail with network ``full``: what is let through, and how."""
+"""Tests the proxy of a jail with network ``full``: which connections it permits, and how."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ Answer = Callable[[bytes], bytes]
 
 @dataclass
 class Elsewhere:
-    """A server of the internet, as far as the proxy can tell: what was dialled, and what was heard."""
+    """A server that the proxy takes for one of the internet. It records which addresses were dialled and what it
+    received.
+    """
 
     answer: Answer
     dialled: list[tuple[str, int]] = field(default_factory=list)
@@ -50,12 +52,12 @@ class Elsewhere:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.IncompleteReadError:
-            return await closed(writer)
+            return await wait_until_closed(writer)
         self.heard.append(head)
         body = self.answer(head)
         kind = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n"
         writer.write(kind + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        await closed(writer)
+        await wait_until_closed(writer)
 
 
 @asynccontextmanager
@@ -74,7 +76,7 @@ def resolver(*addresses: str) -> Callable[[str, int], Awaitable[Sequence[str]]]:
 
 
 @asynccontextmanager
-async def served(one: Elsewhere, reach: ProxyPolicy) -> AsyncIterator[int]:
+async def serve_proxy(one: Elsewhere, reach: ProxyPolicy) -> AsyncIterator[int]:
     listener = socket.create_server(("127.0.0.1", 0))
     port: int = listener.getsockname()[1]
     running = Proxy(reach, one.dial)
@@ -96,18 +98,18 @@ async def said_to(port: int, *parts: bytes) -> bytes:
         await writer.drain()
     async with asyncio.timeout(20):
         said = await reader.read()
-    await closed(writer)
+    await wait_until_closed(writer)
     return said
 
 
-async def closed(writer: asyncio.StreamWriter) -> None:
+async def wait_until_closed(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with suppress(OSError):
         await writer.wait_closed()
 
 
 async def test_a_tunnel_leads_to_the_address_that_was_checked() -> None:
-    async with elsewhere() as one, served(one, reaching(PUBLIC)) as port:
+    async with elsewhere() as one, serve_proxy(one, reaching(PUBLIC)) as port:
         said = await said_to(port, b"CONNECT example.com:443 HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n")
     assert said.startswith(b"HTTP/1.1 200 Connection established\r\n\r\nHTTP/1.1 200 OK")
     assert said.endswith(b"hello")
@@ -116,7 +118,7 @@ async def test_a_tunnel_leads_to_the_address_that_was_checked() -> None:
 
 async def test_a_request_is_passed_on_without_what_is_for_the_proxy() -> None:
     head = b"GET http://example.com:8080/a?b=c HTTP/1.1\r\nHost: other\r\nProxy-Authorization: x\r\nAccept: */*\r\n\r\n"
-    async with elsewhere() as one, served(one, reaching(PUBLIC)) as port:
+    async with elsewhere() as one, serve_proxy(one, reaching(PUBLIC)) as port:
         said = await said_to(port, head)
     assert said.endswith(b"hello")
     assert one.dialled == [(PUBLIC, 8080)]
@@ -124,7 +126,7 @@ async def test_a_request_is_passed_on_without_what_is_for_the_proxy() -> None:
 
 
 async def test_a_name_that_also_leads_inside_is_refused_and_nothing_is_dialled() -> None:
-    async with elsewhere() as one, served(one, reaching(PUBLIC, "10.0.0.7")) as port:
+    async with elsewhere() as one, serve_proxy(one, reaching(PUBLIC, "10.0.0.7")) as port:
         said = await said_to(port, b"CONNECT example.com:443 HTTP/1.1\r\n\r\n")
     assert said.startswith(b"HTTP/1.1 403")
     assert b"10.0.0.7" in said
@@ -132,7 +134,7 @@ async def test_a_name_that_also_leads_inside_is_refused_and_nothing_is_dialled()
 
 
 async def test_a_private_host_is_reached_if_the_server_allows_it_but_never_this_machine() -> None:
-    async with elsewhere() as one, served(one, reaching("10.0.0.7", hosts="inside.example")) as port:
+    async with elsewhere() as one, serve_proxy(one, reaching("10.0.0.7", hosts="inside.example")) as port:
         assert (await said_to(port, b"CONNECT inside.example:80 HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n")).endswith(
             b"hello"
         )
@@ -149,7 +151,7 @@ async def test_with_local_only_nothing_is_reached() -> None:
 
 async def test_no_more_connections_at_once_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxy, "MAX_CONNECTIONS", 2)
-    async with elsewhere() as one, served(one, reaching(PUBLIC)) as port:
+    async with elsewhere() as one, serve_proxy(one, reaching(PUBLIC)) as port:
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
         for _, writer in held:
             writer.write(b"CONNECT example.com:443 HTTP/1.1\r\n\r\n")
@@ -157,13 +159,13 @@ async def test_no_more_connections_at_once_than_the_limit(monkeypatch: pytest.Mo
             await reader.readuntil(b"\r\n\r\n")
         assert (await said_to(port, b"CONNECT example.com:443 HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 503")
         for _, writer in held:
-            await closed(writer)
+            await wait_until_closed(writer)
 
 
 async def test_connections_that_nobody_uses_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxy, "IDLE_S", 0.2)
     monkeypatch.setattr(proxy, "HEAD_S", 0.2)
-    async with elsewhere() as one, served(one, reaching(PUBLIC)) as port:
+    async with elsewhere() as one, serve_proxy(one, reaching(PUBLIC)) as port:
         assert await said_to(port, b"CONNECT exam") == b""
         tunnel = await said_to(port, b"CONNECT example.com:443 HTTP/1.1\r\n\r\n")
     assert tunnel == b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -226,7 +228,7 @@ async def test_a_connection_that_has_just_arrived_ends_with_the_proxy() -> None:
         # The task of a connection begins in the fifth pass of the event loop. A server that asyncio closes one pass
         # after it accepts, the second, keeps the socket until the next garbage collection.
         for passes in range(3, 8):
-            async with served(one, reaching(PUBLIC)) as port:
+            async with serve_proxy(one, reaching(PUBLIC)) as port:
                 client = socket.create_connection(("127.0.0.1", port))
                 for _ in range(passes):
                     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The server's end of the protocol survives anything."""
+"""Tests that the server's end of the protocol survives any input."""
 
 from __future__ import annotations
 

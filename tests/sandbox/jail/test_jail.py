@@ -1,4 +1,4 @@
-"""Attacks on the jail, in every degree of isolation that this system allows, as root and as an ordinary user."""
+"""Tests attacks on the jail, with every isolation plan that this system allows, as root and as an ordinary user."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOBODY = 65534
 
 
 def _python_for_anybody() -> str | None:
-    """An interpreter of a supported version that an ordinary user may run."""
+    """Return an interpreter of a supported version that an ordinary user may run, or None."""
     check = ["-c", "import sys; sys.exit(sys.version_info < (3, 11))"]
     for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         try:

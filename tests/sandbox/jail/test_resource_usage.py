@@ -1,4 +1,6 @@
-"""What holds for all processes of a session together: memory, their number, and control groups where there are some."""
+"""Tests the limits on all processes of a session together: memory, number of processes, and control groups if
+available.
+"""
 
 from __future__ import annotations
 
@@ -190,7 +192,9 @@ def state(pid: int) -> str:
 
 @pytest.fixture
 def system(tmp_path: Path) -> Path:
-    """A cgroup v2 tree as a person's systemd delegates it: app.slice is theirs, x.scope is where the server runs."""
+    """A cgroup v2 tree as systemd delegates it to a user: app.slice belongs to the user, x.scope contains the
+    server.
+    """
     proc, app = tmp_path / "proc" / "self", tmp_path / "cgroup" / "user.slice" / "app.slice"
     (app / "x.scope").mkdir(parents=True)
     proc.mkdir(parents=True)

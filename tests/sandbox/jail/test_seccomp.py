@@ -1,4 +1,4 @@
-"""The filter as a program, run here by a small interpreter of its instructions."""
+"""Tests the seccomp filter by running it with a small interpreter of its instructions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 
 def decide(program: bytes, number: int, args: tuple[int, ...], arch: int) -> str | int:
-    """What the kernel would answer: allow, kill, pretend or an errno."""
+    """Return the kernel's decision: allow, kill, pretend or an errno."""
     data = struct.pack("=IIQ6Q", number, arch, 0, *(arg & 0xFFFFFFFFFFFFFFFF for arg in (*args, 0, 0, 0, 0, 0, 0)[:6]))
     at, value = 0, 0
     while True:

@@ -1,4 +1,4 @@
-"""Which entries of a directory the code may read."""
+"""Tests which entries of a directory the code may read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Head, tail and how much is missing."""
+"""Tests the beginning and the end of long output, and the count of what is omitted."""
 
 from __future__ import annotations
 

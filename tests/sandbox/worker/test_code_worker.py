@@ -1,4 +1,6 @@
-"""How code behaves inside: as in a notebook cell, with its errors and figures as a person would see them."""
+"""Tests how code behaves inside the sandbox: as in a notebook cell, with its errors and figures as a user would see
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known about an error beyond its traceback."""
+"""Tests the facts about an error beyond its traceback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS = "Columns of {}: 'amount', 'date', 'city'."
 
 
 def facts(code: str, **variables: Any) -> str:
-    """Run a program as kernels do, without a file of its own, and describe its error."""
+    """Run a program as kernels do, without its own file, and return the description of its error."""
     name = "<run 1>"
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
     try:
@@ -82,7 +82,7 @@ def test_a_description_is_short() -> None:
 
 
 class Hostile:
-    """Every way in which an object of the program could run code."""
+    """An object that runs code in every way in which an object of the program could."""
 
     used: list[str] = []  # noqa: RUF012
 

@@ -1,4 +1,4 @@
-"""Figures, charts, tables and films of sandboxed code: each shown once, and never as markup."""
+"""Tests figures, charts, tables and animations of sandboxed code: each is shown once, and never as markup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A library is imported as usual when what the worker adds to it fails, and the reason is on standard error."""
+"""Tests that a library is imported as usual when the worker's addition to it fails, and that standard error has the
+reason.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Shell scripts in the jail: how they end, what they leave, and that the session's python does not notice."""
+"""Tests shell scripts in the jail: how they end, what they leave behind, and that the session's Python is not
+affected.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variables that are given to a sandbox and taken from it are copies, and never code."""
+"""Tests that variables which enter or leave a sandbox are copies, and never code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Conversations of programs: what is added is read again, with and without an event loop, over every store."""
+"""Tests conversations of programs: what is added can be read again, with and without an event loop, with
+every store.
+"""
 
 from __future__ import annotations
 

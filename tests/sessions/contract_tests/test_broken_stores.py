@@ -1,4 +1,4 @@
-"""A store that lacks one behaviour fails the test of it: the new tests of the contract, each with such a store."""
+"""Tests the contract itself: for each behaviour, a store that lacks it fails the contract's test of it."""
 
 from __future__ import annotations
 

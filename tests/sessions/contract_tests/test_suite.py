@@ -1,4 +1,4 @@
-"""A project of somebody else holds its own store to our contract."""
+"""Tests that another project can run our contract with its own store."""
 
 from __future__ import annotations
 

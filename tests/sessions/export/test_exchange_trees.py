@@ -1,4 +1,4 @@
-"""Whatever a session's tree is, our own formats bring it back as it was, others all that they have a place for."""
+"""Tests that our own formats restore any tree of a session exactly, and other formats all that they can represent."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CALL = ToolCall("call-0", "python", {"code": "1"})
 
 
 class Gardener:
-    """Does something to the tree; what the store refuses changes nothing."""
+    """Makes random changes to the tree of a session; a change that the store refuses has no effect."""
 
     def __init__(self, store: SessionStore, owner: Owner, seed: int) -> None:
         self._store = store
@@ -158,7 +158,7 @@ def branches(whole: Transcript) -> list[str | None]:
 
 
 def rounds(said: Sequence[Message]) -> list[Message]:
-    """With the results of a round in the order of its calls."""
+    """Return the messages with the results of each round in the order of its calls."""
     found: list[Message] = []
     order: list[str] = []
     for message in said:
@@ -173,7 +173,7 @@ def rounds(said: Sequence[Message]) -> list[Message]:
 
 
 def simplify(message: Message, *, full: bool) -> tuple[Any, ...]:
-    """What a format keeps of a message: ``full`` for mistral.rs's, else for OpenAI's."""
+    """Return what a format keeps of a message: ``full`` for the format of mistral.rs, otherwise for OpenAI's."""
     calls = [(call.id, call.name, dict(call.arguments)) for call in message.calls]
     if not full:
         pictures = message.role == "user" and [part for part in message.media if part.mime.startswith("image/")]
@@ -233,7 +233,7 @@ def test_openais_messages_bring_every_branch_back(whole: Transcript) -> None:
 
 
 def plain(message: Message) -> bool:
-    """Its media are pictures that a user sent, the only ones that OpenAI's API takes."""
+    """Return True if its media are pictures that a user sent, the only media that OpenAI's API accepts."""
     return message.role == "user" and not others(message)
 
 
@@ -241,8 +241,8 @@ def without(message: Message) -> Message:
     return message if plain(message) else replace(message, parts=tuple(p for p in message.parts if isinstance(p, Text)))
 
 
-def marked(whole: Transcript) -> Transcript:
-    """Every message says its own number."""
+def mark_messages(whole: Transcript) -> Transcript:
+    """Return the transcript with the number of each message as its text."""
     items = tuple(
         replace(item, message=replace(item.message, parts=(Text(f"said{item.seq}."), *item.message.media)))
         for item in whole.items
@@ -257,7 +257,7 @@ def test_a_page_shows_every_message_of_every_branch_once(whole: Transcript) -> N
 
 
 def shows_every_message_once(whole: Transcript) -> None:
-    whole = marked(whole)
+    whole = mark_messages(whole)
     items = [item for name in branches(whole) for item in whole.select_branch(name)[1]]
     everything = {item.seq for item in items if not item.message.hidden}
     page, _ = markdown.write(whole, None, beside=False)
@@ -271,7 +271,7 @@ def shows_every_message_once(whole: Transcript) -> None:
 @often
 @every_tree
 def test_a_notebook_has_every_question_of_its_branch(whole: Transcript) -> None:
-    whole = marked(whole)
+    whole = mark_messages(whole)
     for branch in branches(whole):
         cells = json.loads(notebook.write(whole, branch, {}))["cells"]
         asked = [message.text for message in visible_messages(whole, branch, {}) if message.role == "user"]

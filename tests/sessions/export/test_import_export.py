@@ -1,4 +1,4 @@
-"""Sessions out of one store and into another: nothing lost, nothing let in that was not said."""
+"""Tests export from one store and import into another: nothing is lost, and nothing is added."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ CALL = ToolCall("call-0", "python", {"code": "plot()"})
 THERE = SessionKey("elsewhere", "s")
 
 
-async def branched(store: SessionStore, owner: Owner) -> None:
-    """Two branches, an item taken back, media, a summary, tags, a turn that was cancelled."""
+async def store_branches(store: SessionStore, owner: Owner) -> None:
+    """Store a session with two branches, an undone item, media, a summary, tags, and a cancelled turn."""
     await store.create(KEY, "Fish")
     plot = [assistant("", [CALL], "let me see"), tool_result(CALL, "done", "success", [PNG, BIG, CSV])]
     await store.add_turn(Turn("t1", KEY, record={"tools": ["python"]}), [user("look", [PNG]), *plot, assistant("a")])
@@ -61,7 +61,7 @@ async def branched(store: SessionStore, owner: Owner) -> None:
 
 @pytest.mark.parametrize("format", ["agent-kernel", "jsonl"])
 async def test_a_branched_session_comes_back_as_it_was(store: SessionStore, owner: Owner, format: str) -> None:
-    await branched(store, owner)
+    await store_branches(store, owner)
     written = await export_session(store, KEY, format)
     assert written.files == {}
     again = await import_session(store, THERE.namespace, written.document, id=KEY.id, trusted=True)
@@ -83,7 +83,7 @@ def test_lines_hold_whatever_a_document_holds(whole: Transcript) -> None:
 
 
 async def test_what_comes_in_is_what_was_said(store: SessionStore, owner: Owner) -> None:
-    await branched(store, owner)
+    await store_branches(store, owner)
     written = await export_session(store, KEY)
     come = await import_session(store, "local", written.document)
     key = come.session.key
@@ -130,7 +130,7 @@ async def test_a_document_of_an_older_release_has_the_mark_in_its_metadata(store
 
 
 async def test_a_preview_says_what_would_come_and_writes_nothing(store: SessionStore, owner: Owner) -> None:
-    await branched(store, owner)
+    await store_branches(store, owner)
     document = (await export_session(store, KEY)).document
     seen = await preview(document)
     assert (seen.format, seen.title, seen.branches, seen.turns, seen.messages) == ("agent-kernel", "Fish", 2, 3, 6)
@@ -141,7 +141,7 @@ async def test_a_preview_says_what_would_come_and_writes_nothing(store: SessionS
 
 
 async def test_an_import_never_writes_over_a_session(store: SessionStore, owner: Owner) -> None:
-    await branched(store, owner)
+    await store_branches(store, owner)
     document = (await export_session(store, KEY)).document
     before = await store.whole(KEY)
     with pytest.raises(Conflict):
@@ -152,7 +152,7 @@ async def test_an_import_never_writes_over_a_session(store: SessionStore, owner:
 async def test_an_import_that_fails_half_way_leaves_nothing(
     store: SessionStore, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await branched(store, owner)
+    await store_branches(store, owner)
     document = (await export_session(store, KEY)).document
 
     def full(*_: object) -> None:
@@ -223,7 +223,7 @@ async def test_unknown_sessions_formats_and_branches_are_named(store: SessionSto
 async def test_every_format_writes_a_branched_session_and_what_comes_in_again_is_read(
     store: SessionStore, owner: Owner, format: str
 ) -> None:
-    await branched(store, owner)
+    await store_branches(store, owner)
     written = await export_session(store, KEY, format)
     assert written.document == (await export_session(store, KEY, format)).document
     if format in IMPORTED:
@@ -233,7 +233,7 @@ async def test_every_format_writes_a_branched_session_and_what_comes_in_again_is
 # ------------------------------------------------------------------------------------------------- hostile
 
 
-def said(*bodies: Any) -> bytes:
+def document_of(*bodies: Any) -> bytes:
     return json.dumps({"messages": list(bodies)}).encode()
 
 
@@ -263,31 +263,34 @@ HOSTILE: Mapping[str, tuple[bytes, str]] = {
     "a key twice": (b'{"messages": [], "messages": [{"role": "user"}]}', "occurs twice"),
     "deep nesting": (deep(100_000), "not JSON|levels|values"),
     "nesting": (deep(400), "levels"),
-    "a wrong role": (said({"role": "root", "content": "x"}), r"messages\[0\].role"),
-    "a role that is a list": (said({"role": ["user"], "content": "x"}), r"messages\[0\].role"),
-    "a message that is a text": (said("x"), r"messages\[0\]"),
-    "content that is a number": (said({"role": "user", "content": 3}), r"messages\[0\].content"),
-    "a part of no type": (said({"role": "user", "content": [{"text": "x"}]}), r"content\[0\].type"),
+    "a wrong role": (document_of({"role": "root", "content": "x"}), r"messages\[0\].role"),
+    "a role that is a list": (document_of({"role": ["user"], "content": "x"}), r"messages\[0\].role"),
+    "a message that is a text": (document_of("x"), r"messages\[0\]"),
+    "content that is a number": (document_of({"role": "user", "content": 3}), r"messages\[0\].content"),
+    "a part of no type": (document_of({"role": "user", "content": [{"text": "x"}]}), r"content\[0\].type"),
     "a part that is a path": (
-        said({"role": "user", "content": [{"type": "path", "path": "/etc"}]}),
+        document_of({"role": "user", "content": [{"type": "path", "path": "/etc"}]}),
         "unknown part type",
     ),
-    "bad base64": (said(picture("data:image/png;base64,%%%")), r"content\[0\].image_url.url: should be base64"),
+    "bad base64": (document_of(picture("data:image/png;base64,%%%")), r"content\[0\].image_url.url: should be base64"),
     "a result without its call": (
-        said({"role": "tool", "tool_call_id": "a", "content": ""}),
+        document_of({"role": "tool", "tool_call_id": "a", "content": ""}),
         "There is no pending call 'a'",
     ),
-    "a call without its result": (said(call("a")), r"messages\[0\]: the call 'a' has no result"),
-    "a call that is left": (said(call("a"), {"role": "user", "content": "x"}), r"messages\[1\]: .* have no result: a"),
+    "a call without its result": (document_of(call("a")), r"messages\[0\]: the call 'a' has no result"),
+    "a call that is left": (
+        document_of(call("a"), {"role": "user", "content": "x"}),
+        r"messages\[1\]: .* have no result: a",
+    ),
     "two calls of one id": (
-        said({**call("a"), "tool_calls": call("a")["tool_calls"] * 2}),
+        document_of({**call("a"), "tool_calls": call("a")["tool_calls"] * 2}),
         "must have a unique id",
     ),
-    "a call without an id": (said(call("")), "must have a unique id"),
-    "a lone surrogate in an id": (said(call("\ud800")), "not valid Unicode"),
-    "a user who calls": (said({**call("a"), "role": "user"}), "cannot call"),
+    "a call without an id": (document_of(call("")), "must have a unique id"),
+    "a lone surrogate in an id": (document_of(call("\ud800")), "not valid Unicode"),
+    "a user who calls": (document_of({**call("a"), "role": "user"}), "cannot call"),
     "more media than anybody looks at": (
-        said({"role": "user", "content": picture("data:image/png;base64,")["content"] * 10_001}),
+        document_of({"role": "user", "content": picture("data:image/png;base64,")["content"] * 10_001}),
         "more than 10000 media",
     ),
     "images without parts": (b'{"messages": [], "images": ["AAAA", "AAAA"]}', "more images"),
@@ -311,7 +314,7 @@ async def test_a_hostile_document_is_refused_with_its_place_and_nothing_is_writt
     await store.aclose()
 
 
-def spoiled(change: Callable[[dict[str, Any]], object]) -> Callable[[bytes], bytes]:
+def make_spoiler(change: Callable[[dict[str, Any]], object]) -> Callable[[bytes], bytes]:
     def spoil(document: bytes) -> bytes:
         body = json.loads(document)
         change(body["agent_kernel"])
@@ -321,45 +324,48 @@ def spoiled(change: Callable[[dict[str, Any]], object]) -> Callable[[bytes], byt
 
 
 TREES: Mapping[str, tuple[Callable[[bytes], bytes], str]] = {
-    "a segment of itself": (spoiled(lambda own: own["segments"][0].update(parent=1)), "no parent before it"),
-    "a segment of none": (spoiled(lambda own: own["segments"][0].update(parent=7)), "no parent before it"),
-    "a segment behind the end": (spoiled(lambda own: own["segments"][0].update(since=99)), "after the last item"),
+    "a segment of itself": (make_spoiler(lambda own: own["segments"][0].update(parent=1)), "no parent before it"),
+    "a segment of none": (make_spoiler(lambda own: own["segments"][0].update(parent=7)), "no parent before it"),
+    "a segment behind the end": (make_spoiler(lambda own: own["segments"][0].update(since=99)), "after the last item"),
     "a branch in the midst of a call": (
-        spoiled(lambda own: own["segments"][0].update(since=2)),
+        make_spoiler(lambda own: own["segments"][0].update(since=2)),
         "between a call and its results",
     ),
     "a branch that ends nowhere": (
-        spoiled(lambda own: own["branches"][1].update(segment=5)),
+        make_spoiler(lambda own: own["branches"][1].update(segment=5)),
         "last segment of a branch",
     ),
-    "two branches of one name": (spoiled(lambda own: own["branches"][1].update(name="main")), "the same name"),
-    "a branch with an unprintable name": (spoiled(lambda own: own["branches"][1].update(name="a\nb")), "printable"),
+    "two branches of one name": (make_spoiler(lambda own: own["branches"][1].update(name="main")), "the same name"),
+    "a branch with an unprintable name": (
+        make_spoiler(lambda own: own["branches"][1].update(name="a\nb")),
+        "printable",
+    ),
     "a current branch that is not there": (
-        spoiled(lambda own: own["session"].update(branch="x")),
+        make_spoiler(lambda own: own["session"].update(branch="x")),
         "current branch does not exist",
     ),
     "a turn in no segment": (
-        spoiled(lambda own: own["turns"][0].update(segment=9)),
+        make_spoiler(lambda own: own["turns"][0].update(segment=9)),
         "segment of a turn does not exist",
     ),
-    "a turn before its segment": (spoiled(lambda own: own["turns"][0].update(segment=1)), "before its segment"),
-    "items of one number": (spoiled(lambda own: own["items"][1].update(seq=1)), "numbered upwards"),
-    "an item before its turn": (spoiled(lambda own: own["turns"][1].update(since=5)), "older than its turn"),
-    "a number no store can hold": (spoiled(lambda own: own["session"].update(revision=2**63)), "from 0 to"),
-    "a time without a date": (spoiled(lambda own: own["session"].update(created=1e15)), "not a time"),
+    "a turn before its segment": (make_spoiler(lambda own: own["turns"][0].update(segment=1)), "before its segment"),
+    "items of one number": (make_spoiler(lambda own: own["items"][1].update(seq=1)), "numbered upwards"),
+    "an item before its turn": (make_spoiler(lambda own: own["turns"][1].update(since=5)), "older than its turn"),
+    "a number no store can hold": (make_spoiler(lambda own: own["session"].update(revision=2**63)), "from 0 to"),
+    "a time without a date": (make_spoiler(lambda own: own["session"].update(created=1e15)), "not a time"),
     "a summary of nothing": (
-        spoiled(lambda own: own["summaries"].append({"last": 99, "text": "x", "time": 1.0})),
+        make_spoiler(lambda own: own["summaries"].append({"last": 99, "text": "x", "time": 1.0})),
         "last item of a summary",
     ),
-    "too many tags": (spoiled(lambda own: own["session"].update(tags=[str(n) for n in range(99)])), "tags"),
-    "a title that is not Unicode": (spoiled(lambda own: own["turns"][0].update(reason="\ud800")), "Unicode"),
+    "too many tags": (make_spoiler(lambda own: own["session"].update(tags=[str(n) for n in range(99)])), "tags"),
+    "a title that is not Unicode": (make_spoiler(lambda own: own["turns"][0].update(reason="\ud800")), "Unicode"),
 }
 
 
 @pytest.mark.parametrize("name", TREES)
 async def test_a_hostile_tree_is_refused_and_nothing_is_written(owner: Owner, name: str) -> None:
     store = MemoryStore()
-    await branched(store, owner)
+    await store_branches(store, owner)
     spoil, why = TREES[name]
     document = spoil((await export_session(store, KEY)).document)
     with pytest.raises(InvalidRequest, match=why):
@@ -381,7 +387,7 @@ async def test_a_hostile_tree_is_refused_and_nothing_is_written(owner: Owner, na
 async def test_lines_that_are_not_what_was_written_are_refused(
     store: SessionStore, owner: Owner, spoil: Callable[[bytes], bytes]
 ) -> None:
-    await branched(store, owner)
+    await store_branches(store, owner)
     document = (await export_session(store, KEY, "jsonl")).document
     with pytest.raises(InvalidRequest):
         await import_session(store, "elsewhere", spoil(document))
@@ -417,7 +423,7 @@ async def test_a_session_of_chat_messages_comes_in_with_its_pairs_and_pictures(s
 
 
 async def test_outputs_of_tools_are_cleared_in_the_turns_that_are_named(store: SessionStore, owner: Owner) -> None:
-    await branched(store, owner)
+    await store_branches(store, owner)
     await store.switch(KEY, "other way")
     assert await store.clear_outputs(KEY, {"t1", "none"}, "[cleared]") == 1
     turns, items = await store.everything(KEY)
@@ -429,7 +435,7 @@ async def test_outputs_of_tools_are_cleared_in_the_turns_that_are_named(store: S
 
 
 async def test_a_restored_session_is_a_transcript_of_itself(store: SessionStore, owner: Owner) -> None:
-    await branched(store, owner)
+    await store_branches(store, owner)
     whole = await store.whole(KEY)
     assert whole is not None
     blobs = {medium.hash: medium.data or b"" for medium in (PNG, BIG, CSV)}

@@ -1,4 +1,6 @@
-"""Charts in a document of somebody else: those that would ask an address do not come in, ordinary ones do."""
+"""Tests charts in a stranger's document: charts that would contact another server are rejected, ordinary ones are
+imported.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def body(value: Any) -> bytes:
 
 
 async def document(mime: str, data: bytes, format: str = "agent-kernel") -> bytes:
-    """A session in which a call showed ``data``."""
+    """Return the document of a session in which a call showed ``data``."""
     store, call = MemoryStore(), ToolCall("c", "python", {"code": "plot()"})
     await store.create(KEY, "Charts")
     result = tool_result(call, "drawn ", "success", [Media.of(mime, data)])
@@ -45,7 +47,9 @@ async def document(mime: str, data: bytes, format: str = "agent-kernel") -> byte
 
 
 async def come(document: bytes, *, trusted: bool = False) -> tuple[str, list[Media], str]:
-    """The text of the result, its media with their bytes, and all that the store then holds of the session."""
+    """Import the document. Return the text of the result, its media with their bytes, and the session as the store then
+    exports it.
+    """
     store = MemoryStore()
     made = await import_session(store, "local", document, trusted=trusted)
     _, items = await store.everything(made.session.key)

@@ -1,4 +1,6 @@
-"""The files that are written while turns run: one header, whole lines, no secrets, and never a turn's problem."""
+"""Tests the files that are written while turns run: one header, complete lines, no secrets, and no effect on the turn
+if writing fails.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever an item is, it comes back as it was; and what models of ours see of a history of items."""
+"""Tests that every kind of item is restored as it was, and what our models see of a history of items."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def output(id: str) -> Message:
     return item("function_call_output", id, output=f"of {id}")
 
 
-def told(messages: list[Message]) -> list[str]:
+def describe_messages(messages: list[Message]) -> list[str]:
     return [
         f"{message.role} {message.text}".strip() + "".join(f" {call.id}" for call in message.calls)
         for message in responses_items.to_model_history(messages)
@@ -79,7 +79,7 @@ def told(messages: list[Message]) -> list[str]:
 
 def test_complete_pairs_become_calls_and_results() -> None:
     said = [user("u"), call("1"), call("2"), output("1"), output("2"), call("3"), output("3"), assistant("a")]
-    assert told(said) == [
+    assert describe_messages(said) == [
         "user u",
         "assistant 1 2",
         "tool of 1",
@@ -93,9 +93,9 @@ def test_complete_pairs_become_calls_and_results() -> None:
 def test_half_pairs_reasoning_and_instructions_are_left_out() -> None:
     told_to = responses_items.message_of({"role": "developer", "content": "d"})
     said = [told_to, user("u"), item("reasoning", "r"), call("1"), output("2"), assistant("a")]
-    assert told(said) == ["user u", "assistant a"]
+    assert describe_messages(said) == ["user u", "assistant a"]
 
 
 def test_an_answer_that_came_later_stands_with_its_call() -> None:
     said = [user("u"), assistant("I ask"), call("1"), user("meanwhile"), output("1"), assistant("a")]
-    assert told(said) == ["user u", "assistant I ask 1", "tool of 1", "user meanwhile", "assistant a"]
+    assert describe_messages(said) == ["user u", "assistant I ask 1", "tool of 1", "user meanwhile", "assistant a"]

@@ -1,4 +1,4 @@
-"""Sessions are copied from one store into another without a loss, and a second copy does only what is left."""
+"""Tests that sessions are copied between stores without loss, and that a second copy transfers only what is missing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LARGE = bytes(INLINE_BYTES + 1)
 STORES = ("sqlite", "files", "memory", "shared")
 
 
-def opened(name: str, place: Path, clock: Clock) -> KeptStore:
+def open_named_store(name: str, place: Path, clock: Clock) -> KeptStore:
     if name == "shared":
         return SharedStore(MemoryLog(clock))
     return open_store("memory:" if name == "memory" else f"{name}:{place}")
@@ -56,7 +56,7 @@ async def test_a_copy_has_every_branch_medium_file_and_number(
     here: str, there: str, tmp_path: Path, owner: Owner, clock: Clock
 ) -> None:
     async with AsyncExitStack() as closing:
-        one, other = opened(here, tmp_path / "a", clock), opened(there, tmp_path / "b", clock)
+        one, other = open_named_store(here, tmp_path / "a", clock), open_named_store(there, tmp_path / "b", clock)
         closing.push_async_callback(one.aclose)
         closing.push_async_callback(other.aclose)
         await add_branches(one, owner)
@@ -132,7 +132,7 @@ async def test_notebooks_stay_bound_and_those_bound_elsewhere_are_named(
 
 
 class Forgetful(SqliteStore):
-    """Loses the last item of what it restores."""
+    """A store that loses the last item of what it restores."""
 
     async def restore(self, whole: SessionSnapshot, blobs: Mapping[str, bytes], *, replace: bool = False) -> Session:
         return await super().restore(dataclasses.replace(whole, items=whole.items[:-1]), blobs, replace=replace)

@@ -1,4 +1,4 @@
-"""Documents that released versions wrote: they open, and the same session still gives the same bytes."""
+"""Tests documents that released versions wrote: they open, and the same session still gives the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The document beside a notebook: lossless, the same bytes for the same session, and never trusted when read."""
+"""Tests the document beside a notebook: lossless, the same bytes for the same session, and never trusted when read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BIG = Media.of("image/png", bytes(INLINE_BYTES + 1))
 SVG = Media.of("image/svg+xml", b"<svg/>")
 
 
-def exported(transcript: Transcript) -> Exported:
+def export_transcript(transcript: Transcript) -> Exported:
     return export(transcript)
 
 
@@ -52,15 +52,15 @@ def example() -> Transcript:
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
 @given(transcripts())
 def test_what_is_exported_is_what_is_read(transcript: Transcript) -> None:
-    written = exported(transcript)
+    written = export_transcript(transcript)
     read = parse(written.document, transcript.session.key.namespace)
     assert set(read.absent) == set(written.files)
     assert read.with_files(written.files) == transcript
-    assert exported(read.with_files(written.files)) == written
+    assert export_transcript(read.with_files(written.files)) == written
 
 
 def test_the_document_is_a_mistralrs_session_and_more() -> None:
-    written = exported(example())
+    written = export_transcript(example())
     document = json.loads(written.document)
     assert list(document) == ["agent_kernel", "messages", "images", "videos", "files"]
     assert document["agent_kernel"]["format"] == 3
@@ -74,7 +74,7 @@ def test_the_document_is_a_mistralrs_session_and_more() -> None:
 
 
 def test_large_media_are_files_and_small_ones_are_inline() -> None:
-    written = exported(example())
+    written = export_transcript(example())
     assert written.files == {BIG.hash: BIG.data}
     assert len(written.document) < INLINE_BYTES
     read = parse(written.document)
@@ -86,20 +86,22 @@ def test_a_namespace_stays_at_home() -> None:
     transcript = example()
     key = SessionKey("ann@example.org", "s")
     turns = tuple(replace(turn, key=key) for turn in transcript.turns)
-    document = exported(replace(transcript, session=replace(transcript.session, key=key), turns=turns)).document
+    document = export_transcript(
+        replace(transcript, session=replace(transcript.session, key=key), turns=turns)
+    ).document
     assert b"ann@" not in document
     assert parse(document, "bob").session.key == SessionKey("bob", "s")
 
 
 def test_a_medium_that_is_lost_leaves_the_rest_readable() -> None:
     transcript = example()
-    written = exported(replace(transcript, blobs={}))
+    written = export_transcript(replace(transcript, blobs={}))
     assert written.files == {}
     assert parse(written.document) == replace(transcript, blobs={})
 
 
 def test_a_file_that_is_not_the_medium_it_is_named_after_is_refused() -> None:
-    read = parse(exported(example()).document)
+    read = parse(export_transcript(example()).document)
     with pytest.raises(InvalidRequest):
         read.with_files({BIG.hash: b"something else"})
     assert read.with_files({"0" * 64: b"a file nobody names"}) == read
@@ -112,7 +114,7 @@ async def test_a_snapshot_holds_the_whole_session_at_one_revision(store: Session
     found = await read_snapshot(store, KEY)
     assert found is not None
     assert (found.session.head, len(found.items), found.blobs) == (3, 3, {PNG.hash: PNG.data})
-    assert parse(exported(found).document) == found
+    assert parse(export_transcript(found).document) == found
 
 
 async def test_a_session_that_loses_a_medium_while_it_is_read_is_read_again(
@@ -166,12 +168,12 @@ WRAPPED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def unwrapped(session: dict[str, Any]) -> dict[str, Any]:
+def unwrap_messages(session: dict[str, Any]) -> dict[str, Any]:
     messages = [{name: next(iter(value.values())) for name, value in body.items()} for body in session["messages"]]
     return session | {"messages": messages}
 
 
-@pytest.mark.parametrize("session", [WRAPPED, unwrapped(WRAPPED)])
+@pytest.mark.parametrize("session", [WRAPPED, unwrap_messages(WRAPPED)])
 def test_a_mistralrs_session_is_read_with_its_pairs_and_turns(session: dict[str, Any]) -> None:
     read = parse(json.dumps(session).encode())
     messages = [item.message for item in read.items]
@@ -183,7 +185,7 @@ def test_a_mistralrs_session_is_read_with_its_pairs_and_turns(session: dict[str,
     assert read.blobs == {PNG.hash: PNG.data}
     assert [item.turn for item in read.items] == ["turn-1"] * 5 + ["turn-2"]
     assert read.left_out == {"videos": 1}
-    assert parse(exported(read).document) == replace(read, left_out={})
+    assert parse(export_transcript(read).document) == replace(read, left_out={})
 
 
 def test_calls_without_ids_or_results_are_made_whole() -> None:
@@ -204,8 +206,8 @@ def test_calls_without_ids_or_results_are_made_whole() -> None:
 # ------------------------------------------------------------------------------------------------- hostile
 
 
-def spoiled(change: Callable[[dict[str, Any]], object]) -> bytes:
-    document = json.loads(exported(example()).document)
+def spoil_document(change: Callable[[dict[str, Any]], object]) -> bytes:
+    document = json.loads(export_transcript(example()).document)
     change(document)
     return json.dumps(document).encode()
 
@@ -270,7 +272,7 @@ HOSTILE: dict[str, Callable[[dict[str, Any]], object]] = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_document_is_refused_with_a_reason(name: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        parse(spoiled(HOSTILE[name]))
+        parse(spoil_document(HOSTILE[name]))
     assert len(refused.value.message) > 10
 
 
@@ -304,7 +306,7 @@ ODDITIES: list[Any] = [None, True, -1, 2**80, 1.5, "x", "", [], {}, [1], {"Left"
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.data())
 def test_a_document_changed_anywhere_is_read_or_refused_but_never_a_crash(data: st.DataObject) -> None:
-    document = json.loads(exported(example()).document)
+    document = json.loads(export_transcript(example()).document)
     spot: Any = document
     while isinstance(spot, dict | list) and spot:
         keys: list[Any] = list(spot) if isinstance(spot, dict) else list(range(len(spot)))
@@ -321,4 +323,4 @@ def test_a_document_changed_anywhere_is_read_or_refused_but_never_a_crash(data: 
     except InvalidRequest:
         return
     assert document == before
-    parse(exported(read).document)
+    parse(export_transcript(read).document)

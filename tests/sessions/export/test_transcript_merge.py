@@ -1,4 +1,4 @@
-"""Two versions of a session that grew apart become one session with the branches of both."""
+"""Tests merging: two versions of a session that diverged become one session with the branches of both."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def sides() -> AsyncIterator[tuple[Side, Side, Side]]:
 
 
 def conversations(whole: Transcript) -> dict[str, list[Message]]:
-    """The messages of each branch."""
+    """Return the messages of each branch."""
     names = [branch.name for branch in whole.branches] or [whole.session.branch]
     return {name: [item.message for item in whole.select_branch(name)[1]] for name in names}
 

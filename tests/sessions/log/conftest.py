@@ -52,7 +52,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
 
 @pytest.fixture(scope="session")
 def mongo() -> Iterator[Any]:
-    """A fake, unless AGENT_KERNEL_TEST_MONGODB names a real server."""
+    """A fake MongoDB, or the real server that AGENT_KERNEL_TEST_MONGODB names."""
     from tests.sessions.log.fake_mongodb import FakeMongo
 
     real = os.environ.get("AGENT_KERNEL_TEST_MONGODB")
@@ -63,7 +63,7 @@ def mongo() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def dynamo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeDynamo | RealDynamo]:
-    """A fake, unless AGENT_KERNEL_TEST_DYNAMODB names a real table."""
+    """A fake DynamoDB, or the real table that AGENT_KERNEL_TEST_DYNAMODB names."""
     real = os.environ.get("AGENT_KERNEL_TEST_DYNAMODB")
     with pytest.MonkeyPatch.context() as patch:
         if not real:
@@ -76,7 +76,7 @@ def dynamo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeDynamo | Re
 
 @pytest.fixture(scope="session")
 def supabase(postgres: Postgres) -> Iterator[Any]:
-    """A fake API before a real PostgreSQL."""
+    """A fake API in front of a real PostgreSQL."""
     from tests.sessions.log.fake_postgrest import FakeSupabase
 
     server = FakeSupabase(postgres)
@@ -85,8 +85,9 @@ def supabase(postgres: Postgres) -> Iterator[Any]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The whole contract of sessions over the slow fakes takes minutes, and what is special to them is in the contract
-    of logs: `make test-stores ARGS="-m stores"` runs it all."""
+    """Mark the whole contract of sessions on the slow fakes, which takes minutes, as slow. The contract of logs covers
+    what is special to them; `make test-stores ARGS="-m stores"` runs everything.
+    """
     many = {"test_contract.py", "test_shared.py"}
     for item in items:
         if item.path.parent == Path(__file__).parent and item.path.name in many:
@@ -106,7 +107,7 @@ SERVERS = {
 
 @pytest.fixture(params=LOGS)
 def make_log(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Callable[[], LogStore]]:
-    """Makes an empty log."""
+    """A function that makes an empty log."""
     makers: dict[str, Callable[[], LogStore]] = {
         "memory": lambda: MemoryLog(clock),
         "batched": lambda: BatchedLog(MemoryTable(clock)),
@@ -142,7 +143,7 @@ def connect_again(log: LogStore) -> LogStore:
 
 @pytest.fixture
 def again(log: LogStore) -> Iterator[Callable[[], LogStore]]:
-    """Opens the same log as another server would, on a connection of its own."""
+    """A function that opens the same log on a new connection, as another server would."""
     opened: list[LogStore] = []
 
     def connect() -> LogStore:

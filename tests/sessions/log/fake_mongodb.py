@@ -1,7 +1,8 @@
-"""A FAKE MongoDB: it speaks the wire protocol of MongoDB (OP_MSG) to the real client, over collections of mongomock.
+"""A FAKE MongoDB: it speaks the wire protocol of MongoDB (OP_MSG) to the real client, with collections of mongomock.
 
-It has no replica set, no disk, no users and no TTL thread, and runs one command at a time. A real server is tested by
-AGENT_KERNEL_TEST_MONGODB=mongodb://... (``servers.py``)."""
+It has no replica set, no disk, no users and no TTL thread, and runs one command at a time.
+AGENT_KERNEL_TEST_MONGODB=mongodb://... tests a real server (``servers.py``).
+"""
 
 from __future__ import annotations
 
@@ -22,8 +23,9 @@ OP_MSG, OP_QUERY, OP_REPLY = 2013, 2004, 1
 
 
 class FakeMongo:
-    """The server, on a port of this machine, and what it keeps. ``lose_replies`` is the number of replies to commands
-    of the name ``losing`` that are lost: the command runs, and the connection ends."""
+    """The server, on a port of this machine, and its data. ``lose_replies`` is the number of replies to commands of the
+    name ``losing`` that are lost: the command runs, and the connection ends.
+    """
 
     def __init__(self) -> None:
         self.kept: Any = mongomock.MongoClient()
@@ -148,7 +150,7 @@ class FakeMongo:
 
 
 def _receive(connection: socket.socket, count: int) -> bytes:
-    """Exactly so many bytes, or none when the client has closed the connection."""
+    """Receive exactly ``count`` bytes; return no bytes if the client has closed the connection."""
     parts = bytearray()
     while len(parts) < count:
         part = connection.recv(min(count - len(parts), 1 << 20))
@@ -159,7 +161,7 @@ def _receive(connection: socket.socket, count: int) -> bytes:
 
 
 def _read_message(body: bytes) -> dict[str, Any]:
-    """A command, with the sequences of documents that stand beside it."""
+    """Decode a command together with the document sequences of its message."""
     at, command = 4, dict[str, Any]()
     while at < len(body):
         kind, (size,) = body[at], struct.unpack_from("<i", body, at + 1)
@@ -174,6 +176,6 @@ def _read_message(body: bytes) -> dict[str, Any]:
 
 
 def _read_query(body: bytes) -> dict[str, Any]:
-    """The first command of a connection, in the older form."""
+    """Decode the first command of a connection, which has the older format."""
     document = body[body.index(b"\0", 4) + 1 + 8 :]
     return {**bson.decode(document), "$db": "admin"}

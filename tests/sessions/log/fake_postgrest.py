@@ -1,7 +1,8 @@
-"""A FAKE of Supabase's API: it calls the function on a real PostgreSQL, in the role that the key of a request has.
+"""A FAKE of Supabase's API: it calls the function on a real PostgreSQL, in the role of the request's key.
 
-PostgREST itself is no package that tests could install. Not tested are therefore its own limits and its cache of the
-schema; the function, its rights and the client are the real ones."""
+PostgREST itself is not available as a package for tests. Its own limits and its schema cache are therefore not tested;
+the function, its permissions and the client are real.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ ROLES = {SECRET: "service_role", ANON: "anon"}
 
 
 class FakeSupabase:
-    """``fresh`` returns the URL of a log in a new schema, with the committed SQL."""
+    """The fake server. ``fresh`` returns the URL of a log in a new schema, created by the committed SQL."""
 
     def __init__(self, postgres: Postgres) -> None:
         self.postgres = postgres
@@ -49,7 +50,7 @@ class FakeSupabase:
                 fake.leave()
 
             def log_message(self, *_: Any) -> None:
-                """Nothing is printed."""
+                """Print nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -85,14 +86,14 @@ class FakeSupabase:
         return 200, row[0]
 
     def _connect(self) -> psycopg.Connection[Any]:
-        """One connection for each thread, which is one connection of a client."""
+        """Return the database connection of this thread, which serves one client connection."""
         if not hasattr(self._local, "database"):
             self._local.database = psycopg.connect(self.postgres.url, autocommit=True)
         database: psycopg.Connection[Any] = self._local.database
         return database
 
     def leave(self) -> None:
-        """The client has closed the connection of this thread."""
+        """Close the database connection of this thread, because the client has disconnected."""
         if hasattr(self._local, "database"):
             self._local.database.close()
 

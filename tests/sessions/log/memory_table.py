@@ -1,5 +1,4 @@
-"""A BatchTable in the memory of one process, with the limits of a real one made small: ``BatchedLog`` without a
-database."""
+"""A BatchTable in the memory of one process, with small limits: it tests ``BatchedLog`` without a database."""
 
 from __future__ import annotations
 
@@ -91,4 +90,4 @@ class MemoryTable:
             return key not in self.media
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing, because there is no connection."""

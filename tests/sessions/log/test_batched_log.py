@@ -1,4 +1,4 @@
-"""Logs of batches when writers die, replies are lost, batches expire, and others write at the same moment."""
+"""Tests batched logs when writers die, replies are lost, batches expire, and others write at the same moment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.sessions.talk import Clock
 
 
 class Faulty(MemoryTable):
-    """A table whose calls fail when a test says so: ``before`` a call does anything, or ``after`` it did it all."""
+    """A table whose calls fail when a test says so: ``before`` their work, or ``after`` it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__(clock)
@@ -52,8 +52,8 @@ def table(clock: Clock) -> Faulty:
     return Faulty(clock)
 
 
-def held(table: MemoryTable) -> bytes:
-    """All bytes that the database has."""
+def database_bytes(table: MemoryTable) -> bytes:
+    """Return all bytes in the database."""
     return b"".join(batch.data.inline for batch in table.batches.values()) + b"".join(
         part for _, parts in table.pieces.values() for part in parts
     )
@@ -77,7 +77,7 @@ def test_a_writer_that_dies_before_it_removed_what_it_replaced_leaves_it_to_the_
     next_server = BatchedLog(table)
     next_server.commit("3", [append("t", expect=2)])
     next_server.drop_blobs(set(), -5)
-    assert b"forget" not in held(table)
+    assert b"forget" not in database_bytes(table)
     assert [entry.body for entry in everything(writer)] == [b"x", b"all", b"x"]
 
 
@@ -91,7 +91,7 @@ def test_a_writer_that_goes_on_removes_what_it_replaced_although_its_reply_was_l
     table.after.clear()
     assert [entry.body for entry in everything(log)] == [b"all"]
     log.commit("3", [append("t")])
-    assert b"forget" not in held(table)
+    assert b"forget" not in database_bytes(table)
     assert log.commit("2", [Append("a", "s", 1, b"all", replaces=True)]) == {("a", "s"): 2}
 
 

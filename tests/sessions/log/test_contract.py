@@ -1,4 +1,4 @@
-"""Stores on a shared log keep the whole contract of our own session stores."""
+"""Runs the whole contract of session stores on shared logs."""
 
 from agent_kernel.sessions.contract_tests.files import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.grants import *  # noqa: F403

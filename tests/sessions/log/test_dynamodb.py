@@ -1,4 +1,6 @@
-"""The log in DynamoDB: its table, half a commit that a query sees, and addresses that are refused. The FAKE is moto."""
+"""Tests the log in DynamoDB: its table, a partial commit that a query sees, and URLs that are refused. The database is
+the FAKE of moto.
+"""
 
 from __future__ import annotations
 

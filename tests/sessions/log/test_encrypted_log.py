@@ -1,4 +1,4 @@
-"""Nothing that people write is readable in the database of an encrypted store, and changes made there are noticed."""
+"""Tests encrypted stores: no text of a user is readable in the database, and changes made there are detected."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Four processes write to one session and are killed at random moments: nothing that was acknowledged is lost, nothing
-is there twice, and no record is torn."""
+"""Four processes write to one session and are killed at random moments. Tests that no acknowledged record is lost,
+duplicated or torn.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ STORES = ("sqlite", "postgresql", "redis")
 
 
 class Writer:
-    """One process; after it was killed, ``start`` begins another one with a new name."""
+    """One writing process. After a kill, ``start`` starts another one with a new name."""
 
     def __init__(self, url: str, slot: int, directory: Path) -> None:
         self._url, self._slot, self._directory = url, slot, directory
@@ -112,7 +113,7 @@ def wait_for(ready: Callable[[], list[Writer]], draw: random.Random) -> Writer:
 
 
 async def check(url: str, acknowledged: dict[str, int]) -> tuple[int, int]:
-    """Check the session. Return (number of turns, number of complete ones that were not acknowledged)."""
+    """Check the session. Return (number of turns, number of complete turns that were not acknowledged)."""
     store = open_store(url)
     try:
         await store.recover()
@@ -140,8 +141,9 @@ async def check(url: str, acknowledged: dict[str, int]) -> tuple[int, int]:
 
 
 def is_complete(turn: Turn, items: list[Item]) -> bool:
-    """Return whether the turn was committed with its whole record. Fails for anything but whole batches, next to each
-    other, and for a call without a result."""
+    """Return whether the turn was committed with its whole record. Fails if the items are not complete, adjacent
+    batches, or if a call has no result.
+    """
     assert [item.seq for item in items] == [*range(turn.since + 1, turn.since + 1 + len(items))]
     if items:
         expected = record(items[0].message.text)

@@ -1,7 +1,8 @@
-"""Random histories of two servers on one log agree with a plain model, step by step.
+"""Tests that random histories of two servers on one log agree with a simple model, step by step.
 
-AGENT_KERNEL_TEST_HISTORIES is the number of histories for each log in a database, and the least number for one in
-memory; history n is drawn from the seed n."""
+AGENT_KERNEL_TEST_HISTORIES is the number of histories for each log in a database, and the minimum for one in memory;
+history n is drawn from the seed n.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ NAMESPACES, SESSIONS = ("a", "ü/🙂", "b:1"), ("", "s", "1:s", "%s'")
 
 @dataclass
 class Model:
-    """What a log must be: lists and dicts."""
+    """The model of a log, made of lists and dicts."""
 
     entries: list[Entry] = field(default_factory=list)
     last: dict[str, int] = field(default_factory=dict)
@@ -33,7 +34,7 @@ class Model:
     blobs: dict[tuple[str, str], bytes] = field(default_factory=dict)
 
     def commit(self, id: str, appends: list[Append]) -> dict[Stream, int] | None:
-        """The positions, or None for a conflict."""
+        """Commit and return the positions, or None for a conflict."""
         if id in self.commits:
             return self.commits[id][1]
         if any(self.heads.get((one.namespace, one.session), 0) != one.expect for one in appends):
@@ -90,7 +91,7 @@ class History:
             assert expected is None
 
     def repeat(self, log: LogStore) -> None:
-        """A writer whose reply was lost repeats one of the last commits, at this or another server."""
+        """Repeat one of the last commits, on any server, as a writer does whose reply was lost."""
         written = [id for id, (_, positions) in self.model.commits.items() if positions]
         if written:
             id = self.draw.choice(written[-10:])
@@ -124,7 +125,7 @@ class History:
         assert 0 <= freed - sum(map(len, gone)) < 100 * len(gone) + 1
 
     def leave(self, log: LogStore) -> None:
-        """The connection ends, or the server is started anew."""
+        """Close the connection; half of the time, open a new one in its place."""
         log.close()
         if self.draw.random() < 0.5:
             self.logs[self.logs.index(log)] = connect_again(log)

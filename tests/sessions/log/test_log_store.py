@@ -1,4 +1,4 @@
-"""What every log of a shared database does: the contract of a LogStore."""
+"""The contract of a LogStore, which every log of a shared database keeps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def append(session: str = "s", *, namespace: str = "a", expect: int = 0, body: b
 
 
 def everything(log: LogStore, after: dict[str, int] | None = None) -> Sequence[Entry]:
-    """All entries, in as many reads as it takes."""
+    """Return all entries, with as many reads as necessary."""
     found: list[Entry] = []
     seen, more = dict(after or {}), True
     while more:

@@ -1,4 +1,4 @@
-"""What every bus between the servers of a shared store does: the contract of a MessageBus, and of shared values."""
+"""The contract of a MessageBus and of shared values, which every bus between servers of a shared store keeps."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def bodies(bus: MessageBus, topic: Topic = ONE, after: int = 0) -> list[bytes]:
 
 @pytest.fixture
 def buses(log: LogStore, again: Callable[[], LogStore]) -> Iterator[tuple[MessageBus, MessageBus]]:
-    """Those of two servers."""
+    """Yield the buses of two servers."""
     first, second = log.bus(), again().bus()
     assert first is not None
     assert second is not None

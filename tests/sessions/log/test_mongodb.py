@@ -1,9 +1,9 @@
-"""The log in MongoDB when replies are lost, connections break and writers die, over a FAKE MongoDB; and a password that
-is never shown."""
+"""Tests the log in MongoDB when replies are lost, connections break and writers die, with a FAKE MongoDB; and that its
+password is never shown.
+"""
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
+from agent_kernel.core.errors import StoreCorrupt, StoreError
 from agent_kernel.sessions.log.log_store import Append
-from agent_kernel.sessions.store.store_url import open_log, open_store
+from agent_kernel.sessions.store.store_url import open_log
+from tests.sessions.log.failed_use import text_of_failed_use
 from tests.sessions.log.test_log_store import append, everything
-from tests.sessions.talk import KEY
 
 pytestmark = pytest.mark.stores
 ROOT = Path(__file__).parents[3]
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def fake() -> Iterator[Any]:
-    """A fake that only one test uses."""
+    """A fake for the use of one test."""
     from tests.sessions.log.fake_mongodb import FakeMongo
 
     server = FakeMongo()
@@ -105,20 +105,5 @@ def test_a_newer_version_is_refused_and_servers_that_start_at_once_create_one_he
     ],
 )
 async def test_no_error_contains_the_password(url: str) -> None:
-    shown = ""
-
-    async def use() -> None:
-        nonlocal shown
-        store = open_store(url)
-        shown = repr(store.__dict__)
-        try:
-            await store.info(KEY)
-        finally:
-            await store.aclose()
-
-    with pytest.raises((InvalidRequest, StoreError)) as raised:
-        await use()
-    assert raised.value.hint
-    shown += f"{raised.value} {raised.value.hint} {raised.value.details}"
-    shown += "".join(traceback.format_exception(raised.value, chain=True))
+    shown = await text_of_failed_use(url)
     assert not any(part in shown for part in ("cret@", "se#cret", "se%23cret", "se/cret", "se%zzcret"))

@@ -1,5 +1,6 @@
-"""Three real servers on one PostgreSQL behind a real reverse proxy, while servers are killed: the clients go on by the
-number of the last event that they received. ``pytest -s`` shows what happened."""
+"""Three real servers on one PostgreSQL behind a real reverse proxy, while servers are killed: the clients resume after
+the number of the last event that they received. ``pytest -s`` prints what happened.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +34,11 @@ END_S = 120.0
 
 @dataclass
 class Run:
-    """What the clients of one run did and saw. ``lengths``: for each number of an event of a turn, its type and the
-    length of the turn's text up to it, which must be the same for every client.
+    """What the clients of one run did and received. ``lengths`` has, for each number of an event of a turn, its type
+    and the length of the turn's text up to it, which must be the same for every client.
 
-    A client that comes for the first time after the turn's server has died gets events that are rebuilt from the store,
-    under numbers of their own. Therefore the clients of a turn are compared that have the same first event.
+    A client whose first event comes after the turn's server has died gets events that are rebuilt from the store, with
+    new numbers. Therefore only clients with the same first event are compared.
     """
 
     chance: random.Random
@@ -81,7 +82,7 @@ async def test_no_event_is_lost_repeated_or_renumbered_when_servers_behind_a_pro
 
 
 async def kill_servers(proxied: ProxiedServers, run: Run, kills: int) -> None:
-    """Kill one server after the other at random, and start it again a moment later."""
+    """Kill one random server after the other, and restart it a moment later."""
     for _ in range(kills):
         await asyncio.sleep(run.chance.uniform(0.5, 3))
         server = run.chance.choice(proxied.servers)
@@ -105,7 +106,7 @@ async def converse(client: httpx.AsyncClient, run: Run, session: str, turns: int
 
 
 async def begin_turn(client: httpx.AsyncClient, run: Run, session: str, key: str) -> str:
-    """Begin a turn. A request without an answer is repeated under its key."""
+    """Start a turn. A request without an answer is repeated with its idempotency key."""
     body, headers = {"prompt": "Count.", "session": session}, {"Idempotency-Key": key}
     until = time.monotonic() + END_S
     while True:
@@ -120,7 +121,7 @@ async def begin_turn(client: httpx.AsyncClient, run: Run, session: str, key: str
 
 
 async def follow_to_end(client: httpx.AsyncClient, run: Run, turn: str) -> str:
-    """Follow a turn to its end over connections that break, also because the client leaves. Return its state."""
+    """Follow a turn to its end over connections that break, or that the client closes. Return its state."""
     last, first = 0, 0.0
     text, is_cut = "", False
     until = time.monotonic() + END_S
@@ -159,8 +160,9 @@ async def some_events(client: httpx.AsyncClient, run: Run, turn: str, after: int
 
 
 async def check_stored(client: httpx.AsyncClient, turn: str, state: str) -> None:
-    """Each server knows how the turn ended, and has the whole answer of a committed one. A server that follows a turn
-    of a dead server learns of its end when it asks for the turn the next time."""
+    """Check that each server knows how the turn ended and has the whole answer of a committed turn. A server that
+    follows a turn of a dead server learns of its end with its next request for the turn.
+    """
     until = time.monotonic() + KNOWN_S
     while (known := (await client.get(f"agent/v1/turns/{turn}")).json()["state"]) != state:
         assert (known, time.monotonic() < until) == ("open", True), f"{turn} is {known}, and {state} for its clients"

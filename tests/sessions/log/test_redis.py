@@ -1,19 +1,21 @@
-"""A real Redis that is killed, emptied, a cache or part of a cluster; and a password that is never shown."""
+"""Tests a real Redis that is killed, emptied, used as a cache or part of a cluster; and that its password is never
+shown.
+"""
 
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
+from agent_kernel.core.errors import StoreCorrupt, StoreError
 from agent_kernel.core.messages import user
 from agent_kernel.sessions.log.log_store import Append
 from agent_kernel.sessions.log.redis import RedisLog
 from agent_kernel.sessions.store.store_url import open_store
+from tests.sessions.log.failed_use import text_of_failed_use
 from tests.sessions.log.servers import Redis
 from tests.sessions.talk import KEY
 
@@ -23,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Redis]:
-    """A server that only one test uses."""
+    """A server for the use of one test."""
     server = Redis(tmp_path)
     yield server
     server.stop()
@@ -131,23 +133,7 @@ def _is_whole(info: dict[str, str]) -> bool:
     ],
 )
 async def test_no_error_contains_the_password(url: str) -> None:
-    shown = ""
-
-    async def use() -> None:
-        nonlocal shown
-        store = open_store(url)
-        shown = repr(store.__dict__)
-        try:
-            await store.info(KEY)
-        finally:
-            await store.aclose()
-
-    with pytest.raises((InvalidRequest, StoreError)) as raised:
-        await use()
-    assert raised.value.hint
-    shown += f"{raised.value} {raised.value.hint} {raised.value.details}"
-    shown += "".join(traceback.format_exception(raised.value, chain=True))
-    # The source line of this test is part of a traceback, its URL is not.
+    shown = await text_of_failed_use(url)
     assert not any(part in shown for part in ("cret@", "se#cret", "se%23cret", "se?cret", "1/cret"))
 
 

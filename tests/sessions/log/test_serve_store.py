@@ -1,4 +1,6 @@
-"""``agent-kernel serve --store URL`` keeps its sessions in the database, and announces it without its password."""
+"""Tests ``agent-kernel serve --store URL``: it stores its sessions in the database and prints the URL without its
+password.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two servers on one log: what one acknowledged is there for the other, and both agree with a plain model."""
+"""Tests two servers on one log: each sees what the other acknowledged, and both agree with a simple model."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def test_bytes_that_nothing_names_are_dropped_and_those_of_a_fork_stay(
 
 
 class Failing(MemoryLog):
-    """A database that is away, or whose replies are lost, when a test says so."""
+    """A database that is unreachable, or whose replies are lost, when a test says so."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -203,7 +203,7 @@ async def test_every_table_is_shared_or_known_to_be_local(store: SharedStore) ->
 
 
 class _InTurn:
-    """Every call goes to the next of the stores."""
+    """Passes every call to the next of the stores."""
 
     def __init__(self, stores: Sequence[SharedStore]) -> None:
         self._stores = stores
@@ -234,7 +234,7 @@ TestTwoServers.settings = settings(
 
 
 class BusyLog(MemoryLog):
-    """A log where another server is always faster: it refuses this many commits before it takes one."""
+    """A log on which another server is always faster: it refuses this many commits before it accepts one."""
 
     def __init__(self, conflicts: int) -> None:
         super().__init__()

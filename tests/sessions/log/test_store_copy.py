@@ -1,4 +1,4 @@
-"""Sessions are copied from a file into a shared store and back."""
+"""Tests that sessions are copied from a file into a shared store and back."""
 
 from __future__ import annotations
 

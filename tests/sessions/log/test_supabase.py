@@ -1,5 +1,6 @@
-"""The function and the rights of the log in Supabase on a real PostgreSQL, through the real client and a FAKE of the
-API (``fake_postgrest.py``)."""
+"""Tests the function and the permissions of the log in Supabase on a real PostgreSQL, with the real client and a FAKE
+of the API (``fake_postgrest.py``).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Two real servers on one PostgreSQL or Redis: a conversation goes on at either, a turn of one is followed, answered
-and stopped through the other, and nobody is shown the URL of the database. ``pytest -s`` shows how long it took."""
+"""Tests two real servers on one PostgreSQL or Redis: either one continues a conversation; a turn of one can be
+followed, answered and stopped through the other; nobody sees the URL of the database. ``pytest -s`` prints the times.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Writes records to one session of the store ``argv[1]`` until somebody kills it, and prints the number of each record
-that was acknowledged.
+"""Writes records to one session of the store ``argv[1]`` until it is killed, and prints the number of each record that
+was acknowledged.
 
-A record has five messages that name the writer (``argv[2]``) and the number. Every second one is stored by one call, as
-programs and other frameworks write; the others as a server writes: it opens a turn, appends three times, and closes it.
+A record has five messages that contain the name of the writer (``argv[2]``) and the number. Every second record is
+stored by one call, as programs and other frameworks do; the others are written as a server does: open a turn, append
+three times, close it.
 """
 
 from __future__ import annotations

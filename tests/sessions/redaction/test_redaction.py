@@ -1,4 +1,4 @@
-"""Keys go, all else stays; hostile text and hostile patterns cost little time."""
+"""Tests redaction: keys are removed and all other text stays; hostile text and hostile patterns cost little time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store whose limits are far away is a store like any other."""
+"""Runs the store's contract with limits too high to take effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store as its limits let it be seen: the view of the newest turns, and every method accounted for."""
+"""Tests the view of a store with limits: only the newest turns are visible, and every method respects this."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ CARE = {"verify", "repair", "stats", "vacuum", "fold", "bindings", "forget_set_a
 
 @pytest.fixture
 def seen(store: SessionStore, clock: Clock) -> SessionStore:
-    """Two turns are seen; sessions live 100 s."""
+    """Return a store in which two turns are visible and sessions live 100 s."""
     return limit_store(store, RetentionLimits(ttl=100, max_history_turns=2), clock=clock)
 
 
-async def told(store: SessionStore, *turns: tuple[str, TurnState], extra: tuple[Message, ...] = ()) -> None:
+async def add_turns(store: SessionStore, *turns: tuple[str, TurnState], extra: tuple[Message, ...] = ()) -> None:
     owner = Owner.here()
     await store.create(KEY)
     for id, state in turns:
@@ -65,7 +65,7 @@ def test_every_method_of_a_store_is_limited_or_said_not_to_be() -> None:
 
 
 async def test_readers_see_the_newest_turns_and_the_others_stay_stored(seen: SessionStore, store: SessionStore) -> None:
-    await told(seen, ("t1", "committed"), ("t2", "committed"), ("t3", "committed"))
+    await add_turns(seen, ("t1", "committed"), ("t2", "committed"), ("t3", "committed"))
     assert await texts(seen) == ["ask t2", "answer t2", "ask t3", "answer t3"]
     assert [turn.id for turn in await seen.turns(KEY)] == ["t2", "t3"]
     assert [turn.id for turn in await seen.turns(KEY, 1)] == ["t3"]
@@ -76,7 +76,7 @@ async def test_readers_see_the_newest_turns_and_the_others_stay_stored(seen: Ses
 
 
 async def test_a_turn_is_the_message_and_all_that_follows(seen: SessionStore) -> None:
-    await told(
+    await add_turns(
         seen, *((f"t{number}", "committed") for number in range(4)), extra=(calls("a", "b"), result("a"), result("b"))
     )
     shown = await seen.latest(KEY)
@@ -84,13 +84,15 @@ async def test_a_turn_is_the_message_and_all_that_follows(seen: SessionStore) ->
 
 
 async def test_failed_turns_do_not_push_others_out_of_what_the_model_sees(seen: SessionStore) -> None:
-    await told(seen, ("t1", "committed"), ("t2", "committed"), ("t3", "failed"), ("t4", "failed"), ("t5", "failed"))
+    await add_turns(
+        seen, ("t1", "committed"), ("t2", "committed"), ("t3", "failed"), ("t4", "failed"), ("t5", "failed")
+    )
     assert await texts(seen, failed=False) == ["ask t1", "answer t1", "ask t2", "answer t2"]
     assert await texts(seen) == ["ask t4", "answer t4", "ask t5", "answer t5"]
 
 
 async def test_the_turn_that_runs_does_not_count(seen: SessionStore, owner: Owner) -> None:
-    await told(seen, ("t1", "committed"), ("t2", "committed"), ("t3", "committed"))
+    await add_turns(seen, ("t1", "committed"), ("t2", "committed"), ("t3", "committed"))
     talk = Talk(seen, owner, KEY, await seen.open_turn(Turn("t4", KEY), owner))
     assert await texts(seen) == ["ask t2", "answer t2", "ask t3", "answer t3"]
     await talk.say(user("ask t4"))
@@ -98,14 +100,14 @@ async def test_the_turn_that_runs_does_not_count(seen: SessionStore, owner: Owne
 
 
 async def test_each_branch_has_its_own_newest_turns(seen: SessionStore) -> None:
-    await told(seen, ("t1", "committed"), ("t2", "committed"), ("t3", "committed"))
+    await add_turns(seen, ("t1", "committed"), ("t2", "committed"), ("t3", "committed"))
     await seen.branch(KEY, before="t2", name="other")
     assert await texts(seen) == ["ask t1", "answer t1"]
     assert await texts(seen, branch="main") == ["ask t2", "answer t2", "ask t3", "answer t3"]
 
 
 async def test_a_long_session_is_read_from_its_end(seen: SessionStore, store: SessionStore) -> None:
-    await told(seen, *((f"t{number}", "committed") for number in range(30)))
+    await add_turns(seen, *((f"t{number}", "committed") for number in range(30)))
     asked: list[int | None] = []
     real = store.latest
 
@@ -154,7 +156,7 @@ async def test_a_conversation_that_is_gone_does_not_hide_another_that_began_so(
 async def test_what_is_gone_can_not_be_forked_bound_or_found_by_its_turns(
     seen: SessionStore, store: SessionStore, clock: Clock
 ) -> None:
-    await told(seen, ("t1", "committed"))
+    await add_turns(seen, ("t1", "committed"))
     clock.now += 100
     with pytest.raises(SessionNotFound):
         await seen.fork(KEY, SessionKey("local", "copy"))
@@ -167,7 +169,7 @@ async def test_what_is_gone_can_not_be_forked_bound_or_found_by_its_turns(
 
 
 async def test_search_finds_what_is_seen(seen: SessionStore, store: SessionStore, clock: Clock) -> None:
-    await told(seen, ("t1", "committed"), ("t2", "committed"), ("t3", "committed"))
+    await add_turns(seen, ("t1", "committed"), ("t2", "committed"), ("t3", "committed"))
     assert [hit.session.key for hit in await seen.search("local", SessionQuery("t3"))] == [KEY]
     assert await seen.search("local", SessionQuery("t1")) == []
     assert await store.search("local", SessionQuery("t1")), "it is stored"

@@ -1,4 +1,6 @@
-"""Which sessions go, and who is told. Numbers of sessions and of callbacks are those of nexo-rs's own tests."""
+"""Tests which sessions expire, and who is notified. The numbers of sessions and callbacks are those of nexo-rs's own
+tests.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def key(id: str) -> SessionKey:
     return SessionKey("local", id)
 
 
-async def filled(store: SessionStore, clock: Clock, ids: str, step: float = 0.005) -> None:
+async def fill_store(store: SessionStore, clock: Clock, ids: str, step: float = 0.005) -> None:
     for id in ids:
         clock.now += step
         await store.create(key(id))
@@ -54,7 +56,7 @@ async def ids(store: SessionStore) -> list[str]:
 
 
 class Callback:
-    """Notes what it is told, and whether the history could be read then."""
+    """Records the sessions that it is called for, and whether their history could be read at that time."""
 
     def __init__(self, store: SessionStore) -> None:
         self.told: list[str] = []
@@ -110,7 +112,7 @@ async def test_a_sweep_removes_what_is_too_old_and_tells_why(made: Made, store: 
 
 async def test_reading_keeps_a_session_and_looking_it_up_does_not(made: Made, clock: Clock) -> None:
     store, retention = made(RetentionLimits(ttl=TTL))
-    await filled(store, clock, "ab", step=0)
+    await fill_store(store, clock, "ab", step=0)
     for _ in range(4):
         clock.now += TTL * 0.7
         await store.touch(key("a"))
@@ -151,7 +153,7 @@ async def test_a_session_with_an_open_turn_never_goes(made: Made, clock: Clock, 
     store, retention = made(RetentionLimits(ttl=TTL, max_sessions=2))
     talk = await Talk.begin(store, owner)
     clock.now += 10
-    await filled(store, clock, "ab")
+    await fill_store(store, clock, "ab")
     assert await ids(store) == ["b", "s"], "the longest unused without an open turn made room"
     assert await retention.sweep() == []
     assert await talk.say(user("still here"))
@@ -173,7 +175,7 @@ async def test_a_session_that_is_used_meanwhile_stays(made: Made, clock: Clock) 
 
 async def test_at_the_cap_a_new_session_takes_the_place_of_the_longest_unused(made: Made, clock: Clock) -> None:
     store, _ = made(RetentionLimits(max_sessions=3))
-    await filled(store, clock, "abcd")
+    await fill_store(store, clock, "abcd")
     assert await ids(store) == ["b", "c", "d"]
     await store.touch(key("b"))
     clock.now += 0.005
@@ -198,7 +200,7 @@ async def test_sessions_made_at_once_do_not_exceed_the_cap(made: Made) -> None:
 
 async def test_a_cap_of_zero_is_no_cap(made: Made, store: SessionStore, clock: Clock) -> None:
     seen, retention = made(RetentionLimits(max_sessions=0, max_history_turns=1))
-    await filled(seen, clock, "0123456789")
+    await fill_store(seen, clock, "0123456789")
     assert await retention.sweep() == []
     assert len(await ids(seen)) == 10
 
@@ -262,7 +264,7 @@ async def test_at_the_end_the_server_tells_of_the_sessions_it_worked_with(
     callback = Callback(store)
     await store.create(key("earlier"))
     seen, retention = made(RetentionLimits(), callback)
-    await filled(seen, clock, "abc")
+    await fill_store(seen, clock, "abc")
     await seen.delete(key("b"))
     await retention.aclose()
     await retention.aclose()

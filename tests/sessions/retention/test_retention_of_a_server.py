@@ -1,4 +1,4 @@
-"""Limits from the settings to the running server."""
+"""Tests limits from the settings to the running server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Noting(SessionObserver):
 
 
 class Forgetful:
-    """A store that cannot tell which sessions nobody uses."""
+    """A store that does not know which sessions are unused."""
 
     def __init__(self, settings: Settings) -> None: ...
 

@@ -1,4 +1,4 @@
-"""New items come into the index by themselves."""
+"""Tests that the indexer adds new items by itself."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_closing_what_was_not_started_is_harmless(memory: MemoryStore) -> 
 
 
 class Failing:
-    """Fails once, as a full disk does."""
+    """An index that fails once, as with a full disk."""
 
     def __init__(self) -> None:
         self.calls = 0

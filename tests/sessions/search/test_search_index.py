@@ -1,4 +1,4 @@
-"""The index of the sqlite store: search is the same with it, without it, and with a broken one."""
+"""Tests the index of the sqlite store: search gives the same results with it, without it, and with a corrupt one."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ async def say(store: SqliteStore, id: str, *texts: str, turn: str = "t") -> None
     await store.add_turn(Turn(turn, SessionKey("local", id)), messages)
 
 
-async def found(store: SqliteStore, text: str) -> list[str]:
+async def search_ids(store: SqliteStore, text: str) -> list[str]:
     return sorted(hit.session.key.id for hit in await store.search("local", SessionQuery(text, limit=100)))
 
 
 @pytest.fixture
 def without_fts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
-    """Takes the module away from here on, also from files that have a table of it; the returned call gives it back."""
+    """Disable the FTS5 module, also for files that have a table of it. The yielded function enables it again."""
 
     def back() -> None:
         monkeypatch.undo()
@@ -48,7 +48,7 @@ def without_fts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]
 
 
 def rename_module(path: Path, old: str, new: str) -> None:
-    """So that opening the table fails as it does where the module is missing."""
+    """Rename the module in the schema of the file, so that opening its table fails as if the module were missing."""
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA writable_schema = ON")
         db.execute("UPDATE sqlite_master SET sql = replace(sql, ?, ?) WHERE name = 'search_index'", (old, new))
@@ -74,11 +74,11 @@ async def test_without_the_module_search_works_and_says_once_that_it_is_slow(
     store = open_store()
     await say(store, "s1", "crystallography")
     with pytest.warns(RuntimeWarning, match="without an index"):
-        assert await found(store, "cryst") == ["s1"]
+        assert await search_ids(store, "cryst") == ["s1"]
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         assert await store.fold() == 0
-        assert await found(store, "cryst") == ["s1"]
+        assert await search_ids(store, "cryst") == ["s1"]
     assert not told
 
 
@@ -95,7 +95,7 @@ async def test_a_file_goes_from_one_with_the_module_to_one_without_and_back(
 
     store = open_store()
     assert await store.fold() == 0
-    assert await found(store, "garnet") == ["gone", "old"]
+    assert await search_ids(store, "garnet") == ["gone", "old"]
     await say(store, "indexed", "garnet")
     assert await store.fold() == 0
     await store.aclose()
@@ -104,11 +104,11 @@ async def test_a_file_goes_from_one_with_the_module_to_one_without_and_back(
     search_index.MODULE, kept = search_index.MODULE.replace("fts5", GONE), search_index.MODULE
 
     store = open_store()
-    assert await found(store, "garnet") == ["gone", "indexed", "old"]
+    assert await search_ids(store, "garnet") == ["gone", "indexed", "old"]
     await store.delete(SessionKey("local", "gone"))
     await say(store, "new", "garnet")
     assert await store.fold() == 0
-    assert await found(store, "garnet") == ["indexed", "new", "old"]
+    assert await search_ids(store, "garnet") == ["indexed", "new", "old"]
     await store.aclose()
     rename_module(path, GONE, "fts5")
     search_index.is_available.cache_clear()
@@ -116,15 +116,15 @@ async def test_a_file_goes_from_one_with_the_module_to_one_without_and_back(
 
     store = open_store()
     await say(store, "gone", "opal")
-    assert await found(store, "garnet") == ["indexed", "new", "old"]
+    assert await search_ids(store, "garnet") == ["indexed", "new", "old"]
     assert await store.fold() == 0
-    assert await found(store, "garnet") == ["indexed", "new", "old"]
-    assert await found(store, "opal") == ["gone"]
+    assert await search_ids(store, "garnet") == ["indexed", "new", "old"]
+    assert await search_ids(store, "opal") == ["gone"]
     await integrity(store)
 
 
 async def integrity(store: SqliteStore) -> None:
-    """The index, if there is one yet, agrees with the texts: FTS5's own check."""
+    """Check with FTS5's own check that the index, if there is one, agrees with the texts."""
     if not await store._database.read(search_index.is_usable):
         return
     await store._database.write(
@@ -144,9 +144,9 @@ async def test_what_an_older_version_wrote_is_found_and_folded(path: Path) -> No
     await old.write(lambda db: [db.execute(row) for row in rows])
     await old.aclose()
     store = SqliteStore(path)
-    assert await found(store, "topaz") == ["old"]
+    assert await search_ids(store, "topaz") == ["old"]
     assert await store.fold() == 0
-    assert await found(store, "topaz") == ["old"]
+    assert await search_ids(store, "topaz") == ["old"]
     await store.aclose()
 
 
@@ -166,13 +166,13 @@ async def test_a_damaged_index_is_searched_around_and_made_anew(open_store: Call
         await say(store, f"s{number}", "topaz", f"beryl{number} garnet")
     assert await store.fold() == 0
     await store._database.write(lambda db: db.execute("UPDATE search_index_data SET block = x'00' WHERE id > 10"))
-    assert len(await found(store, "garnet")) == 30
+    assert len(await search_ids(store, "garnet")) == 30
     await say(store, "new", "garnet")
-    assert len(await found(store, "garnet")) == 31
+    assert len(await search_ids(store, "garnet")) == 31
     assert await store.fold() == 0
     await store._database.write(lambda db: search_index.add_chore(db, search_index.RENEW))
     assert await store.fold() == 0
-    assert len(await found(store, "garnet")) == 31
+    assert len(await search_ids(store, "garnet")) == 31
     await integrity(store)
 
 
@@ -182,15 +182,15 @@ async def test_two_servers_fold_and_forget_in_one_file(open_store: Callable[[], 
     assert await one.fold() == 0
     await say(other, "b", "garnet")
     await other.delete(SessionKey("local", "a"))
-    assert await found(one, "garnet") == ["b"]
+    assert await search_ids(one, "garnet") == ["b"]
     assert await other.fold() == 0
     await one.pop(SessionKey("local", "b"))
-    assert await found(other, "garnet") == []
+    assert await search_ids(other, "garnet") == []
     await integrity(other)
 
 
 def terms(db: sqlite3.Connection) -> list[str]:
-    """What the index still has, of deleted texts too."""
+    """Return the terms in the index, also those of deleted texts."""
     db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.terms USING fts5vocab(main, search_index, row)")
     return [term for (term,) in db.execute("SELECT term FROM temp.terms")]
 
@@ -222,7 +222,7 @@ async def test_a_vacuum_leaves_nothing_of_deleted_text(
         await store._database.write(lambda db: search_index.add_chore(db, search_index.RENEW))
     await store.vacuum()
     assert "xyz" not in await store._database.write(terms)
-    assert await found(store, "garnet") == ["kept"]
+    assert await search_ids(store, "garnet") == ["kept"]
     assert await store.fold() == 0
     assert "gar" in await store._database.write(terms)
     await store.aclose()
@@ -236,10 +236,10 @@ async def test_what_a_repair_sets_aside_is_found_no_more(open_store: Callable[[]
     assert await store.fold() == 0
     await store._database.write(lambda db: db.execute("UPDATE items SET body = '[' WHERE seq = 2"))
     assert [fault.mended for fault in await store.repair()] == ["set aside"]
-    assert await found(store, "topaz") == []
+    assert await search_ids(store, "topaz") == []
     assert await store.fold() == 0
-    assert await found(store, "topaz") == []
-    assert await found(store, "beryl") == ["s"]
+    assert await search_ids(store, "topaz") == []
+    assert await search_ids(store, "beryl") == ["s"]
 
 
 async def test_a_turn_costs_nothing_for_the_index_until_it_is_folded(open_store: Callable[[], SqliteStore]) -> None:

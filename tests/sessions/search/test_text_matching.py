@@ -1,4 +1,4 @@
-"""Words, texts and snippets, without a store."""
+"""Tests words, texts and snippets, without a store."""
 
 from __future__ import annotations
 

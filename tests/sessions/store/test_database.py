@@ -1,4 +1,4 @@
-"""The file, its modes and its journal; damage, full disks, locks, cancelled callers."""
+"""Tests the database file, its modes and its journal; corruption, full disks, locks, cancelled callers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_the_file_is_private(file_store: SqliteStore, path: Path) -> None:
 
 
 class TurkishCursor(sqlite3.Cursor):
-    """What Python reports in the locale tr_TR, where it takes INSERT for a query."""
+    """A cursor that behaves as Python does in the locale tr_TR, where it takes INSERT for a query."""
 
     rowcount = -1
 
@@ -147,8 +147,8 @@ async def test_a_file_that_is_gone_is_not_made_anew(path: Path, *, whole: bool) 
     await store.aclose()
 
 
-async def killed(path: Path, title: str) -> None:
-    """A process that wrote to a store and ended without closing it, so that its journal is still there."""
+async def write_and_exit(path: Path, title: str) -> None:
+    """Run a process that writes to a store and exits without closing it, so that its journal remains."""
     code = f"""
 import asyncio, os
 from pathlib import Path
@@ -165,7 +165,7 @@ asyncio.run(main())
 @pytest.mark.parametrize("empty", [False, True], ids=["gone", "empty"])
 async def test_a_journal_without_its_file_is_not_deleted_for_an_empty_store(path: Path, *, empty: bool) -> None:
     """SQLite did that in silence, and what was written last was lost even to whoever found the file again."""
-    await killed(path, "kept")
+    await write_and_exit(path, "kept")
     journal, moved = path.with_name("sessions.db-wal"), path.with_name("moved.db")
     path.rename(moved)
     if empty:
@@ -220,7 +220,7 @@ async def test_many_connections_create_one_file_at_the_same_time(tmp_path: Path)
 
 
 async def test_an_empty_store_begins_once_the_journal_is_moved_away_too(path: Path) -> None:
-    await killed(path, "old")
+    await write_and_exit(path, "old")
     path.rename(path.with_name("moved.db"))
     path.with_name("sessions.db-wal").rename(path.with_name("moved.db-wal"))
     store = SqliteStore(path)
@@ -279,7 +279,7 @@ async def test_a_store_that_was_repaired_goes_on_in_the_same_process(file_store:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Eight megabytes of its own; needs the right to mount."""
+    """A file system of eight megabytes; needs the right to mount."""
     point = tmp_path / "small"
     point.mkdir()
     mounted = subprocess.run(
@@ -381,7 +381,7 @@ async def test_a_directory_in_the_place_of_the_file_is_an_error_of_the_store(pat
 
 
 class Gate:
-    """Parks the store's thread, so that a test can cancel at a chosen moment."""
+    """Blocks the store's thread, so that a test can cancel a call at a chosen moment."""
 
     def __init__(self, store: SqliteStore) -> None:
         self.reached, self.open = threading.Event(), threading.Event()

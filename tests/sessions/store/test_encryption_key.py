@@ -1,4 +1,4 @@
-"""The key of an encrypted store is found where its URL says, and is never shown."""
+"""Tests that the key of an encrypted store is found where its URL says, and is never shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Files in our stores: across a restart, in a quota, when bytes are lost, when a session expired, and privately."""
+"""Tests files in our stores: after a restart, within a quota, with lost bytes, in an expired session, and in private
+sessions.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from agent_kernel.sessions.tables.quota import Quota
 from tests.sessions.talk import KEY, Clock
 
 
-def stored(directory: Path) -> list[Path]:
+def blob_paths(directory: Path) -> list[Path]:
     return [path for path in directory.rglob("*") if path.is_file() and len(path.name) >= 64]
 
 
@@ -47,12 +49,12 @@ async def test_large_bytes_are_one_file_on_the_disk_until_nobody_names_them(tmp_
     for key in (KEY, other):
         await store.create(key)
         await store.add_files(key, [(file("file-1", LARGE), LARGE)])
-    assert len(stored(tmp_path)) == 1
+    assert len(blob_paths(tmp_path)) == 1
     await store.delete(KEY)
-    assert len(stored(tmp_path)) == 1
+    assert len(blob_paths(tmp_path)) == 1
     assert await store.verify() == []
     await store.remove_file(other, "file-1")
-    assert stored(tmp_path) == []
+    assert blob_paths(tmp_path) == []
     assert await store.verify() == []
     await store.aclose()
 
@@ -74,7 +76,7 @@ async def test_lost_bytes_are_found_and_the_file_says_so_afterwards(tmp_path: Pa
     store = SqliteStore(tmp_path / "s.db")
     await store.create(KEY)
     await store.add_files(KEY, [(file("file-1", LARGE), LARGE)])
-    (path,) = stored(tmp_path)
+    (path,) = blob_paths(tmp_path)
     if damage == "removed":
         path.unlink()
     else:
@@ -122,5 +124,5 @@ async def test_a_private_session_keeps_its_files_in_memory(tmp_path: Path) -> No
     assert await store.sessions_of_file("local", "file-1") == [key]
     assert await bytes_of(store, key, "file-1") == LARGE
     assert await store.all_files("local") == []
-    assert stored(tmp_path) == []
+    assert blob_paths(tmp_path) == []
     await store.aclose()

@@ -1,4 +1,4 @@
-"""Sessions as readable documents: names, whole files, one process, damage, restarts."""
+"""Tests sessions as readable documents: names, complete files, one process, damage, restarts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def names(directory: Path) -> list[str]:
     return sorted(path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file())
 
 
-async def reopened(store: FilesStore) -> FilesStore:
+async def reopen(store: FilesStore) -> FilesStore:
     await store.aclose()
     return FilesStore(store.directory)
 
@@ -89,7 +89,7 @@ async def test_everything_is_there_after_a_restart(kept: FilesStore, owner: Owne
 
     before = await told(kept)
     before[-2] = {**before[-2], "file_bytes": 0}
-    again = await reopened(kept)
+    again = await reopen(kept)
     after = await told(again)
     after[-2] = {**after[-2], "file_bytes": 0}
     assert after == before
@@ -109,7 +109,7 @@ async def test_nothing_is_written_when_nothing_changed(kept: FilesStore, directo
         pass
     assert {name: (directory / name).stat().st_mtime_ns for name in names(directory)} == before
     data = document(directory).read_bytes()
-    again = await reopened(kept)
+    again = await reopen(kept)
     await again.rename(KEY, "x")
     await again.rename(KEY, "")
     changed = json.loads(document(directory).read_bytes())
@@ -225,7 +225,7 @@ async def test_any_id_has_a_file_of_its_own(kept: FilesStore, directory: Path, i
     for key in dict.fromkeys(keys):
         await kept.create(key, key.namespace + key.id)
     assert len(list((directory / "sessions").iterdir())) == len(set(keys))
-    again = await reopened(kept)
+    again = await reopen(kept)
     for key in keys:
         session = await again.info(key)
         assert session is not None
@@ -391,7 +391,7 @@ async def test_of_several_files_none_stays_as_a_failed_write_left_it(
             await kept.delete(KEY)
     assert await kept.bound("local", "/r", "a") == "s"
     await kept.create(SessionKey("local", "other"))
-    again = await reopened(kept)
+    again = await reopen(kept)
     assert await again.bound("local", "/r", "a") == "s"
     assert len(await again.latest(KEY)) == 2
     await again.aclose()

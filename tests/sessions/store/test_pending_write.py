@@ -1,4 +1,6 @@
-"""A write of unknown outcome is looked up: done, to be done, or a conflict; never guessed."""
+"""Tests writes of unknown outcome: the store finds out whether a write is done, still to be done, or in conflict, and
+never guesses.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ BATCH: Sequence[Message] = [user("add"), calls("c"), result("c"), assistant("2")
 
 
 async def pending(store: SessionStore) -> PendingWrite:
-    """Two turns are stored; a third is about to be. Through JSON, as a later process gets it."""
+    """Store two turns and return a write of a third one, decoded from JSON as a later process gets it."""
     await whole_turns(store, 2)
     told = PendingWrite.of(KEY, "t3", 4, BATCH, await store.latest(KEY))
     return PendingWrite.from_json(json.loads(json.dumps(told.to_json())))

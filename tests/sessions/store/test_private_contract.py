@@ -1,4 +1,4 @@
-"""A store with private sessions beside it is a store like any other."""
+"""Runs the store's contract on a store that also has private sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Private sessions: in memory beside the others, and nowhere else."""
+"""Tests private sessions: they are in memory, beside the others, and nowhere else."""
 
 from __future__ import annotations
 

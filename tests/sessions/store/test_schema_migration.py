@@ -1,4 +1,4 @@
-"""Versions of the store's file."""
+"""Tests the schema versions of the store's file."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ OLD = Path(__file__).parents[1] / "data" / "version_1.sql"
 
 @pytest.fixture
 async def old_store(path: Path) -> AsyncIterator[SqliteStore]:
-    """A file that the first version of the store wrote."""
+    """A store on a file that the first version of the store wrote."""
     path.parent.mkdir()
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(OLD.read_text(encoding="utf-8"))

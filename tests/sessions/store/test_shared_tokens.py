@@ -1,4 +1,4 @@
-"""API tokens of servers that share a database: valid on all of them, and gone on all of them when they are revoked."""
+"""Tests API tokens of servers that share a database: valid on all of them, and invalid on all of them once revoked."""
 
 from __future__ import annotations
 

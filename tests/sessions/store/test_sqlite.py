@@ -1,4 +1,4 @@
-"""What the tables hold, and what only a store in a file can get wrong."""
+"""Tests the contents of the tables, and errors that only a store in a file can have."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def test_pop_takes_rows_that_do_not_decode_on_its_way(file_store: SqliteSt
 
 
 async def steps(store: SqliteStore, call: Callable[[], Awaitable[object]]) -> int:
-    """Hundreds of steps of SQLite's machine."""
+    """Return the hundreds of virtual-machine steps that SQLite executes during a call."""
     count = [0]
 
     def tick() -> int:

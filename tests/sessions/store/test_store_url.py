@@ -1,4 +1,4 @@
-"""A URL names a store, and one that names none says which there are."""
+"""Tests that a URL selects a store, and that the error for an unknown one lists the known ones."""
 
 from __future__ import annotations
 

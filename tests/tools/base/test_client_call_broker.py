@@ -12,14 +12,14 @@ from tests.turns import KEY
 CALL = ToolCall("c1", "python", {"code": "1"})
 
 
-def offered(offers: ClientCallBroker) -> tuple[asyncio.Task[ToolOutput], list[EventBody]]:
+def offer_call(offers: ClientCallBroker) -> tuple[asyncio.Task[ToolOutput], list[EventBody]]:
     events: list[EventBody] = []
     return asyncio.create_task(offers.offer(ToolContext(KEY, "t1", 1, CALL, events.append))), events
 
 
 async def test_the_first_claim_wins_and_its_answer_is_the_result() -> None:
     offers = ClientCallBroker()
-    waiting, events = offered(offers)
+    waiting, events = offer_call(offers)
     await asyncio.sleep(0)
     token, call = offers.claim("t1", "c1", "magic")
     assert call == CALL
@@ -33,7 +33,7 @@ async def test_the_first_claim_wins_and_its_answer_is_the_result() -> None:
 
 async def test_an_answer_needs_the_claims_token() -> None:
     offers = ClientCallBroker()
-    waiting, _ = offered(offers)
+    waiting, _ = offer_call(offers)
     await asyncio.sleep(0)
     with pytest.raises(Conflict):
         offers.finish("t1", "c1", "", ToolOutput("forged"))
@@ -46,7 +46,7 @@ async def test_an_answer_needs_the_claims_token() -> None:
 
 async def test_a_call_is_answered_once() -> None:
     offers = ClientCallBroker()
-    waiting, _ = offered(offers)
+    waiting, _ = offer_call(offers)
     await asyncio.sleep(0)
     token, _ = offers.claim("t1", "c1", "magic")
     offers.finish("t1", "c1", token, ToolOutput("1"))
@@ -58,7 +58,7 @@ async def test_a_call_is_answered_once() -> None:
 
 
 async def test_nobody_claiming_is_told_as_no_client_attached() -> None:
-    waiting, _ = offered(ClientCallBroker(claim_within_s=0.01))
+    waiting, _ = offer_call(ClientCallBroker(claim_within_s=0.01))
     output = await waiting
     assert output.status == "error"
     assert "no client attached" in output.text
@@ -66,7 +66,7 @@ async def test_nobody_claiming_is_told_as_no_client_attached() -> None:
 
 async def test_a_claimer_that_lapses_is_answered_for_and_nobody_else_gets_the_call() -> None:
     offers = ClientCallBroker(lease_s=0.05)
-    waiting, _ = offered(offers)
+    waiting, _ = offer_call(offers)
     await asyncio.sleep(0)
     offers.claim("t1", "c1", "magic")
     output = await waiting
@@ -77,7 +77,7 @@ async def test_a_claimer_that_lapses_is_answered_for_and_nobody_else_gets_the_ca
 
 async def test_renewing_keeps_a_claim() -> None:
     offers = ClientCallBroker(lease_s=0.1)
-    waiting, _ = offered(offers)
+    waiting, _ = offer_call(offers)
     await asyncio.sleep(0)
     token, _ = offers.claim("t1", "c1", "magic")
     for _ in range(6):
@@ -90,7 +90,7 @@ async def test_renewing_keeps_a_claim() -> None:
 
 async def test_a_stopped_turn_takes_its_offer_back() -> None:
     offers = ClientCallBroker()
-    waiting, _ = offered(offers)
+    waiting, _ = offer_call(offers)
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait([waiting])
@@ -103,7 +103,7 @@ async def test_a_declined_call_waits_for_the_others_only_briefly_and_the_reason_
 ) -> None:
     monkeypatch.setattr("agent_kernel.tools.base.client_call_broker.OTHERS_WITHIN_S", 0.01)
     offers = ClientCallBroker(claim_within_s=3600.0)
-    waiting, _ = offered(offers)
+    waiting, _ = offer_call(offers)
     await asyncio.sleep(0)
     offers.decline("t1", "c1", "magic", "it has no tool python")
     output = await waiting
@@ -113,7 +113,7 @@ async def test_a_declined_call_waits_for_the_others_only_briefly_and_the_reason_
 
 async def test_another_client_may_claim_what_one_has_declined() -> None:
     offers = ClientCallBroker()
-    waiting, _ = offered(offers)
+    waiting, _ = offer_call(offers)
     await asyncio.sleep(0)
     offers.decline("t1", "c1", "magic", "no")
     await asyncio.sleep(0)

@@ -7,14 +7,16 @@ from agent_kernel.tools.base import declared_schema
 from agent_kernel.tools.base.declared_schema import check_schema
 
 
-def nested(levels: int) -> dict[str, Any]:
+def nest_schema(levels: int) -> dict[str, Any]:
     schema: dict[str, Any] = {}
     for _ in range(levels):
         schema = {"items": schema}
     return schema
 
 
-@pytest.mark.parametrize("schema", [{}, {"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}}, nested(60)])
+@pytest.mark.parametrize(
+    "schema", [{}, {"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}}, nest_schema(60)]
+)
 def test_a_schema_is_one(schema: dict[str, Any]) -> None:
     check_schema(schema)
 
@@ -24,7 +26,7 @@ def test_a_schema_is_one(schema: dict[str, Any]) -> None:
     [
         ({"type": "nonsense"}, "at type"),
         ({"properties": {"a": {"minimum": "x"}}}, "at properties/a/minimum"),
-        (nested(70), "64 levels"),
+        (nest_schema(70), "64 levels"),
         ({"description": "x" * (300 << 10)}, "256 KiB"),
         ({"properties": {"a": {"pattern": "(" * 1_001}}}, "1,000 characters"),
         ({"items": [{"patternProperties": {"x" * 1_001: {}}}]}, "1,000 characters"),

@@ -32,18 +32,18 @@ SPEC = ToolSpec("order", "Orders.", {"type": "object", "properties": {"n": {"typ
 ARGUMENTS = {"n": 2, "name": "grün"}
 
 
-async def called(tools: DispatchTools, **request: Any) -> ToolOutput:
+async def call_tool(tools: DispatchTools, **request: Any) -> ToolOutput:
     offered = await tools.offer(occasion(functions=(SPEC,), **request))
     return await offered.tools[0].call(ARGUMENTS, context("order", ARGUMENTS))
 
 
-async def told(page: Answer, *, timeout_s: float = 20.0, key_env: str = "") -> tuple[ToolOutput, list[Asked]]:
+async def call_page(page: Answer, *, timeout_s: float = 20.0, key_env: str = "") -> tuple[ToolOutput, list[Asked]]:
     async with served({"/tool": page}) as web:
-        return await called(DispatchTools(web.url("/tool"), key_env, EgressPolicy(), timeout_s)), web.asked
+        return await call_tool(DispatchTools(web.url("/tool"), key_env, EgressPolicy(), timeout_s)), web.asked
 
 
-def then(*pages: Answer) -> Answer:
-    """One after the other; the last one stays."""
+def answer_in_turn(*pages: Answer) -> Answer:
+    """Return an answer that sends these pages one after the other and repeats the last."""
     left = list(pages)
 
     async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -54,7 +54,7 @@ def then(*pages: Answer) -> Answer:
 
 async def test_a_call_is_posted_with_its_key_and_its_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOL_KEY", KEY)
-    output, [asked] = await told(says(200, b'{"content": "done"}'), key_env="TOOL_KEY")
+    output, [asked] = await call_page(says(200, b'{"content": "done"}'), key_env="TOOL_KEY")
     assert (output.text, output.status, output.details) == ("done", "success", {"status": 200, "tries": 1})
     assert (asked.method, json.loads(asked.body)) == ("POST", {"name": "order", "arguments": ARGUMENTS})
     sent = {name: asked.headers[name] for name in ("authorization", "x-session-id", "x-call-id", "content-type")}
@@ -82,26 +82,26 @@ async def test_a_call_is_posted_with_its_key_and_its_ids(monkeypatch: pytest.Mon
     ],
 )
 async def test_an_answer_is_its_content_or_itself(body: str, text: str) -> None:
-    output, _ = await told(says(200, body.encode()))
+    output, _ = await call_page(says(200, body.encode()))
     assert (output.text, output.status) == (text, "success")
 
 
 @pytest.mark.parametrize("status", [201, 202])
 async def test_every_2xx_is_an_answer(status: int) -> None:
-    output, _ = await told(says(status, b"fine"))
+    output, _ = await call_page(says(status, b"fine"))
     assert output.text == "fine"
 
 
 async def test_what_is_no_text_is_read_as_well_as_can_be() -> None:
-    assert (await told(says(200, b"a\xffb")))[0].text == "a\ufffdb"
-    assert (await told(says(200, gzip.compress(b"packed"), content_encoding="gzip")))[0].text == "packed"
+    assert (await call_page(says(200, b"a\xffb")))[0].text == "a\ufffdb"
+    assert (await call_page(says(200, gzip.compress(b"packed"), content_encoding="gzip")))[0].text == "packed"
 
 
 @pytest.mark.parametrize("status", [302, 400, 401, 404, 429, 500, 503])
 async def test_an_error_names_its_status_once_and_never_the_key(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOL_KEY", KEY)
     body = f"your key {KEY} is bad {'x' * 5_000}".encode()
-    output, asked = await told(says(status, body, location="http://127.0.0.1/"), key_env="TOOL_KEY")
+    output, asked = await call_page(says(status, body, location="http://127.0.0.1/"), key_env="TOOL_KEY")
     assert (output.status, output.details["status"], len(asked)) == ("error", status, 1)
     assert f"HTTP {status}" in output.text
     assert KEY not in output.text
@@ -110,25 +110,25 @@ async def test_an_error_names_its_status_once_and_never_the_key(status: int, mon
 
 @pytest.mark.parametrize("status", [429, 503])
 async def test_a_busy_server_is_asked_again_when_it_says_when(status: int) -> None:
-    page = then(says(status, retry_after="0"), says(status, retry_after=formatdate(0)), says(200, b"now"))
-    output, asked = await told(page)
+    page = answer_in_turn(says(status, retry_after="0"), says(status, retry_after=formatdate(0)), says(200, b"now"))
+    output, asked = await call_page(page)
     assert (output.text, output.details["tries"]) == ("now", 3)
     assert len({one.headers["idempotency-key"] for one in asked}) == 1
 
 
 async def test_a_server_that_stays_busy_is_not_asked_for_ever() -> None:
-    output, asked = await told(says(503, retry_after="0"))
+    output, asked = await call_page(says(503, retry_after="0"))
     assert (output.status, len(asked)) == ("error", dispatch.TRIES)
 
 
 async def test_a_server_that_wants_too_long_is_not_waited_for() -> None:
-    output, asked = await told(says(503, retry_after="3600"), timeout_s=0.2)
+    output, asked = await call_page(says(503, retry_after="3600"), timeout_s=0.2)
     assert (output.status, len(asked)) == ("timeout", 1)
 
 
 @pytest.mark.parametrize("status", [500, 502, 504])
 async def test_what_may_have_happened_is_not_asked_for_again(status: int) -> None:
-    output, asked = await told(says(status, retry_after="0"))
+    output, asked = await call_page(says(status, retry_after="0"))
     assert (output.status, len(asked)) == ("error", 1)
 
 
@@ -138,7 +138,7 @@ async def test_a_connection_that_breaks_off_is_not_tried_again() -> None:
 
     async with served({"/tool": hangs_up}) as web:
         with pytest.raises(FetchFailed, match="did not answer"):
-            await called(DispatchTools(web.url("/tool"), "", EgressPolicy()))
+            await call_tool(DispatchTools(web.url("/tool"), "", EgressPolicy()))
         assert len(web.asked) == 1
 
 
@@ -146,7 +146,7 @@ async def test_a_server_that_is_just_starting_is_tried_again(monkeypatch: pytest
     monkeypatch.setattr(dispatch, "PAUSE_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    call = asyncio.create_task(called(DispatchTools(f"http://127.0.0.1:{port}/tool", "", EgressPolicy())))
+    call = asyncio.create_task(call_tool(DispatchTools(f"http://127.0.0.1:{port}/tool", "", EgressPolicy())))
     await asyncio.sleep(0.03)
     web = Web(pages={"/tool": says(200, b"started")})
     async with tcp_server(web.serve, port=port):
@@ -159,12 +159,12 @@ async def test_a_server_that_is_not_there_is_said_to_be(monkeypatch: pytest.Monk
     async with served({}) as web:
         pass
     with pytest.raises(FetchFailed, match="cannot be reached"):
-        await called(DispatchTools(web.url("/tool"), "", EgressPolicy()))
+        await call_tool(DispatchTools(web.url("/tool"), "", EgressPolicy()))
 
 
 @pytest.mark.parametrize("page", [says_nothing(), drips(0.01)], ids=["silence", "a drip"])
 async def test_a_server_that_never_answers_is_given_up(page: Answer) -> None:
-    output, _ = await told(page, timeout_s=0.2)
+    output, _ = await call_page(page, timeout_s=0.2)
     assert (output.status, output.text) == ("timeout", "The tool's server did not answer within 0.2 s.")
 
 
@@ -173,8 +173,8 @@ async def test_a_server_that_never_answers_is_given_up(page: Answer) -> None:
 )
 async def test_an_endless_answer_is_not_read_on(page: Answer) -> None:
     async with served({"/tool": page}) as web:
-        with pytest.raises(FetchFailed, match="was not read on"):
-            await called(DispatchTools(web.url("/tool"), "", EgressPolicy()))
+        with pytest.raises(FetchFailed, match="the rest was not read"):
+            await call_tool(DispatchTools(web.url("/tool"), "", EgressPolicy()))
 
 
 @pytest.mark.parametrize("key", ["", "  ", "two\nlines", "schlüssel"])
@@ -182,7 +182,7 @@ async def test_without_its_key_nothing_is_sent(key: str, monkeypatch: pytest.Mon
     monkeypatch.setenv("TOOL_KEY", key)
     async with served({"/tool": says(200, b"x")}) as web:
         with pytest.raises(InvalidRequest, match="TOOL_KEY"):
-            await called(DispatchTools(web.url("/tool"), "TOOL_KEY", EgressPolicy()))
+            await call_tool(DispatchTools(web.url("/tool"), "TOOL_KEY", EgressPolicy()))
         assert web.asked == []
 
 
@@ -190,8 +190,8 @@ async def test_a_key_goes_only_where_the_configuration_says(monkeypatch: pytest.
     monkeypatch.setenv("TOOL_KEY", KEY)
     async with served({"/tool": says(200, b"x")}) as web, served({"/other": says(200, b"y")}) as other:
         tools = DispatchTools(web.url("/tool"), "TOOL_KEY", EgressPolicy())
-        assert (await called(tools, dispatch_url=other.url("/other"))).text == "y"
-        assert (await called(tools, dispatch_url=web.url("/tool"))).text == "x"
+        assert (await call_tool(tools, dispatch_url=other.url("/other"))).text == "y"
+        assert (await call_tool(tools, dispatch_url=web.url("/tool"))).text == "x"
     assert "authorization" not in other.asked[0].headers
     assert web.asked[0].headers["authorization"] == f"Bearer {KEY}"
 
@@ -227,7 +227,7 @@ async def test_local_only_dispatches_to_this_machine_alone() -> None:
     with pytest.raises(LocalOnly):
         await dispatch.Dispatcher("https://tools.example/", "", EgressPolicy(local_only=True)).run(context())
     async with served({"/": says(200, b"here")}) as web:
-        assert (await called(DispatchTools(web.url(), "", EgressPolicy(local_only=True)))).text == "here"
+        assert (await call_tool(DispatchTools(web.url(), "", EgressPolicy(local_only=True)))).text == "here"
 
 
 @pytest.mark.parametrize("url", ["tools.example", "file:///etc/passwd", "unix:/x"])

@@ -1,4 +1,6 @@
-"""What code leaves in a real sandbox on its way into a real store: bounded by size, time and the free disk."""
+"""Tests files that code leaves in a real sandbox on their way into a real store: bounded by size, time and free disk
+space.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ def registry(store: SqliteStore, tmp_path: Path, output_mb: int = 256) -> FileRe
 
 
 async def ran(files: FileRegistry, work_root: Path, code: str) -> tuple[str, list[dict[str, Any]]]:
-    """What the model reads of one call in the sandbox, and the files that came of it."""
+    """Return what the model reads of one call in the sandbox, and the files that the call produced."""
     sandbox = LinuxSandbox(work_root, SandboxPolicy(warm=0))
     try:
         toolbox = Toolbox([SandboxPython(SandboxEnvironment(sandbox))], Gate(Approvals()), files)

@@ -16,7 +16,7 @@ from agent_kernel.tools.base.notebook_call import NotebookCallTool
 from agent_kernel.tools.base.tool_source import ToolSourceContext
 from agent_kernel.tools.code.python import LIVE, PythonTools, ResetPython, SandboxPython
 from agent_kernel.tools.code.sandbox_environment import SandboxEnvironment
-from tests.tools.ran import RanSandbox
+from tests.tools.sandbox_stand_in import RanSandbox
 from tests.turns import KEY
 
 CALL = ToolCall("c1", "python", {"code": "print(1)"})

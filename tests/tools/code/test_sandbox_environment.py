@@ -1,4 +1,4 @@
-"""What a model reads of a run, and paths that a person may allow."""
+"""Tests the result of a run as the model reads it, and paths that a user may allow."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from agent_kernel.tools.code.sandbox_environment import (
     SandboxEnvironment,
     format_result,
 )
-from tests.tools.ran import RanSandbox
+from tests.tools.sandbox_stand_in import RanSandbox
 from tests.turns import KEY
 
 CALL = ToolCall("c1", "python", {"code": "1"})
 
 
 class Allowing:
-    """A person who allows the folder of what is asked for, or nothing."""
+    """A user who allows the folder of each requested path, or none."""
 
     def __init__(self, *, yes: bool = True) -> None:
         self.asked: list[tuple[Path, bool]] = []

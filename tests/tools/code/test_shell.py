@@ -12,7 +12,7 @@ from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.tools.base.tool_source import ToolSourceContext
 from agent_kernel.tools.code.sandbox_environment import SandboxEnvironment
 from agent_kernel.tools.code.shell import SandboxShell, ShellTools
-from tests.tools.ran import RanSandbox
+from tests.tools.sandbox_stand_in import RanSandbox
 from tests.turns import KEY
 
 DONE = RunResult("success", "hi\n", exit_code=0, seconds=0.5)

@@ -1,4 +1,4 @@
-"""Documents that tests read: honest ones, and some that were made to break a reader."""
+"""Documents for tests: ordinary ones, and some that attack their reader."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ RELS = (
 SPACE = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 
 
-def saved(save: Callable[[io.BytesIO], object]) -> bytes:
+def save_document(save: Callable[[io.BytesIO], object]) -> bytes:
     made = io.BytesIO()
     save(made)
     return made.getvalue()
 
 
 def pdf(*pages: str) -> bytes:
-    """By hand: one line of text on each page."""
+    """Return a PDF, written by hand, with one line of text on each page."""
     kids = " ".join(f"{3 + 2 * number} 0 R" for number in range(len(pages)))
     font = "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>"
     objects = ["<</Type/Catalog/Pages 2 0 R>>", f"<</Type/Pages/Kids[{kids}]/Count {len(pages)}>>"]
@@ -58,7 +58,7 @@ def xlsx() -> bytes:
     book.active.title = "Sales"
     for row in (["month", "sum"], ["May", 12.5], [None, None, "far"]):
         book.active.append(row)
-    return saved(book.save)
+    return save_document(book.save)
 
 
 def word() -> bytes:
@@ -68,7 +68,7 @@ def word() -> bytes:
     table = document.add_table(1, 2)
     table.cell(0, 0).text, table.cell(0, 1).text = "a", "b"
     document.add_paragraph("The end.")
-    return saved(document.save)
+    return save_document(document.save)
 
 
 def notebook() -> bytes:
@@ -84,11 +84,11 @@ def notebook() -> bytes:
 
 def parquet(rows: int) -> bytes:
     table = pyarrow.table({"x": list(range(rows)), "name": ["é"] * rows})
-    return saved(lambda made: pyarrow.parquet.write_table(table, made))
+    return save_document(lambda made: pyarrow.parquet.write_table(table, made))
 
 
 def package(document: bytes) -> bytes:
-    """A docx whose main part is ``document``."""
+    """Return a docx file whose main part is ``document``."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as parts:
         parts.writestr("[Content_Types].xml", TYPES)
@@ -98,13 +98,13 @@ def package(document: bytes) -> bytes:
 
 
 def bomb() -> bytes:
-    """100 MB of one letter in some 100 kB."""
+    """Return a docx file of some 100 kB that unpacks to 100 MB of one letter."""
     text = b"<w:t>" + b"A" * (100 << 20) + b"</w:t>"
     return package(f"<w:document {SPACE}><w:body>".encode() + text + b"</w:body></w:document>")
 
 
 def laughs() -> bytes:
-    """A billion laughs: entities of entities."""
+    """Return a docx file with nested XML entities (a "billion laughs" attack)."""
     entities = '<!ENTITY a0 "haha">' + "".join(
         f'<!ENTITY a{number} "{f"&a{number - 1};" * 10}">' for number in range(1, 10)
     )
@@ -115,7 +115,7 @@ def laughs() -> bytes:
 
 
 def nested() -> bytes:
-    """100,000 elements, each in the one before."""
+    """Return a docx file with 100,000 nested elements."""
     return package(f"<w:document {SPACE}>".encode() + b"<w:body>" * 100_000 + b"</w:body>" * 100_000 + b"</w:document>")
 
 
@@ -128,7 +128,7 @@ def many_parts() -> bytes:
 
 
 def outside() -> bytes:
-    """An entity that is a file of this machine."""
+    """Return a docx file with an XML entity that refers to a file of this machine."""
     head = '<?xml version="1.0"?><!DOCTYPE w:document [<!ENTITY secret SYSTEM "file:///etc/hostname">]>'
     return package(
         f"{head}<w:document {SPACE}><w:body><w:p><w:r><w:t>[&secret;]</w:t></w:r></w:p></w:body></w:document>".encode()

@@ -1,4 +1,6 @@
-"""Documents become text in a process of their own; what was made to break a reader is an answer, and breaks nothing."""
+"""Tests that documents are converted to text in a separate process, and that an attack on the reader gives an error and
+no damage.
+"""
 
 from __future__ import annotations
 

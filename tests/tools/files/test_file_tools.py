@@ -1,4 +1,4 @@
-"""What a model can do with files: read slices, list, show; and what it is told of files that a turn was given."""
+"""Tests the file tools: read slices, list, show; and what the model is told about the files of a turn."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def workdir(tmp_path: Path) -> Path:
 
 
 class Places:
-    """A sandbox, as far as files need one."""
+    """The part of a sandbox that file tools need."""
 
     def __init__(self, workdir: Path) -> None:
         self._workdir = workdir
@@ -63,7 +63,7 @@ class Places:
         return self._workdir / session.id
 
 
-async def made(files: FileRegistry, name: str, data: bytes) -> File:
+async def keep_file(files: FileRegistry, name: str, data: bytes) -> File:
     (kept,) = await files.keep([ProducedFile(name, data)], context())
     return kept.file
 
@@ -97,7 +97,7 @@ async def test_a_slice_is_counted_in_characters_and_clamped(
     files: FileRegistry, given: dict[str, Any], start: int, end: int
 ) -> None:
     text = "".join(chr(0x100 + number % 500) for number in range(100_000))
-    file = await made(files, "a.txt", text.encode())
+    file = await keep_file(files, "a.txt", text.encode())
     output = await read(files, file_id=file.id, **given)
     head, _, body = output.text.partition("\n")
     assert body == text[start:end]
@@ -164,15 +164,15 @@ async def test_what_can_not_be_read_is_said(
 
 
 async def test_a_file_of_another_session_is_not_there(files: FileRegistry) -> None:
-    file = await made(files, "a.txt", b"mine")
+    file = await keep_file(files, "a.txt", b"mine")
     output = await read(files, key=OTHER, file_id=file.id)
     assert (output.status, "mine" in output.text) == ("error", False)
 
 
 async def test_a_text_that_is_no_utf_8_is_read_with_marks(files: FileRegistry) -> None:
-    latin = await made(files, "a.csv", "café;1".encode("latin-1"))
+    latin = await keep_file(files, "a.csv", "café;1".encode("latin-1"))
     assert (await read(files, file_id=latin.id)).text.endswith("\ncaf\ufffd;1")
-    marked = await made(files, "b.txt", b"\xef\xbb\xbfhello")
+    marked = await keep_file(files, "b.txt", b"\xef\xbb\xbfhello")
     assert (await read(files, file_id=marked.id)).text.endswith("of 5\nhello")
 
 
@@ -224,10 +224,10 @@ def test_names_in_the_work_directory_are_safe_and_each_is_there_once(names: list
     assert list(input_files.safe_names(names)) == safe
 
 
-async def given(
+async def offer_files(
     files: FileRegistry, workdir: Path, *ids: str, **request: Any
 ) -> tuple[str, list[str], list[EventBody]]:
-    """The note, the names of the tools, and what the person is told."""
+    """Return the note, the names of the tools, and the events of a turn with these files."""
     events: list[EventBody] = []
     source = FileTools(files, Places(workdir), always=False, shell=False)  # type: ignore[arg-type]  # as far as needed
     asked = TurnRequest("look", inputs=ids, **request)
@@ -239,7 +239,7 @@ async def test_what_a_turn_was_given_lies_in_its_work_directory_and_is_told(file
     table = await brought(files, "my data.csv", b"x,y\n1,2\n")
     picture = await brought(files, "p.png", b"\x89\x00" + bytes(100_000))
     report = await brought(files, "r.pdf", documents.pdf("Hi"))
-    note, tools, _ = await given(files, workdir, table.id, picture.id, report.id)
+    note, tools, _ = await offer_files(files, workdir, table.id, picture.id, report.id)
     assert tools == ["read_file", "list_files"]
     lines = note.splitlines()
     assert lines[2:] == [
@@ -258,12 +258,12 @@ async def test_what_a_turn_was_given_lies_in_its_work_directory_and_is_told(file
 
 async def test_a_copy_is_made_once_and_what_code_made_of_it_stays(files: FileRegistry, workdir: Path) -> None:
     file = await brought(files, "a.csv", b"original")
-    await given(files, workdir, file.id)
+    await offer_files(files, workdir, file.id)
     stamp = (workdir / "s" / "a.csv").stat().st_mtime_ns
-    await given(files, workdir, file.id)
+    await offer_files(files, workdir, file.id)
     assert (workdir / "s" / "a.csv").stat().st_mtime_ns == stamp
     (workdir / "s" / "a.csv").write_bytes(b"changed!")
-    note, _, _ = await given(files, workdir, file.id)
+    note, _, _ = await offer_files(files, workdir, file.id)
     assert "- a-2.csv (id" in note
     assert {path.name: path.read_bytes() for path in (workdir / "s").iterdir()} == {
         "a.csv": b"changed!",
@@ -276,7 +276,7 @@ async def test_a_copy_is_not_written_through_a_link_that_code_left(files: FileRe
     (workdir / "victim").write_text("safe")
     (workdir / "s").mkdir()
     (workdir / "s" / "a.csv").symlink_to(workdir / "victim")
-    note, _, _ = await given(files, workdir, file.id)
+    note, _, _ = await offer_files(files, workdir, file.id)
     assert (workdir / "victim").read_text() == "safe"
     assert (workdir / "s" / "a-2.csv").read_bytes() == b"original"
     assert "a-2.csv" in note
@@ -284,7 +284,7 @@ async def test_a_copy_is_not_written_through_a_link_that_code_left(files: FileRe
 
 async def test_previews_are_bounded_for_each_and_for_all(files: FileRegistry, workdir: Path) -> None:
     given_files = [await brought(files, f"{number}.txt", b"x" * 5000) for number in range(100)]
-    note, _, _ = await given(files, workdir, *(file.id for file in given_files))
+    note, _, _ = await offer_files(files, workdir, *(file.id for file in given_files))
     assert f"read_file(file_id='{given_files[0].id}', start=4096)" in note
     assert note.count("x" * 4096) == 7
     assert "more; list_files has all." in note
@@ -294,7 +294,7 @@ async def test_previews_are_bounded_for_each_and_for_all(files: FileRegistry, wo
 
 async def test_a_turn_in_the_notebook_is_told_of_files_without_copies(files: FileRegistry, workdir: Path) -> None:
     file = await brought(files, "a.txt", b"hello")
-    note, _, _ = await given(files, workdir, file.id, where="live")
+    note, _, _ = await offer_files(files, workdir, file.id, where="live")
     assert "hello" in note
     assert "work directory" not in note
     assert not (workdir / "s").exists()
@@ -304,17 +304,17 @@ async def test_a_file_that_is_gone_is_told_and_one_that_never_was_is_an_error(
     files: FileRegistry, workdir: Path
 ) -> None:
     (kept,) = await files.keep([ProducedFile("a", error="not_produced")], context())
-    note, _, events = await given(files, workdir, kept.file.id)
+    note, _, events = await offer_files(files, workdir, kept.file.id)
     assert "not produced" in note
     assert [type(event) for event in events] == [Notice]
     with pytest.raises(FileNotFound):
-        await given(files, workdir, "file-none")
+        await offer_files(files, workdir, "file-none")
 
 
 async def test_a_copy_that_fails_is_told_and_the_turn_goes_on(files: FileRegistry, workdir: Path) -> None:
     file = await brought(files, "a.txt", b"hello")
     (workdir / "s").write_text("in the way of the directory")
-    note, _, events = await given(files, workdir, file.id)
+    note, _, events = await offer_files(files, workdir, file.id)
     assert "could not be copied" in note
     assert "    hello" in note
     assert [type(event) for event in events] == [Notice]
@@ -324,9 +324,9 @@ async def test_a_request_narrows_the_tools_and_a_server_may_have_them_always(
     files: FileRegistry, workdir: Path
 ) -> None:
     file = await brought(files, "a.txt", b"hello")
-    _, tools, _ = await given(files, workdir, file.id, tools=("read_file",))
+    _, tools, _ = await offer_files(files, workdir, file.id, tools=("read_file",))
     assert tools == ["read_file"]
-    _, tools, _ = await given(files, workdir)
+    _, tools, _ = await offer_files(files, workdir)
     assert tools == []
     source = FileTools(files, Places(workdir), always=True, shell=False)  # type: ignore[arg-type]  # as far as needed
     offered = await source.offer(ToolSourceContext(KEY, TurnRequest("look"), lambda body: None))
@@ -341,7 +341,7 @@ async def test_files_in_memory_are_mounted_and_read_too(tmp_path: Path, workdir:
     await store.create(KEY)
     files = FileRegistry(store, tmp_path / "incoming", output_bytes=1 << 20, upload_bytes=1 << 20)
     file = await brought(files, "a.txt", b"hello" * 10_000)
-    await given(files, workdir, file.id)
+    await offer_files(files, workdir, file.id)
     assert (workdir / "s" / "a.txt").stat().st_size == 50_000
     assert (await read(files, file_id=file.id, start=49_995)).text.endswith("\nhello")
     assert dataclasses.is_dataclass(file)

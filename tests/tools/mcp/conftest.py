@@ -1,4 +1,4 @@
-"""MCP servers to talk to, and turns that want their tools."""
+"""Fixtures: MCP servers, and turns that use their tools."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def until(holds: Callable[[], bool], within_s: float = 30.0) -> None:
 
 @dataclass
 class Client:
-    """A source of tools, and what its turns announced."""
+    """A source of tools, and the events of its turns."""
 
     source: McpTools
     log: Path
@@ -61,7 +61,7 @@ class Client:
 
     @property
     def heard(self) -> list[str]:
-        """What the server logged, without its number."""
+        """Return what the server logged, without its process id."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         return [line.partition(" ")[2].strip() for line in lines]
 
@@ -73,7 +73,7 @@ class Client:
 
 @dataclass
 class Made:
-    """Makes clients of configurations; each is closed at the end."""
+    """Makes clients for configurations; each is closed at the end of the test."""
 
     directory: Path
     sources: list[McpTools] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The configuration of MCP servers, in both shapes."""
+"""Tests the configuration of MCP servers, in both formats."""
 
 from __future__ import annotations
 

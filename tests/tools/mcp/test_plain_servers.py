@@ -1,4 +1,6 @@
-"""One server at a time, of the older protocol and badly behaved: each call has one clear result, and turns go on."""
+"""Tests misbehaving servers of the older protocol, one at a time: each call has one clear result, and turns
+continue.
+"""
 
 from __future__ import annotations
 

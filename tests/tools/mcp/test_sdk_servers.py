@@ -1,4 +1,4 @@
-"""Servers made with the official SDK, as processes: standard input, streamable HTTP, and the old SSE."""
+"""Tests servers made with the official SDK, as processes: standard input, streamable HTTP, and the old SSE."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.tools.mcp.conftest import SERVERS, Client, Made, until
 
 
 async def check_results(client: Client, prefix: str) -> None:
-    """Every kind of result."""
+    """Check one result of every kind."""
     assert (await client.call(f"{prefix}_add", a=2, b=3)).text == "5"
     weather = await client.call(f"{prefix}_weather", city="Bern")
     assert weather.details["structured"] == {"celsius": 21.5, "words": "mild in Bern"}
@@ -30,8 +30,8 @@ async def check_results(client: Client, prefix: str) -> None:
 
 
 @asynccontextmanager
-async def served(how: str, log: Path) -> AsyncIterator[str]:
-    """The URL of a server that is up."""
+async def start_server(how: str, log: Path) -> AsyncIterator[str]:
+    """Start a server and yield its URL."""
     port = free_port()
     command = [sys.executable, str(SERVERS / "everything.py"), how, str(port)]
     with subprocess.Popen(command, env={**os.environ, "EVERYTHING_LOG": str(log)}, stderr=subprocess.DEVNULL) as server:
@@ -63,7 +63,7 @@ async def test_over_standard_input(made: Made) -> None:
 
 
 async def test_over_streamable_http_and_a_server_that_was_started_again(made: Made) -> None:
-    async with served("http", made.log) as url:
+    async with start_server("http", made.log) as url:
         shape = {"name": "h", "source": {"type": "Http", "url": url}, "tool_prefix": "net"}
         client = made({"servers": [shape], "auto_register_tools": True})
         await check_results(client, "net")
@@ -84,7 +84,7 @@ async def test_over_streamable_http_and_a_server_that_was_started_again(made: Ma
 
 
 async def test_a_server_that_knows_the_old_transport_only_is_found_out(made: Made) -> None:
-    async with served("sse", made.log) as url:
+    async with start_server("sse", made.log) as url:
         client = made({"mcpServers": {"old": {"url": url}}})
         await check_results(client, "old")
 

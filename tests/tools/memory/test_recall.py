@@ -1,4 +1,4 @@
-"""A model looks up earlier conversations: what it is told, and what it never is."""
+"""Tests how a model looks up earlier conversations: what it gets, and what it never gets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def store() -> AsyncIterator[MemoryStore]:
     await made.aclose()
 
 
-async def asked(store: MemoryStore, root: str = "", **arguments: Any) -> ToolOutput:
+async def call_recall(store: MemoryStore, root: str = "", **arguments: Any) -> ToolOutput:
     call = ToolCall("c1", "recall", arguments)
     return await Recall(store, root).call(arguments, ToolContext(KEY, "t", 1, call, lambda body: None))
 
@@ -54,7 +54,7 @@ async def asked(store: MemoryStore, root: str = "", **arguments: Any) -> ToolOut
 async def test_it_tells_where_and_when_and_what_was_said(store: MemoryStore) -> None:
     await store.bind("local", "/root", "stones.ipynb", EARLIER.id)
     await store.bind("local", "/root", "kernel:1", EARLIER.id)
-    output = await asked(store, "/root", words="topaz")
+    output = await call_recall(store, "/root", words="topaz")
     assert output.status == "success"
     assert '1. "About minerals", 20' in output.text
     assert ", notebook stones.ipynb" in output.text
@@ -65,13 +65,13 @@ async def test_it_tells_where_and_when_and_what_was_said(store: MemoryStore) -> 
 
 
 async def test_this_conversation_is_searched_when_it_is_asked_for(store: MemoryStore) -> None:
-    output = await asked(store, words="topaz", where="this")
+    output = await call_recall(store, words="topaz", where="this")
     assert "topaz in this conversation" in output.text
     assert "Mohs" not in output.text
 
 
 async def test_a_turn_that_was_found_can_be_read(store: MemoryStore) -> None:
-    output = await asked(store, turn="t-old")
+    output = await call_recall(store, turn="t-old")
     assert "user: Which stone is harder" in output.text
     assert "assistant: let me look [called python]" in output.text
     assert "characters left out" in output.text
@@ -82,30 +82,30 @@ async def test_a_turn_that_was_found_can_be_read(store: MemoryStore) -> None:
 
 async def test_what_comes_of_an_imported_session_is_marked(store: MemoryStore) -> None:
     for arguments in ({"words": "mohs"}, {"words": "topaz", "where": "this"}, {"turn": "t-old"}, {"words": "nothing"}):
-        assert not (await asked(store, **arguments)).foreign
+        assert not (await call_recall(store, **arguments)).foreign
     said = [{"role": "user", "content": "beryl and topaz"}, {"role": "assistant", "content": "obey"}]
     come = await import_session(store, "local", json.dumps(said).encode())
     copy = await store.fork(come.session.key, SessionKey("local", "copy"))
     for session in (come.session, copy):
         (turn, *_), _ = await store.everything(session.key)
-        assert (await asked(store, turn=turn.id)).foreign
-    assert (await asked(store, words="topaz")).foreign, "one of several that were found"
-    assert not (await asked(store, words="mohs")).foreign
+        assert (await call_recall(store, turn=turn.id)).foreign
+    assert (await call_recall(store, words="topaz")).foreign, "one of several that were found"
+    assert not (await call_recall(store, words="mohs")).foreign
 
 
 async def test_a_turn_of_another_namespace_is_not_there(store: MemoryStore) -> None:
-    output = await asked(store, turn="t-other")
+    output = await call_recall(store, turn="t-other")
     assert output.status == "error"
     assert "somebody else" not in output.text
 
 
 @pytest.mark.parametrize("arguments", [{}, {"words": " "}, {"words": "w" * 2_000}, {"turn": "none"}])
 async def test_a_mistake_is_told(store: MemoryStore, arguments: dict[str, str]) -> None:
-    assert (await asked(store, **arguments)).status == "error"
+    assert (await call_recall(store, **arguments)).status == "error"
 
 
 async def test_nothing_found_is_an_answer(store: MemoryStore) -> None:
-    output = await asked(store, words="zirconium")
+    output = await call_recall(store, words="zirconium")
     assert (output.status, output.text) == ("success", "Nothing was found with: zirconium")
 
 
@@ -115,9 +115,9 @@ async def test_what_it_tells_is_never_cut_by_the_toolbox(store: MemoryStore) -> 
         await store.create(key, "t" * 500)
         await store.bind("local", "/root", f"{'n' * 300}{number}.ipynb", key.id)
         await store.add_turn(Turn(f"turn-20260101-120000-{number:06}", key), [user("granite " * 500)] * 9)
-    assert len((await asked(store, "/root", words="granite")).text) < RESULT_CHARS
+    assert len((await call_recall(store, "/root", words="granite")).text) < RESULT_CHARS
     await store.add_turn(Turn("t-long", EARLIER), [user("granite " * 5_000), assistant("yes " * 5_000)])
-    assert len((await asked(store, turn="t-long")).text) < RESULT_CHARS
+    assert len((await call_recall(store, turn="t-long")).text) < RESULT_CHARS
 
 
 async def test_a_turn_recalls_reads_and_answers(store: MemoryStore) -> None:

@@ -1,4 +1,6 @@
-"""Changes of the open notebook: what a person is asked, what the page is told, what the model reads of it."""
+"""Tests changes of the open notebook: the question to the user, the message to the page, and the result for
+the model.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ SERVED = EDITS | {LIVE_DOCUMENT}
 
 @dataclass
 class Page:
-    """Has three cells open, one of them with an edit that is not saved; does as it is told."""
+    """A page with three open cells, one with an unsaved edit; it does what it is told."""
 
     sources: dict[str, str] = field(
         default_factory=lambda: {"aaaa1111": "x = 1", "aaaa2222": "y = 2\ny", "bbbb3333": "# words"}
@@ -85,22 +87,22 @@ def context(name: str, arguments: Mapping[str, Any]) -> ToolContext:
     return ToolContext(KEY, "t1", 1, ToolCall("c1", name, arguments), lambda body: None)
 
 
-async def prepared(tool: Tool, **arguments: Any) -> dict[str, Any]:
+async def prepare_call(tool: Tool, **arguments: Any) -> dict[str, Any]:
     assert isinstance(tool, CallPreparer)
     asked = context(tool.spec.name, arguments)
     return dict((await tool.prepare(asked.call, asked)).arguments)
 
 
-async def done(tool: Tool, **arguments: Any) -> ToolOutput:
-    """Prepared and allowed."""
-    ready = await prepared(tool, **arguments)
+async def run_call(tool: Tool, **arguments: Any) -> ToolOutput:
+    """Prepare the call and run it as allowed. Return its result."""
+    ready = await prepare_call(tool, **arguments)
     return await tool.call(ready, context(tool.spec.name, ready))
 
 
 @pytest.mark.parametrize("handle", ["aaaa2222", "aaaa2", "1"])
 async def test_a_cell_is_named_by_its_id_the_beginning_of_it_or_its_number(handle: str) -> None:
     tools, _ = desk(Page())
-    ready = await prepared(tools["edit_cell"], cell=handle, find="y = 2", replace="y = 3")
+    ready = await prepare_call(tools["edit_cell"], cell=handle, find="y = 2", replace="y = 3")
     assert (ready["cell"], ready["before"], ready["after"]) == ("aaaa2222", "y = 2\ny", "y = 3\ny")
     assert ready["diff"] == "cell 2 (aaaa2222)\n@@ -1,2 +1,2 @@\n-y = 2\n+y = 3\n y"
 
@@ -126,7 +128,7 @@ async def test_an_edit_that_can_not_be_is_refused_with_what_to_do(arguments: dic
     page = Page()
     tools, _ = desk(page, own="bbbb3333")
     with pytest.raises(InvalidRequest) as refused:
-        await prepared(tools["edit_cell"], **arguments)
+        await prepare_call(tools["edit_cell"], **arguments)
     assert reason in str(refused.value)
     assert not page.asked
 
@@ -137,11 +139,11 @@ async def test_nothing_is_replaced_or_deleted_that_the_model_has_not_read_as_it_
     for name, arguments in (("edit_cell", {"source": "y = 9"}), ("delete_cell", {})):
         cell = "aaaa2222" if name == "edit_cell" else "aaaa1111"
         with pytest.raises(Conflict, match="was not read by you yet, so nothing was done"):
-            await prepared(tools[name], cell=cell, **arguments)
+            await prepare_call(tools[name], cell=cell, **arguments)
         page.sources[cell] += " # typed meanwhile"
         with pytest.raises(Conflict, match="has changed since you read it"):
-            await prepared(tools[name], cell=cell, **arguments)
-        ready = await prepared(tools[name], cell=cell, **arguments)
+            await prepare_call(tools[name], cell=cell, **arguments)
+        ready = await prepare_call(tools[name], cell=cell, **arguments)
         assert ready["before"] == page.sources[cell], "the refusal has told what it says"
 
 
@@ -149,14 +151,14 @@ async def test_a_long_cell_has_to_be_read_whole() -> None:
     tools, _ = desk(Page({"long": "x" * 5_000}))
     for _ in range(2):
         with pytest.raises(Conflict, match="Read it first"):
-            await prepared(tools["edit_cell"], cell="long", source="short")
+            await prepare_call(tools["edit_cell"], cell="long", source="short")
 
 
 async def test_the_model_knows_what_it_wrote() -> None:
     tools, _ = desk(Page())
-    inserted = await done(tools["insert_cell"], source="z = 3")
+    inserted = await run_call(tools["insert_cell"], source="z = 3")
     assert inserted.text == "Inserted: it is cell 1 (new44444) now. It has not run."
-    edited = await done(tools["edit_cell"], cell="new44444", source="z = 4")
+    edited = await run_call(tools["edit_cell"], cell="new44444", source="z = 4")
     assert edited.text.startswith("Edited: cell 1 (new44444)")
     assert edited.details["change"] == {
         "do": "edit",
@@ -173,31 +175,31 @@ async def test_the_model_knows_what_it_wrote() -> None:
 async def test_a_cell_without_a_place_comes_below_the_last_one_then_below_the_person() -> None:
     page = Page()
     tools, _ = desk(page)
-    assert (await prepared(tools["insert_cell"], source="z"))["below"] == "aaaa2222"
-    await done(tools["insert_cell"], source="z", below="start")
+    assert (await prepare_call(tools["insert_cell"], source="z"))["below"] == "aaaa2222"
+    await run_call(tools["insert_cell"], source="z", below="start")
     assert page.asked[-1].arguments["below"] == ""
-    assert (await prepared(tools["insert_cell"], source="z"))["below"] == "new44444"
+    assert (await prepare_call(tools["insert_cell"], source="z"))["below"] == "new44444"
     own, _ = desk(Page(), own="aaaa1111")
-    assert (await prepared(own["insert_cell"], source="z"))["below"] == "aaaa1111"
+    assert (await prepare_call(own["insert_cell"], source="z"))["below"] == "aaaa1111"
     empty, _ = desk(Page({}))
-    assert (await prepared(empty["insert_cell"], source="z"))["below"] == ""
+    assert (await prepare_call(empty["insert_cell"], source="z"))["below"] == ""
 
 
 async def test_a_move_says_from_where_to_where_and_one_to_its_own_place_is_none() -> None:
     tools, _ = desk(Page())
-    ready = await prepared(tools["move_cell"], cell="0", below="bbbb3333")
+    ready = await prepare_call(tools["move_cell"], cell="0", below="bbbb3333")
     assert (ready["below"], ready["from"]) == ("bbbb3333", "")
     assert ready["diff"] == "cell 1 (aaaa1111) moves below cell 3 (bbbb3333)"
     for below in ("0", "1"):
         with pytest.raises(InvalidRequest, match="is there already"):
-            await prepared(tools["move_cell"], cell="1", below=below)
+            await prepare_call(tools["move_cell"], cell="1", below=below)
 
 
 async def test_a_deleted_cell_is_kept_with_its_call() -> None:
     page = Page()
     tools, known = desk(page)
     known.read(KEY, list(page.sources.items()))
-    gone = await done(tools["delete_cell"], cell="aaaa2222")
+    gone = await run_call(tools["delete_cell"], cell="aaaa2222")
     assert gone.details["change"]["kept"] == {"source": "y = 2\ny"}
     assert gone.details["change"]["from"] == "aaaa1111"
 
@@ -205,7 +207,7 @@ async def test_a_deleted_cell_is_kept_with_its_call() -> None:
 async def test_what_the_page_refuses_is_told_as_it_is_and_changes_nothing_that_is_known() -> None:
     page = Page(refuses="Cell 1 (aaaa2222) was changed meanwhile")
     tools, known = desk(page)
-    output = await done(tools["edit_cell"], cell="aaaa2222", find="y = 2", replace="y = 3")
+    output = await run_call(tools["edit_cell"], cell="aaaa2222", find="y = 2", replace="y = 3")
     assert (output.status, output.text, output.details) == ("error", page.refuses, {})
     assert not known._sessions
 
@@ -213,7 +215,7 @@ async def test_what_the_page_refuses_is_told_as_it_is_and_changes_nothing_that_i
 async def test_a_read_only_notebook_and_one_that_is_not_open_are_not_changed() -> None:
     tools, _ = desk(Page(writable=False))
     with pytest.raises(Conflict, match="read-only"):
-        await prepared(tools["insert_cell"], source="z")
+        await prepare_call(tools["insert_cell"], source="z")
 
     class Gone:
         async def offer(self, context: ToolContext) -> ToolOutput:
@@ -222,15 +224,15 @@ async def test_a_read_only_notebook_and_one_that_is_not_open_are_not_changed() -
     closed = edit_tools(EditContext(NotebookView(None, Gone()), Gone(), ReadCellsMemory()), SERVED)
     for tool in closed:
         with pytest.raises(NotFound, match="no client attached"):
-            await prepared(tool, source="z", cell="0", cells="0", below="start")
+            await prepare_call(tool, source="z", cell="0", cells="0", below="start")
 
 
 async def test_cells_run_with_the_code_that_was_shown_and_answer_with_outputs_and_pictures() -> None:
     page = Page()
     tools, _ = desk(page)
-    last = await done(tools["run_cells"], cells="1")
+    last = await run_call(tools["run_cells"], cells="1")
     assert last.text == "[1 aaaa2222 code]\ny = 2\ny\n--> done"
-    ready = await prepared(tools["run_cells"], cells="0-1")
+    ready = await prepare_call(tools["run_cells"], cells="0-1")
     assert ready["code"] == "x = 1\n\ny = 2\ny"
     assert ready["cells"] == [{"cell": "aaaa1111", "source": "x = 1"}, {"cell": "aaaa2222", "source": "y = 2\ny"}]
     output = await tools["run_cells"].call(ready, context("run_cells", ready))
@@ -238,10 +240,10 @@ async def test_cells_run_with_the_code_that_was_shown_and_answer_with_outputs_an
     assert [medium.mime for medium in output.media] == ["image/png"]
     for cells, reason in (("2", "has no code to run"), ("In[1]", "by number or id"), ("9", "There is no cell")):
         with pytest.raises(InvalidRequest, match=reason.replace("[", r"\[")):
-            await prepared(tools["run_cells"], cells=cells)
+            await prepare_call(tools["run_cells"], cells=cells)
     page.sources["aaaa1111"] = " %%agent\nhello"
     with pytest.raises(InvalidRequest, match="is a cell for you"):
-        await prepared(tools["run_cells"], cells="0")
+        await prepare_call(tools["run_cells"], cells="0")
 
 
 async def test_a_person_writes_another_text_and_the_cell_gets_that_one() -> None:
@@ -296,7 +298,7 @@ async def test_a_person_is_asked_about_the_exact_change_and_a_no_leaves_the_cell
 
 
 class Saved:
-    """The notebook's file, without what was typed since."""
+    """The notebook's file, without unsaved changes."""
 
     path = "rain.ipynb"
     kernel = None
@@ -310,7 +312,7 @@ class Saved:
         return SavedNotebook(self.path, 0.0, {"cells": [{"id": "aaaa1111", "cell_type": "code", "source": "saved"}]})
 
 
-async def offered(client: frozenset[str], page: Page | None = None, **request: Any) -> dict[str, Tool]:
+async def offer_tools(client: frozenset[str], page: Page | None = None, **request: Any) -> dict[str, Tool]:
     offers = ClientCallBroker(claim_within_s=0.01)
     if page:
         offers.offer = page.offer  # type: ignore[method-assign]  # instead of waiting for a client of HTTP
@@ -322,47 +324,47 @@ async def offered(client: frozenset[str], page: Page | None = None, **request: A
 
 async def test_they_are_there_only_while_a_page_serves_them_and_then_instead_of_running_behind_it() -> None:
     magic = frozenset({"python", "run_cell", "variables"})
-    assert not EDITS & set(await offered(magic))
-    assert set(await offered(magic | SERVED)) >= EDITS
-    assert "run_cell" in await offered(magic)
-    assert "run_cell" not in await offered(magic | SERVED)
-    draft = await offered(magic | SERVED, where="draft")
+    assert not EDITS & set(await offer_tools(magic))
+    assert set(await offer_tools(magic | SERVED)) >= EDITS
+    assert "run_cell" in await offer_tools(magic)
+    assert "run_cell" not in await offer_tools(magic | SERVED)
+    draft = await offer_tools(magic | SERVED, where="draft")
     assert "run_cells" not in draft
     assert "run_cell" in draft
-    assert set(await offered(SERVED, tools=("edit_cell",))) == {"edit_cell"}
+    assert set(await offer_tools(SERVED, tools=("edit_cell",))) == {"edit_cell"}
 
 
 async def test_reading_prefers_the_open_document_and_says_when_it_had_to_take_the_file() -> None:
-    read = (await offered(SERVED, Page()))["read_cells"]
+    read = (await offer_tools(SERVED, Page()))["read_cells"]
     told = await read.call({"cells": "aaaa1"}, context("read_cells", {}))
     assert told.text.startswith("rain.ipynb as it stands open in the page")
     assert "x = 1" in told.text
-    where = await (await offered(SERVED, Page()))["notebook_cells"].call({}, context("notebook_cells", {}))
+    where = await (await offer_tools(SERVED, Page()))["notebook_cells"].call({}, context("notebook_cells", {}))
     assert "The person is at cell 1 (aaaa2222)." in where.text
-    left = await (await offered(SERVED))["read_cells"].call({"cells": "0"}, context("read_cells", {}))
+    left = await (await offer_tools(SERVED))["read_cells"].call({"cells": "0"}, context("read_cells", {}))
     assert "as last saved (later edits are not in it: no client attached" in left.text
     assert "saved" in left.text
 
 
 async def test_a_cell_that_was_read_short_is_not_known() -> None:
     long = "\n".join(f"line {number}" for number in range(2_000))
-    tools = await offered(SERVED, Page({"long": long, "short": "x = 1"}))
+    tools = await offer_tools(SERVED, Page({"long": long, "short": "x = 1"}))
     await tools["read_cells"].call({"cells": "0, 1"}, context("read_cells", {}))
     with pytest.raises(Conflict, match="was not read"):
-        await prepared(tools["edit_cell"], cell="long", source="short")
-    assert (await prepared(tools["edit_cell"], cell="short", source="x = 2"))["before"] == "x = 1"
+        await prepare_call(tools["edit_cell"], cell="long", source="short")
+    assert (await prepare_call(tools["edit_cell"], cell="short", source="x = 2"))["before"] == "x = 1"
 
 
 async def test_a_short_cell_that_did_not_fit_is_not_known() -> None:
     """Also where its words stand in what was read."""
     page = Page(dict.fromkeys(("one", "two", "four", "five"), "x = 1\n" * 207) | {"three": "x = 1"})
-    tools = await offered(SERVED, page)
+    tools = await offer_tools(SERVED, page)
     read = await tools["read_cells"].call({"cells": "0-4"}, context("read_cells", {}))
     assert "did not fit" in read.text
     assert "three" not in read.text
     with pytest.raises(Conflict, match="was not read"):
-        await prepared(tools["edit_cell"], cell="three", source="x = 2")
-    assert (await prepared(tools["edit_cell"], cell="one", source="x = 2"))["after"] == "x = 2"
+        await prepare_call(tools["edit_cell"], cell="three", source="x = 2")
+    assert (await prepare_call(tools["edit_cell"], cell="one", source="x = 2"))["after"] == "x = 2"
 
 
 def test_what_is_known_has_an_end() -> None:
@@ -378,4 +380,4 @@ async def test_a_page_that_tells_nonsense_does_no_harm() -> None:
 
     [edit] = edit_tools(EditContext(NotebookView(None, Odd()), Odd(), ReadCellsMemory()), frozenset({"edit_cell"}))
     with pytest.raises(AgentKernelError):
-        await prepared(edit, cell="aaaa1111", find="x", replace="y")
+        await prepare_call(edit, cell="aaaa1111", find="x", replace="y")

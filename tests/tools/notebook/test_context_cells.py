@@ -1,4 +1,4 @@
-"""Turns that see the page of their notebook in place of the conversation."""
+"""Tests turns whose context is the page of their notebook in place of the conversation."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class World:
 
     @property
     def seen(self) -> list[str]:
-        """What the model saw last, without its instructions, the answers left out."""
+        """Return what the model saw last, without its instructions and the answers."""
         messages = self.engine.requests[-1].messages
         return [message.text for message in messages if message.role == "user"]
 

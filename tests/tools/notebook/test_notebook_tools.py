@@ -1,4 +1,4 @@
-"""Which tools of the notebook a turn is offered, and what they ask of it."""
+"""Tests which notebook tools a turn gets, and what they request from it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def context(name: str, **arguments: Any) -> ToolContext:
     return ToolContext(KEY, "t1", 1, ToolCall("c1", name, arguments), lambda body: None)
 
 
-async def called(tool: Tool, **arguments: Any) -> ToolOutput:
+async def call_tool(tool: Tool, **arguments: Any) -> ToolOutput:
     return await tool.call(arguments, context(tool.spec.name, **arguments))
 
 
@@ -123,24 +123,26 @@ async def test_a_cell_stands_for_the_code_it_has_now() -> None:
 
 
 async def test_the_map_is_told_with_what_ran_or_why_that_is_not_known() -> None:
-    told = await called((await tools(Notebook(kernel=Side())))["notebook_cells"])
+    told = await call_tool((await tools(Notebook(kernel=Side())))["notebook_cells"])
     assert told.text.startswith(
         "folder/name.ipynb as last saved (later edits are not in it): 3 cells.\n0 one code: x = 1"
     )
     assert told.text.endswith("Ran in this kernel:\nexecutions {'numbers': []}")
-    told = await called((await tools(Notebook(kernel=Side("error"))))["notebook_cells"])
+    told = await call_tool((await tools(Notebook(kernel=Side("error"))))["notebook_cells"])
     assert "What ran in the kernel is not known: executions" in told.text
-    told = await called((await tools(Notebook(error=NotFound("it was never saved"), kernel=Side())))["notebook_cells"])
+    told = await call_tool(
+        (await tools(Notebook(error=NotFound("it was never saved"), kernel=Side())))["notebook_cells"]
+    )
     assert told.text.startswith("The file cannot be read: it was never saved")
     assert "Ran in this kernel" in told.text
 
 
 async def test_executions_are_asked_of_whoever_runs_things_in_the_kernel() -> None:
     side = Side()
-    told = await called((await tools(Notebook(kernel=side)))["read_cells"], cells="one, In[3]")
+    told = await call_tool((await tools(Notebook(kernel=side)))["read_cells"], cells="one, In[3]")
     assert told.text.endswith("[0 one code]\nx = 1\nx\n\nexecutions {'numbers': [3]}")
     assert [call.name for call in side.calls] == ["executions"]
-    told = await called((await tools(Notebook()))["read_cells"], cells="In[3]")
+    told = await call_tool((await tools(Notebook()))["read_cells"], cells="In[3]")
     assert "cannot be looked up" in told.text
 
 

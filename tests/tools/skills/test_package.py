@@ -1,4 +1,4 @@
-"""What is taken for a skill, and what is refused whole: names, links, bombs."""
+"""Tests which packages are accepted as a skill, and which are refused as a whole: names, links, zip bombs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agent_kernel.tools.skills.package import PackageEntry, folder, read_zip, un
 HEAD = b"---\nname: Charts\ndescription: Draws charts\n---\nUse matplotlib.\n"
 
 
-def packed(files: dict[str, bytes], *, mode: int = 0, compress: int = zipfile.ZIP_DEFLATED) -> bytes:
+def pack_zip(files: dict[str, bytes], *, mode: int = 0, compress: int = zipfile.ZIP_DEFLATED) -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", compress) as archive:
         for name, data in files.items():
@@ -34,7 +34,9 @@ def entries(*names: str) -> list[PackageEntry]:
 
 
 def test_a_zip_of_one_folder_is_a_skill(tmp_path: Path) -> None:
-    data = packed({"charts/SKILL.md": HEAD, "charts/scripts/draw.py": b"print(1)", "__MACOSX/._x": b"", "charts/": b""})
+    data = pack_zip(
+        {"charts/SKILL.md": HEAD, "charts/scripts/draw.py": b"print(1)", "__MACOSX/._x": b"", "charts/": b""}
+    )
     unpacked = unpack(read_zip(data), tmp_path)
     assert (unpacked.name, unpacked.description) == ("Charts", "Draws charts")
     assert unpacked.files == ("SKILL.md", "scripts/draw.py")
@@ -43,7 +45,7 @@ def test_a_zip_of_one_folder_is_a_skill(tmp_path: Path) -> None:
 
 
 def test_what_its_owner_may_run_stays_so(tmp_path: Path) -> None:
-    unpack(read_zip(packed({"SKILL.md": HEAD, "run.sh": b"#!/bin/sh"}, mode=stat.S_IFREG | 0o755)), tmp_path)
+    unpack(read_zip(pack_zip({"SKILL.md": HEAD, "run.sh": b"#!/bin/sh"}, mode=stat.S_IFREG | 0o755)), tmp_path)
     assert stat.S_IMODE((tmp_path / "run.sh").stat().st_mode) == 0o555
 
 
@@ -82,7 +84,7 @@ def test_names_that_meet_on_some_system_are_refused(tmp_path: Path, names: tuple
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK])
 def test_a_zip_with_a_link_or_a_device_is_refused(kind: int) -> None:
     with pytest.raises(InvalidRequest, match="a link or a device"):
-        read_zip(packed({"SKILL.md": b"/etc/passwd"}, mode=kind | 0o777))
+        read_zip(pack_zip({"SKILL.md": b"/etc/passwd"}, mode=kind | 0o777))
 
 
 def test_500_files_are_taken_and_one_more_is_not(tmp_path: Path) -> None:
@@ -94,7 +96,7 @@ def test_500_files_are_taken_and_one_more_is_not(tmp_path: Path) -> None:
 
 def test_a_bomb_is_counted_while_it_is_written(tmp_path: Path) -> None:
     """A thousand to one: 60 MiB in 60 kB."""
-    data = packed({"SKILL.md": HEAD, **{f"zeros{n}": bytes(15 << 20) for n in range(4)}})
+    data = pack_zip({"SKILL.md": HEAD, **{f"zeros{n}": bytes(15 << 20) for n in range(4)}})
     assert len(data) < 1 << 20
     with pytest.raises(InvalidRequest, match="at most 50 MiB"):
         unpack(read_zip(data), tmp_path)
@@ -103,7 +105,7 @@ def test_a_bomb_is_counted_while_it_is_written(tmp_path: Path) -> None:
 
 
 def test_a_size_that_the_zip_lies_about_does_not_matter(tmp_path: Path) -> None:
-    data = bytearray(packed({"SKILL.md": HEAD, "zeros": bytes(60 << 20)}))
+    data = bytearray(pack_zip({"SKILL.md": HEAD, "zeros": bytes(60 << 20)}))
     for mark, offset in ((b"PK\x01\x02", 24), (b"PK\x03\x04", 22)):
         at = data.rfind(mark)
         data[at + offset : at + offset + 4] = struct.pack("<L", 10)
@@ -113,8 +115,11 @@ def test_a_size_that_the_zip_lies_about_does_not_matter(tmp_path: Path) -> None:
 
 
 def test_a_zip_in_a_zip_is_a_file_like_any_other(tmp_path: Path) -> None:
-    inner = packed({"zeros": bytes(40 << 20)})
-    assert unpack(read_zip(packed({"SKILL.md": HEAD, "inner.zip": inner})), tmp_path).files == ("SKILL.md", "inner.zip")
+    inner = pack_zip({"zeros": bytes(40 << 20)})
+    assert unpack(read_zip(pack_zip({"SKILL.md": HEAD, "inner.zip": inner})), tmp_path).files == (
+        "SKILL.md",
+        "inner.zip",
+    )
     assert (tmp_path / "inner.zip").stat().st_size == len(inner)
 
 
@@ -127,14 +132,14 @@ def test_a_list_of_a_million_entries_is_not_read_into_memory() -> None:
             read_zip(directory + end)
 
 
-@pytest.mark.parametrize("data", [b"", b"PK", b"not a zip", packed({"SKILL.md": HEAD})[:-30], os.urandom(3000)])
+@pytest.mark.parametrize("data", [b"", b"PK", b"not a zip", pack_zip({"SKILL.md": HEAD})[:-30], os.urandom(3000)])
 def test_what_is_no_zip_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidRequest):
         read_zip(data)
 
 
 def test_a_broken_zip_is_refused(tmp_path: Path) -> None:
-    data = bytearray(packed({"SKILL.md": HEAD}, compress=zipfile.ZIP_STORED))
+    data = bytearray(pack_zip({"SKILL.md": HEAD}, compress=zipfile.ZIP_STORED))
     at = data.find(b"Use matplotlib")
     data[at] ^= 0xFF
     with pytest.raises(InvalidRequest, match="cannot be unpacked"):
@@ -143,7 +148,7 @@ def test_a_broken_zip_is_refused(tmp_path: Path) -> None:
 
 def test_a_way_to_compress_that_few_know_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="use deflate"):
-        read_zip(packed({"SKILL.md": HEAD}, compress=zipfile.ZIP_LZMA))
+        read_zip(pack_zip({"SKILL.md": HEAD}, compress=zipfile.ZIP_LZMA))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Installed skills of servers that share a database: each server has all of them, and none that was deleted."""
+"""Tests installed skills of servers that share a database: each server has all of them, and none that was deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Skills in a turn: what the model is told, where it finds them, and what it never gets."""
+"""Tests skills in a turn: what the model is told, where it finds them, and what it never gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Skills are kept in versions, whole or not at all, and of each namespace apart."""
+"""Tests that skills are stored in versions, completely or not at all, and separately for each namespace."""
 
 from __future__ import annotations
 

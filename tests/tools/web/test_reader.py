@@ -1,4 +1,4 @@
-"""The processes that read pages: how many, how long, and what becomes of them."""
+"""Tests the processes that read pages: their number, their time limit, and how they end."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_a_page_that_kills_its_reader_is_an_error_and_the_next_is_read(rea
     await reader.read(page("<p>warm</p>"))
     [worker] = reader._idle
     worker._process.kill()
-    with pytest.raises(FetchFailed, match="too much for its reader"):
+    with pytest.raises(FetchFailed, match="the program that reads pages hit a limit"):
         await reader.read(page("<p>gone</p>"))
     assert (await reader.read(page("<p>next</p>"))).text == "next"
 

@@ -1,4 +1,4 @@
-"""Each number of an answer is found in the outputs, or said to be in none."""
+"""Tests that each number of an answer is found in the outputs, or reported as found in none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The numbers of an answer are told at the end of its turn, and again when the turn is read from the store."""
+"""Tests that the numbers of an answer are reported at the end of its turn, and again when the turn is read from the
+store.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ def mean(code: str) -> str:
     return f"rows 150\n{code} 41.2871"
 
 
-async def announced(it: Agent, prompt: str = "?") -> list[EventBody]:
+async def announced_bodies(it: Agent, prompt: str = "?") -> list[EventBody]:
     return [event.body async for event in it.stream(prompt)]
 
 
 async def test_they_are_told_just_before_the_end_and_kept_with_the_turn() -> None:
     it, store, _ = agent(CALLS, [Recorder(mean)])
-    told, end = (await announced(it))[-2:]
+    told, end = (await announced_bodies(it))[-2:]
     assert isinstance(told, AnswerChecked)
     assert isinstance(end, TurnFinished)
     first, second = told.numbers
@@ -40,8 +42,8 @@ async def test_they_are_told_just_before_the_end_and_kept_with_the_turn() -> Non
 
 async def test_a_later_turn_may_use_what_an_earlier_one_computed() -> None:
     it, _, _ = agent([*CALLS, {"text": "As I said: 41.3."}], [Recorder(mean)])
-    first = await announced(it)
-    again = await announced(it, "again?")
+    first = await announced_bodies(it)
+    again = await announced_bodies(it, "again?")
     calls = [body.numbers[0]["call"] for body in (*first, *again) if isinstance(body, AnswerChecked)]
     assert len(calls) == 2
     assert len(set(calls)) == 1
@@ -49,20 +51,20 @@ async def test_a_later_turn_may_use_what_an_earlier_one_computed() -> None:
 
 async def test_small_talk_is_left_alone() -> None:
     it, store, _ = agent([{"text": "There are 12 months."}])
-    assert not [body for body in await announced(it) if isinstance(body, AnswerChecked)]
+    assert not [body for body in await announced_bodies(it) if isinstance(body, AnswerChecked)]
     (turn,) = await store.turns(KEY)
     assert "numbers" not in turn.record
 
 
 async def test_it_can_be_switched_off() -> None:
     it = Agent(MemoryStore(), ScriptedEngine(CALLS), KEY, [Recorder(mean)], check_numbers=False)
-    assert not [body for body in await announced(it) if isinstance(body, AnswerChecked)]
+    assert not [body for body in await announced_bodies(it) if isinstance(body, AnswerChecked)]
 
 
 async def test_a_secret_in_a_line_is_not_told() -> None:
     secret = "sk-proj-" + "a1B2" * 12
     it, _, _ = agent(CALLS, [Recorder(lambda code: f"key {secret} {code} 41.2871")])
-    (told,) = [body for body in await announced(it) if isinstance(body, AnswerChecked)]
+    (told,) = [body for body in await announced_bodies(it) if isinstance(body, AnswerChecked)]
     assert secret not in str(told)
     assert told.numbers[0]["status"] == "computed"
 

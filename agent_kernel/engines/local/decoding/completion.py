@@ -228,13 +228,13 @@ class Completer:
         if prompt + 1 > context:
             raise ContextOverflow(
                 # The tokenizer cuts the prompt at the model's length, so the conversation may have more tokens.
-                f"The conversation has {prompt} tokens or more; this model holds {context} with the answer.",
+                f"The conversation has {prompt} tokens or more; this model holds {context}, including the answer.",
                 hint="Start another session, or choose a model with a longer context.",
                 details={"prompt_tokens": prompt, "context_length": context},
             )
         if prompt + 1 > cache:
             raise ContextOverflow(
-                f"The conversation has {prompt} tokens; the model's cache holds {cache} with the answer.",
+                f"The conversation has {prompt} tokens; the model's cache holds {cache}, including the answer.",
                 hint="Start another session, or give the model a larger cache (cache_gb).",
                 details={"prompt_tokens": prompt, "cache_tokens": cache},
             )

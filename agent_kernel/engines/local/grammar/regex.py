@@ -96,7 +96,7 @@ class _PatternReader:
 
     def _alternatives(self, depth: int) -> _Expression:
         if depth > MAX_DEPTH:
-            raise self._error(f"more than {MAX_DEPTH} groups in each other")
+            raise self._error(f"more than {MAX_DEPTH} nested groups")
         parts = [self._sequence(depth)]
         while self._accept("|"):
             parts.append(self._sequence(depth))
@@ -131,13 +131,13 @@ class _PatternReader:
         least, most = bounds
         endless = part.endless or most is None
         if most is None and part.endless:
-            raise self._error("repetition without end inside repetition without end")
+            raise self._error("an unlimited repetition inside an unlimited repetition")
         if most is None and self.endless is not None:
             most = max(least, self.endless)
         repeats = part.repeats * max(least, most or 1, 1)
         limit = MAX_NESTED if part.repeats > 1 else MAX_REPEATS
         if repeats > limit or (most is not None and most < least):
-            raise self._error(f"a repetition out of order or beyond {limit}")
+            raise self._error(f"a repetition with its bounds in the wrong order, or of more than {limit}")
         if part.expression == NOTHING:
             return part
         return _Expression(self.rules.repeat(self.rules.rule(part.expression), least, most), endless, repeats)
@@ -175,7 +175,7 @@ class _PatternReader:
                 char = self._next()
                 last = self._escape() if char == "\\" else ((ord(char), ord(char)),)
                 if len(first) > 1 or len(last) > 1 or first[0][0] > last[-1][1]:
-                    raise self._error("a range out of order")
+                    raise self._error("a range with its ends in the wrong order")
                 first = ((first[0][0], last[-1][1]),)
             pairs += first
         ranges = tuple(pairs)
@@ -205,7 +205,7 @@ class _PatternReader:
 
     def _next(self) -> str:
         if self.at >= len(self.text):
-            raise self._error("an end too early")
+            raise self._error("an unfinished escape or class at its end")
         self.at += 1
         return self.text[self.at - 1]
 

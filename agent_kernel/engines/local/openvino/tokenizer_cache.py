@@ -85,7 +85,9 @@ class StoredTokenizer:
 
 
 def _facts(tokenizer: Any) -> tuple[Any, ...]:
-    """Return what a tokenizer knows and does, to compare two of them."""
+    """Return the properties of a tokenizer, and its output for a sample text, so that two tokenizers can be
+    compared.
+    """
     ids = tokenizer.encode(SAMPLE, add_special_tokens=False).input_ids.data[0].tolist()
     named = ("get_bos_token", "get_eos_token", "get_eos_token_id", "get_original_chat_template", "get_vocab")
     return (ids, tokenizer.decode(ids), tokenizer.chat_template, *(getattr(tokenizer, name)() for name in named))

@@ -24,7 +24,9 @@ def must_call(request: EngineRequest) -> tuple[ToolSpec, ...]:
     for a contradictory request."""
     tools = request.required_tools()
     if tools and request.output is not None:
-        raise InvalidRequest("An output format binds answers in text, and tool_choice asks for a call.")
+        raise InvalidRequest(
+            "tool_choice requires a call of a tool, so the answer cannot have an output format. Send only one of them."
+        )
     return tools
 
 

@@ -102,7 +102,7 @@ def load_model(path: Path, options: LoadOptions, cache_dir: Path, progress: Prog
     EngineError (torch missing, unsupported architecture, out of memory).
     """
     if not path.exists():
-        raise ModelMissing(f"{path} is not there.", hint="Pull it with: agent-kernel model pull")
+        raise ModelMissing(f"{path} does not exist.", hint="Pull it with: agent-kernel model pull")
     libraries = import_libraries()
     if options.threads:
         libraries.torch.set_num_threads(options.threads)
@@ -215,7 +215,9 @@ def _load(libraries: Libraries, path: Path, options: LoadOptions, progress: Prog
     model, report = kind.from_pretrained(path, **arguments, **_placement(transformers, options, device, dtype), **local)
     missing = sorted(report["missing_keys"])
     if missing:
-        raise ModelBroken(f"The model lacks {len(missing)} of its tensors, {missing[0]} first.", hint="Get it again.")
+        raise ModelBroken(
+            f"The model lacks {len(missing)} of its tensors, {missing[0]} first.", hint="Get the model's files again."
+        )
     places = sorted({str(place) for place in getattr(model, "hf_device_map", {}).values()}) or [str(model.device)]
     if "disk" in places:
         raise EngineError(
@@ -265,7 +267,7 @@ def _dtype(torch: Any, config: Any, precision: str, device: str) -> Any:
     if precision in PRECISIONS:
         return getattr(torch, PRECISIONS[precision])
     if precision and precision not in QUANTISED:
-        raise EngineError(f"There is no precision {precision!r}; there are {', '.join((*PRECISIONS, *QUANTISED))}.")
+        raise EngineError(f"There is no precision {precision!r}; choose one of {', '.join((*PRECISIONS, *QUANTISED))}.")
     if device.startswith("cuda") or (device == "auto" and torch.cuda.is_available()):
         return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
     return torch.bfloat16 if _bfloat16_is_quick(torch, int(config.hidden_size)) else torch.float32

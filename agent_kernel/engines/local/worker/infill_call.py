@@ -1,4 +1,4 @@
-"""The server's side of inline completion: one call at a time, which a turn or a newer call ends."""
+"""The server's side of inline completion. Only one call runs at a time; the next turn, or a newer call, ends it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from agent_kernel.engines.local.worker.worker_process import WorkerProcess
 
 
 class InfillCall:
-    """The call that runs now, if one does."""
+    """The current call of inline completion, if there is one."""
 
     def __init__(self) -> None:
         self._reader: asyncio.Task[None] | None = None
 
     async def stream(self, worker: WorkerProcess, gap: Gap) -> AsyncGenerator[Filling, None]:
-        """Yield what the worker answers; ``busy`` is the last value of a call that ``stop`` ended."""
+        """Yield the worker's completion as it grows. If ``stop`` ends the call, the last value has the reason
+        ``busy``.
+        """
         self.stop()
         fillings: asyncio.Queue[Filling | None] = asyncio.Queue()
         reader = self._reader = asyncio.create_task(_read(worker, gap, fillings), name="inline completion")

@@ -1,4 +1,4 @@
-"""Names and paths of models: what they stand for, and what is said when they stand for nothing."""
+"""Tests which model a name or a path refers to, and the error if it refers to none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is prepared of a model file appears whole, and the file's content decides what it is kept under."""
+"""Tests the cache of prepared model files: a file appears only when it is complete, and the content of its source
+determines its name.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from pathlib import Path
 from agent_kernel.engines.local.catalog.derived_cache import identity, publish
 
 
-def made(parent: Path, name: str, text: str) -> Path:
+def make_directory(parent: Path, name: str, text: str) -> Path:
     directory = parent / name
     directory.mkdir()
     (directory / "graph.xml").write_text(text)
@@ -16,14 +18,14 @@ def made(parent: Path, name: str, text: str) -> Path:
 
 
 def test_a_preparation_stands_under_its_name_with_all_its_files(tmp_path: Path) -> None:
-    publish(made(tmp_path, "building", "first"), tmp_path / "ready")
+    publish(make_directory(tmp_path, "building", "first"), tmp_path / "ready")
 
     assert (tmp_path / "ready" / "graph.xml").read_text() == "first"
 
 
 def test_who_comes_second_changes_nothing_and_leaves_nothing(tmp_path: Path) -> None:
-    publish(made(tmp_path, "one", "first"), tmp_path / "ready")
-    publish(made(tmp_path, "two", "second"), tmp_path / "ready")
+    publish(make_directory(tmp_path, "one", "first"), tmp_path / "ready")
+    publish(make_directory(tmp_path, "two", "second"), tmp_path / "ready")
 
     assert (tmp_path / "ready" / "graph.xml").read_text() == "first"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "ready", "two"]

@@ -1,4 +1,4 @@
-"""GGUF headers: what a model is, and whether the file is whole."""
+"""Tests GGUF headers: the kind of the model, and whether the file is complete."""
 
 from __future__ import annotations
 

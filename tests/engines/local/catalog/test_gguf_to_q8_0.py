@@ -1,4 +1,4 @@
-"""Rewriting as Q8_0: the numbers stay, and everything else of the file."""
+"""Tests rewriting a file as Q8_0: the values stay the same, and so does everything else in the file."""
 
 from __future__ import annotations
 

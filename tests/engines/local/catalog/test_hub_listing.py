@@ -1,5 +1,6 @@
-"""Any model of a hub by its id: what is chosen of a repository, fetched and checked, and what is said when it cannot
-be; against real servers on loopback."""
+"""Tests models of a hub by id: which files of a repository are chosen, downloaded and verified, and the errors; against
+real servers on loopback.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +34,13 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_kernel.engines.local.catalog.hub_download.FIRST_WAIT_S", 0.001)
 
 
-def asked(hub: Hub, text: str, backend: str = "", **env: str) -> CatalogEntry:
+def ask_hub(hub: Hub, text: str, backend: str = "", **env: str) -> CatalogEntry:
     wanted = HubId.parse(text)
     assert wanted is not None
     return hub_entry(wanted, backend, environment(hub) | env)
 
 
-def pulled(entry: CatalogEntry, cache: Path, env: dict[str, str]) -> tuple[LocalModel, list[Progress]]:
+def pull_model(entry: CatalogEntry, cache: Path, env: dict[str, str]) -> tuple[LocalModel, list[Progress]]:
     run = PullJob(entry, cache, lambda entry, source: True, ("hub",), env)
     steps = list(run)
     assert run.model is not None
@@ -112,7 +113,7 @@ def test_a_path_that_exists_wins_over_an_id_that_looks_the_same(
 )
 def test_of_several_gguf_files_the_one_that_is_read_exactly_is_taken(hub: Hub, names: list[str], best: str) -> None:
     hub.publish("org/name", {name: name.encode() for name in names})
-    (source,) = asked(hub, "org/name").sources
+    (source,) = ask_hub(hub, "org/name").sources
     assert isinstance(source, HubFile)
     assert (source.file, source.revision, source.size) == (best, REVISION, len(best))
     assert not source.vouched
@@ -123,7 +124,7 @@ def test_of_a_snapshot_only_data_is_taken(hub: Hub, tmp_path: Path) -> None:
     code = dict.fromkeys(["modeling.py", "pytorch_model.bin", "training_args.bin", "README.md", "x.pt"], b"x")
     more = {"consolidated.safetensors": b"x", "onnx/model.safetensors": b"x", "original/config.json": b"{}"}
     hub.publish("org/name", files | code | more)
-    (source,) = asked(hub, "org/name").sources
+    (source,) = ask_hub(hub, "org/name").sources
     assert isinstance(source, HubSnapshot)
     assert {file.path for file in source.files} == set(files)
     assert source.download == sum(map(len, files.values()))
@@ -131,23 +132,23 @@ def test_of_a_snapshot_only_data_is_taken(hub: Hub, tmp_path: Path) -> None:
 
 def test_the_backend_decides_where_a_repository_has_both(hub: Hub, tmp_path: Path) -> None:
     hub.publish("org/name", model_files(tmp_path / "made") | {"m-Q8_0.gguf": b"GGUF"})
-    assert isinstance(asked(hub, "org/name").sources[0], HubFile)
-    assert isinstance(asked(hub, "org/name", "openvino").sources[0], HubFile)
-    assert isinstance(asked(hub, "org/name", "transformers").sources[0], HubSnapshot)
+    assert isinstance(ask_hub(hub, "org/name").sources[0], HubFile)
+    assert isinstance(ask_hub(hub, "org/name", "openvino").sources[0], HubFile)
+    assert isinstance(ask_hub(hub, "org/name", "transformers").sources[0], HubSnapshot)
 
 
 def test_an_openvino_export_comes_with_its_weights(hub: Hub) -> None:
     names = ["config.json", "openvino_model.xml", "openvino_model.bin", "openvino_tokenizer.xml"]
     names += ["openvino_tokenizer.bin", "openvino_detokenizer.xml", "openvino_detokenizer.bin"]
     hub.publish("org/name-ov", {name: name.encode() for name in [*names, "pytorch_model.bin"]})
-    (source,) = asked(hub, "org/name-ov").sources
+    (source,) = ask_hub(hub, "org/name-ov").sources
     assert isinstance(source, HubSnapshot)
     assert {file.path for file in source.files} == set(names)
 
 
 def test_licence_and_publisher_are_told_before_anything_is_fetched(hub: Hub) -> None:
     hub.publish("org/name", {"m-Q4_0.gguf": b"x" * 100})
-    offer = asked(hub, "org/name").offer()
+    offer = ask_hub(hub, "org/name").offer()
     assert (offer["licence"], offer["publisher"], offer["download_bytes"]) == ("apache-2.0", "org, on the hub", 100)
     assert offer["disk_bytes"] > 100, "it is rewritten as Q8_0"
 
@@ -164,7 +165,7 @@ def test_licence_and_publisher_are_told_before_anything_is_fetched(hub: Hub) -> 
 def test_a_repository_that_can_not_be_used_says_why(hub: Hub, files: list[str], reason: str) -> None:
     hub.publish("org/name", dict.fromkeys(files, b"{}"))
     with pytest.raises(ModelUnsupported, match=reason) as failed:
-        asked(hub, "org/name")
+        ask_hub(hub, "org/name")
     assert failed.value.hint
 
 
@@ -174,7 +175,7 @@ def test_a_repository_that_can_not_be_used_says_why(hub: Hub, files: list[str], 
 def test_a_snapshot_lands_in_the_cache_byte_for_byte(hub: Hub, tmp_path: Path) -> None:
     files, cache = model_files(tmp_path / "made"), tmp_path / "cache"
     hub.publish("org/name", files | {"code.py": b"raise SystemExit"})
-    model, steps = pulled(asked(hub, "org/name"), cache, environment(hub))
+    model, steps = pull_model(ask_hub(hub, "org/name"), cache, environment(hub))
     assert {path.name: path.read_bytes() for path in model.path.iterdir()} == files
     assert (model.name, model.context_length, model.licence) == ("org/name", 2048, "apache-2.0")
     assert steps[-1].stage == "done"
@@ -189,7 +190,7 @@ def test_a_snapshot_lands_in_the_cache_byte_for_byte(hub: Hub, tmp_path: Path) -
 def test_a_pulled_model_is_found_without_asking_anybody(hub: Hub, tmp_path: Path) -> None:
     hub.publish("org/name", model_files(tmp_path / "made"))
     cache = tmp_path / "cache"
-    model, _ = pulled(asked(hub, "org/name"), cache, environment(hub))
+    model, _ = pull_model(ask_hub(hub, "org/name"), cache, environment(hub))
     before = len(hub.asked)
     assert resolve("org/name", cache, env=environment(hub)) == model
     assert find_installed("org/nam", cache) is None
@@ -200,7 +201,7 @@ def test_a_pulled_model_is_found_without_asking_anybody(hub: Hub, tmp_path: Path
 def test_a_gguf_file_of_a_hub_is_rewritten_like_any_other(hub: Hub, tmp_path: Path) -> None:
     write_gguf(tmp_path / "m.gguf", "Q5_0")
     hub.publish("org/name-GGUF", {"m-Q5_0.gguf": (tmp_path / "m.gguf").read_bytes()})
-    model, steps = pulled(asked(hub, "org/name-GGUF"), tmp_path / "cache", environment(hub))
+    model, steps = pull_model(ask_hub(hub, "org/name-GGUF"), tmp_path / "cache", environment(hub))
     assert model.path.is_file()
     assert "rewrite" in {step.stage for step in steps}
     assert find_installed("org/name-GGUF", tmp_path / "cache") == model
@@ -210,20 +211,20 @@ def test_a_snapshot_goes_on_where_the_connection_broke(hub: Hub, tmp_path: Path)
     files = model_files(tmp_path / "made")
     hub.publish("org/name", files)
     hub.drop_after = [1] * 5
-    model, _ = pulled(asked(hub, "org/name"), tmp_path / "cache", environment(hub))
+    model, _ = pull_model(ask_hub(hub, "org/name"), tmp_path / "cache", environment(hub))
     assert {path.name: path.read_bytes() for path in model.path.iterdir()} == files
     assert any(asked for asked in hub.ranges_asked)
 
 
 def test_files_that_an_interrupted_pull_completed_are_not_fetched_again(hub: Hub, tmp_path: Path) -> None:
     hub.publish("org/name", model_files(tmp_path / "made"))
-    entry = asked(hub, "org/name")
+    entry = ask_hub(hub, "org/name")
     run = PullJob(entry, tmp_path / "cache", lambda entry, source: True, ("hub",), environment(hub))
     steps = iter(run)
     while len(list(models_dir(tmp_path / "cache").rglob("snapshot/*"))) < 2:
         next(steps)
     steps.close()
-    pulled(entry, tmp_path / "cache", environment(hub))
+    pull_model(entry, tmp_path / "cache", environment(hub))
     (source,) = entry.sources
     assert isinstance(source, HubSnapshot)
     assert len(hub.ranges_asked) == len(source.files)
@@ -236,13 +237,13 @@ def test_a_file_that_is_not_what_the_hub_announced_is_refused(hub: Hub, tmp_path
     hub.files[f"/org/name/resolve/{REVISION}/{changed}"] = files[changed][:-1] + b"!"
     hub.announce = None
     with pytest.raises(PullFailed, match="is not the file that was expected"):
-        pulled(asked(hub, "org/name"), tmp_path / "cache", environment(hub))
+        pull_model(ask_hub(hub, "org/name"), tmp_path / "cache", environment(hub))
     assert find_installed("org/name", tmp_path / "cache") is None
 
 
 def test_what_can_not_be_vouched_for_needs_a_yes(hub: Hub, tmp_path: Path) -> None:
     hub.publish("org/name", model_files(tmp_path / "made"))
-    run = PullJob(asked(hub, "org/name"), tmp_path, lambda entry, source: False, ("hub",), environment(hub))
+    run = PullJob(ask_hub(hub, "org/name"), tmp_path, lambda entry, source: False, ("hub",), environment(hub))
     with pytest.raises(PullFailed, match="did not accept"):
         list(run)
     assert not hub.ranges_asked
@@ -280,7 +281,7 @@ def test_a_hub_that_refuses_is_told_in_one_sentence_with_the_next_step(
         hub.publish("org/name", {"m-Q8_0.gguf": b"x"})
         hub.refusals["org/name"] = refusal
     with pytest.raises(error, match=words) as failed:
-        asked(hub, "org/name", **{"HF_TOKEN": SECRET} | env if "HF_TOKEN" in env else env)
+        ask_hub(hub, "org/name", **{"HF_TOKEN": SECRET} | env if "HF_TOKEN" in env else env)
     assert failed.value.hint
     assert "\n" not in str(failed.value)
     assert SECRET not in json.dumps(failed.value.to_json())
@@ -289,30 +290,30 @@ def test_a_hub_that_refuses_is_told_in_one_sentence_with_the_next_step(
 def test_a_revision_or_a_file_that_is_not_there_is_named(hub: Hub) -> None:
     hub.publish("org/name", {"m-Q8_0.gguf": b"x"})
     with pytest.raises(UnknownModel, match="no revision 'v9'"):
-        asked(hub, "org/name@v9")
+        ask_hub(hub, "org/name@v9")
     with pytest.raises(UnknownModel, match=r"no file other\.gguf") as failed:
-        asked(hub, "org/name:other.gguf")
+        ask_hub(hub, "org/name:other.gguf")
     assert "m-Q8_0.gguf" in failed.value.hint
 
 
 def test_a_token_goes_to_the_hub_and_not_to_its_storage(hub: Hub, tmp_path: Path) -> None:
     hub.publish("org/name", model_files(tmp_path / "made"))
     env = environment(hub) | {"HF_TOKEN": SECRET}
-    pulled(asked(hub, "org/name", HF_TOKEN=SECRET), tmp_path / "cache", env)
+    pull_model(ask_hub(hub, "org/name", HF_TOKEN=SECRET), tmp_path / "cache", env)
     assert {server for server, _, said in hub.asked if SECRET in said} == {"hub"}
 
 
 def test_without_a_token_nothing_is_sent_in_its_place(hub: Hub, tmp_path: Path) -> None:
     hub.publish("org/name", model_files(tmp_path / "made"))
-    pulled(asked(hub, "org/name"), tmp_path / "cache", environment(hub))
+    pull_model(ask_hub(hub, "org/name"), tmp_path / "cache", environment(hub))
     assert {said for _, _, said in hub.asked} == {""}
 
 
 def test_a_file_behind_a_gate_says_how_to_get_through(hub: Hub, tmp_path: Path) -> None:
     hub.publish("org/name", model_files(tmp_path / "made"))
-    entry, hub.status = asked(hub, "org/name"), 403
+    entry, hub.status = ask_hub(hub, "org/name"), 403
     with pytest.raises(PullFailed, match="gated") as failed:
-        pulled(entry, tmp_path / "cache", environment(hub))
+        pull_model(entry, tmp_path / "cache", environment(hub))
     assert "HF_TOKEN" in failed.value.hint
 
 

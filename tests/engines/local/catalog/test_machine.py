@@ -1,4 +1,4 @@
-"""What is read about a machine: the cores of a container and the GPUs that the driver lists."""
+"""Tests what is read about a machine: the cores of a container and the GPUs that the driver lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file in which the decoding speed of each model is kept."""
+"""Tests the file that stores the decoding speed of each model."""
 
 from __future__ import annotations
 

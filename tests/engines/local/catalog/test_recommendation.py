@@ -1,4 +1,4 @@
-"""Which model suits which machine. The machines are values: memory, cores, and what was measured on them."""
+"""Tests which model is recommended for which machine. Machines are values: memory, cores, and measured speeds."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ def machine(total: int, available: int | None = None) -> Machine:
     return Machine(Memory(total * GIB, (available or total) * GIB), 4)
 
 
-def recommended(total: int, **speeds: float) -> str:
+def recommended_model(total: int, **speeds: float) -> str:
     named = {name.replace("_", "-").replace("-5b", ".5b"): speed for name, speed in speeds.items()}
     return recommend(machine(total), assess(machine(total), named))
 
 
 @pytest.mark.parametrize(("total", "name"), [(2, "coder-0.5b"), (8, "coder-0.5b"), (12, "coder-1.5b")])
 def test_the_memory_decides_between_the_default_models(total: int, name: str) -> None:
-    assert recommended(total) == name
+    assert recommended_model(total) == name
 
 
 def test_a_large_model_is_recommended_only_after_a_measurement_says_that_it_is_fast_enough() -> None:
-    assert recommended(64) == "coder-1.5b"
-    assert recommended(64, coder_1_5b=15.0) == "coder-1.5b"  # 3.5 tokens per second with coder-7b
-    assert recommended(64, coder_1_5b=40.0) == "coder-7b"
-    assert recommended(16, coder_1_5b=40.0) == "coder-1.5b"
+    assert recommended_model(64) == "coder-1.5b"
+    assert recommended_model(64, coder_1_5b=15.0) == "coder-1.5b"  # 3.5 tokens per second with coder-7b
+    assert recommended_model(64, coder_1_5b=40.0) == "coder-7b"
+    assert recommended_model(16, coder_1_5b=40.0) == "coder-1.5b"
 
 
 def test_where_the_memory_is_unknown_nothing_is_said_about_it_and_the_smallest_default_is_recommended() -> None:

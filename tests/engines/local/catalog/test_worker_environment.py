@@ -1,4 +1,4 @@
-"""The worker in an interpreter of its own: which one is taken, and that only our package comes with it."""
+"""Tests the worker in another interpreter: which interpreter is used, and that only our package is added to it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from agent_kernel.engines.local.worker import bootstrap
 PYTHON = Path("bin/python")
 
 
-def finished(data_dir: Path, kind: worker_environment.Kind) -> Path:
-    """An environment as ``setup`` leaves it, without libraries."""
+def make_environment(data_dir: Path, kind: worker_environment.Kind) -> Path:
+    """Create an environment as ``setup`` leaves it, without libraries. Return its interpreter."""
     directory = data_dir / "environments" / kind
     venv.create(directory, symlinks=True)
     (directory / worker_environment.RECORD).write_text(json.dumps({"python": "3"}))
@@ -31,20 +31,20 @@ def test_without_an_environment_the_worker_runs_in_this_interpreter(tmp_path: Pa
 
 
 def test_an_environment_is_used_from_the_moment_it_is_finished(tmp_path: Path) -> None:
-    python = finished(tmp_path, "cpu")
+    python = make_environment(tmp_path, "cpu")
 
     assert worker_environment.interpreter("", tmp_path) == str(python)
 
 
 def test_the_one_with_more_libraries_is_taken(tmp_path: Path) -> None:
-    finished(tmp_path, "cpu")
-    python = finished(tmp_path, "gpu")
+    make_environment(tmp_path, "cpu")
+    python = make_environment(tmp_path, "gpu")
 
     assert worker_environment.interpreter("", tmp_path) == str(python)
 
 
 def test_a_named_interpreter_wins(tmp_path: Path) -> None:
-    finished(tmp_path, "gpu")
+    make_environment(tmp_path, "gpu")
 
     assert worker_environment.interpreter(sys.executable, tmp_path) == sys.executable
 
@@ -57,14 +57,14 @@ def test_a_named_interpreter_that_is_not_there_is_said_with_the_next_step(tmp_pa
 
 
 def test_an_environment_that_was_not_finished_does_not_count(tmp_path: Path) -> None:
-    python = finished(tmp_path, "cpu")
+    python = make_environment(tmp_path, "cpu")
     (python.parents[1] / worker_environment.RECORD).unlink()
 
     assert worker_environment.environments(tmp_path) == []
 
 
 def test_a_removed_environment_is_gone(tmp_path: Path) -> None:
-    python = finished(tmp_path, "cpu")
+    python = make_environment(tmp_path, "cpu")
 
     assert worker_environment.remove("cpu", tmp_path)
     assert not python.exists()

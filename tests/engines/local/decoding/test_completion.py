@@ -38,11 +38,11 @@ async def completer() -> AsyncGenerator[Completer, None]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def prompt(completer: Completer) -> str:
     rendered = await completer.render([{"role": "user", "content": "Tell a long story about a fox."}])
-    await completed(completer, rendered, GREEDY)  # what follows finds the same prefix in the cache
+    await complete(completer, rendered, GREEDY)  # what follows finds the same prefix in the cache
     return rendered
 
 
-async def completed(
+async def complete(
     completer: Completer, prompt: str, decoding: DecodingOptions, stop: tuple[str, ...] = ()
 ) -> tuple[DecodedCompletion, list[TextChunk]]:
     completion = DecodedCompletion(prompt)
@@ -50,23 +50,23 @@ async def completed(
     return completion, chunks
 
 
-async def drawn(completer: Completer, prompt: str, decoding: DecodingOptions) -> list[str]:
-    """First tokens of many seeds, in one batch."""
-    runs = await asyncio.gather(*(completed(completer, prompt, replace(decoding, seed=seed)) for seed in SEEDS))
+async def draw_first_tokens(completer: Completer, prompt: str, decoding: DecodingOptions) -> list[str]:
+    """Return the first tokens for many seeds, decoded in one batch."""
+    runs = await asyncio.gather(*(complete(completer, prompt, replace(decoding, seed=seed)) for seed in SEEDS))
     return [completion.text for completion, _ in runs]
 
 
 async def test_a_hot_model_says_many_things(completer: Completer, prompt: str) -> None:
-    assert len(set(await drawn(completer, prompt, HOT))) > 20
+    assert len(set(await draw_first_tokens(completer, prompt, HOT))) > 20
 
 
 @pytest.mark.parametrize(
     "narrowest", [replace(HOT, top_k=1), replace(HOT, top_p=0.001), replace(HOT, min_p=0.999)], ids=["k", "p", "min_p"]
 )
 async def test_the_narrowest_sampling_is_greedy(completer: Completer, prompt: str, narrowest: DecodingOptions) -> None:
-    best, _ = await completed(completer, prompt, DecodingOptions(1))
+    best, _ = await complete(completer, prompt, DecodingOptions(1))
 
-    assert set(await drawn(completer, prompt, narrowest)) == {best.text}
+    assert set(await draw_first_tokens(completer, prompt, narrowest)) == {best.text}
 
 
 @pytest.mark.parametrize(
@@ -82,14 +82,14 @@ async def test_the_narrowest_sampling_is_greedy(completer: Completer, prompt: st
 async def test_narrower_sampling_says_fewer_things(
     completer: Completer, prompt: str, narrow: DecodingOptions, most: int
 ) -> None:
-    assert 1 < len(set(await drawn(completer, prompt, narrow))) <= most
+    assert 1 < len(set(await draw_first_tokens(completer, prompt, narrow))) <= most
 
 
 async def test_requests_of_one_batch_are_sampled_each_by_its_own_settings(completer: Completer, prompt: str) -> None:
-    alone, _ = await completed(completer, prompt, GREEDY)
+    alone, _ = await complete(completer, prompt, GREEDY)
     hot = replace(GREEDY, temperature=1.5, seed=3)
     (greedy, _), (sampled, _), (again, _), (other, _) = await asyncio.gather(
-        *(completed(completer, prompt, one) for one in (GREEDY, hot, hot, replace(hot, seed=4)))
+        *(complete(completer, prompt, one) for one in (GREEDY, hot, hot, replace(hot, seed=4)))
     )
 
     assert sampled.ids == again.ids != other.ids
@@ -100,21 +100,21 @@ async def test_requests_of_one_batch_are_sampled_each_by_its_own_settings(comple
 
 async def test_without_a_seed_answers_differ(completer: Completer, prompt: str) -> None:
     hot = replace(GREEDY, temperature=1.5)
-    (first, _), (second, _) = await asyncio.gather(*(completed(completer, prompt, hot) for _ in range(2)))
+    (first, _), (second, _) = await asyncio.gather(*(complete(completer, prompt, hot) for _ in range(2)))
 
     assert first.ids != second.ids
 
 
 async def test_a_repetition_penalty_is_kept_to(completer: Completer) -> None:
     prompt = "one two one two one two one two one two one"
-    free, _ = await completed(completer, prompt, DecodingOptions(16))
-    bound, _ = await completed(completer, prompt, DecodingOptions(16, repetition_penalty=2.0))
+    free, _ = await complete(completer, prompt, DecodingOptions(16))
+    bound, _ = await complete(completer, prompt, DecodingOptions(16, repetition_penalty=2.0))
 
     assert len(set(bound.ids)) > len(set(free.ids))
 
 
 async def test_each_token_has_its_log_probability_and_the_text_it_added(completer: Completer, prompt: str) -> None:
-    completion, chunks = await completed(completer, prompt, replace(GREEDY, logprob=True))
+    completion, chunks = await complete(completer, prompt, replace(GREEDY, logprob=True))
     told = [token for chunk in chunks for token in chunk.logprobs]
 
     assert len(told) == len(completion.ids) == completion.usage.completion_tokens
@@ -131,7 +131,7 @@ async def test_each_token_has_its_log_probability_and_the_text_it_added(complete
 
 async def test_bytes_of_a_character_are_told_as_that_character(completer: Completer) -> None:
     prompt = "Repeat exactly: 🦊🦉🐢🦊🦉🐢🦊🦉🐢🦊🦉🐢\n🦊🦉🐢🦊🦉🐢🦊🦉🐢"
-    completion, chunks = await completed(completer, prompt, replace(GREEDY, logprob=True))
+    completion, chunks = await complete(completer, prompt, replace(GREEDY, logprob=True))
     told = [token for chunk in chunks for token in chunk.logprobs]
 
     assert "".join(token.text for token in told) == completion.text
@@ -140,16 +140,16 @@ async def test_bytes_of_a_character_are_told_as_that_character(completer: Comple
 
 
 async def test_without_asking_there_are_no_log_probabilities(completer: Completer, prompt: str) -> None:
-    _, chunks = await completed(completer, prompt, GREEDY)
+    _, chunks = await complete(completer, prompt, GREEDY)
 
     assert not any(chunk.logprobs for chunk in chunks)
 
 
 async def test_nothing_of_a_stop_string_leaks_wherever_it_begins(completer: Completer, prompt: str) -> None:
-    whole, _ = await completed(completer, prompt, replace(GREEDY, max_tokens=40))
+    whole, _ = await complete(completer, prompt, replace(GREEDY, max_tokens=40))
     for start in range(8, 24, 3):
         stop = whole.text[start : start + 9]
-        completion, chunks = await completed(completer, prompt, replace(GREEDY, max_tokens=40, logprob=True), (stop,))
+        completion, chunks = await complete(completer, prompt, replace(GREEDY, max_tokens=40, logprob=True), (stop,))
         told = "".join(token.text for chunk in chunks for token in chunk.logprobs)
 
         assert completion.text == "".join(chunk.text for chunk in chunks) == whole.text[: whole.text.index(stop)]
@@ -177,6 +177,6 @@ async def test_a_value_that_means_nothing_is_refused(sampling: Sampling) -> None
 
 async def test_the_ends_of_each_range_are_taken(completer: Completer, prompt: str) -> None:
     for sampling in (Sampling(temperature=1, top_p=0), Sampling(temperature=1, min_p=1), Sampling(temperature=100)):
-        completion, _ = await completed(completer, prompt, replace(decoding_options(sampling), max_tokens=2))
+        completion, _ = await complete(completer, prompt, replace(decoding_options(sampling), max_tokens=2))
 
         assert completion.ids

@@ -1,4 +1,4 @@
-"""What the worker knows of prompts it has seen."""
+"""Tests what the worker remembers of earlier prompts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output formats: what they become while an answer is decoded, and how a whole answer is judged."""
+"""Tests output formats: the grammar that each becomes for decoding, and the check of the complete answer."""
 
 from __future__ import annotations
 

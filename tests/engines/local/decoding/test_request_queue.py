@@ -1,4 +1,4 @@
-"""Places are given out fairly, and who waits hears where it stands."""
+"""Tests that slots are given out fairly, and that each waiting request is told its position."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent_kernel.engines.local.decoding.request_queue import Admission
 
 
 class Line:
-    """Requests before one admission, in the order in which they were let in."""
+    """Requests that wait for one admission queue, and the order in which they were admitted."""
 
     def __init__(self, capacity: int, waiting: int = 256) -> None:
         self.admission = Admission(capacity, waiting)
@@ -28,7 +28,7 @@ class Line:
         self.told[name] = []
         self._ends[name] = asyncio.Event()
         self.tasks[name] = asyncio.create_task(self._request(name, session or name, size))
-        await settled()
+        await let_tasks_run()
 
     async def _request(self, name: str, session: str, size: int) -> None:
         async with self.admission.place(session, self.told[name].append, size):
@@ -38,20 +38,20 @@ class Line:
     async def end(self, *names: str) -> None:
         for name in names:
             self._ends[name].set()
-            await settled()
+            await let_tasks_run()
 
     async def leave(self, name: str) -> None:
         self.tasks[name].cancel()
         with suppress(asyncio.CancelledError):
             await self.tasks[name]
-        await settled()
+        await let_tasks_run()
 
     async def close(self) -> None:
         for name in list(self.tasks):
             await self.leave(name)
 
 
-async def settled() -> None:
+async def let_tasks_run() -> None:
     for _ in range(4):
         await asyncio.sleep(0)
 
@@ -159,7 +159,7 @@ async def test_a_request_cancelled_in_the_moment_it_is_let_in_gives_its_place_ba
     while line.admission.waiting:
         await asyncio.sleep(0)
     line.tasks["b"].cancel()
-    await settled()
+    await let_tasks_run()
 
     assert line.admission.taken == 0
     await line.close()

@@ -1,4 +1,4 @@
-"""Tokens become text: whole characters, and nothing of a stop string."""
+"""Tests the conversion of tokens to text: only whole characters are emitted, and no part of a stop string."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from agent_kernel.engines.local.decoding.text_stream import TextStream
 
 
 def decode(ids: Sequence[int]) -> str:
-    """A vocabulary of bytes."""
+    """Decode tokens of a byte vocabulary."""
     return bytes(ids).decode("utf-8", "replace")
 
 
 def decode_skipping(ids: Sequence[int]) -> str:
-    """openvino's detokenizer leaves unfinished characters out."""
+    """Decode as openvino's detokenizer does, which omits incomplete characters."""
     return bytes(ids).decode("utf-8", "ignore")
 
 

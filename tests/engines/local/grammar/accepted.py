@@ -1,5 +1,6 @@
-"""Which texts xgrammar accepts: ``[grammar, text]`` a line in, true, false or an error a line out. Run by an
-interpreter that has torch."""
+"""Reports which texts xgrammar accepts: reads ``[grammar, text]`` lines, writes true, false or an error for each. Runs
+in an interpreter that has torch.
+"""
 
 import json
 import sys

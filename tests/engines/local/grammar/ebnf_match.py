@@ -1,4 +1,4 @@
-"""Whether a text matches a grammar, by Python's own regular expressions: our grammars have no rule inside itself."""
+"""Checks whether a text matches a grammar, with Python's regular expressions: our grammars are not recursive."""
 
 from __future__ import annotations
 

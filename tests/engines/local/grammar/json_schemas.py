@@ -1,4 +1,4 @@
-"""Schemas of the enforced part with values that fit them, drawn by hypothesis."""
+"""Schemas of the enforced subset with values that fit them, drawn by hypothesis."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ def integers(draw: st.DrawFn) -> Drawn:
 
 @st.composite
 def numbers(draw: st.DrawFn) -> Drawn:
-    """With two decimals, so that a bound's own decimals are enough to tell them apart."""
+    """Draw a number schema and a value with two decimals. The bounds have two decimals too, so that a grammar can
+    compare them exactly.
+    """
     cents = draw(st.integers(-(10**9), 10**9) | st.integers(-300, 300))
     schema: dict[str, Any] = {"type": "number"}
     if draw(st.booleans()):
@@ -76,7 +78,7 @@ def numbers(draw: st.DrawFn) -> Drawn:
     return schema, cents / 100
 
 
-def listed() -> st.SearchStrategy[Drawn]:
+def list_schemas() -> st.SearchStrategy[Drawn]:
     values = st.lists(st.one_of(TEXT, st.integers(), st.none(), st.booleans()), min_size=1, max_size=5)
     enums = values.flatmap(lambda some: st.sampled_from(some).map(lambda value: ({"enum": some}, value)))
     return enums | values.map(lambda some: ({"const": {"some": some}}, {"some": some}))
@@ -114,15 +116,15 @@ def arrays(draw: st.DrawFn, inner: st.SearchStrategy[Drawn]) -> Drawn:
 
 
 @st.composite
-def combined(draw: st.DrawFn, inner: st.SearchStrategy[Drawn]) -> Drawn:
+def combine_schemas(draw: st.DrawFn, inner: st.SearchStrategy[Drawn]) -> Drawn:
     branches = draw(st.lists(inner, min_size=1, max_size=3))
     _, value = draw(st.sampled_from(branches))
     return {"anyOf": [part for part, _ in branches]}, value
 
 
 SCHEMAS = st.recursive(
-    strings() | integers() | numbers() | listed() | st.just(({"type": ["boolean", "null"]}, None)),
-    lambda inner: objects(inner) | arrays(inner) | combined(inner),
+    strings() | integers() | numbers() | list_schemas() | st.just(({"type": ["boolean", "null"]}, None)),
+    lambda inner: objects(inner) | arrays(inner) | combine_schemas(inner),
     max_leaves=8,
 )
 VALUES = st.recursive(

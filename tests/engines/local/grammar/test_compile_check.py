@@ -1,4 +1,4 @@
-"""A grammar that cannot be compiled is refused with a reason."""
+"""Tests that a grammar which cannot be compiled is refused with a reason."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agent_kernel.engines.local.grammar.compile_check import GrammarCheck
 
 
 class FullMemory:
-    """A library that fails with an error without a text."""
+    """A library whose every call fails with an error without a text."""
 
     def __getattr__(self, name: str) -> Any:
         raise MemoryError

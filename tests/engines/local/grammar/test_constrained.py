@@ -1,4 +1,4 @@
-"""Answers and calls under a grammar, decoded by a real, very small model."""
+"""Tests answers and calls under a grammar, decoded by a real, very small model."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def engine() -> AsyncGenerator[LocalEngine, None]:
     await made.aclose()
 
 
-async def answered(engine: LocalEngine, asked: str = "Find pages about foxes.", **given: Any) -> list[Chunk]:
+async def ask_engine(engine: LocalEngine, asked: str = "Find pages about foxes.", **given: Any) -> list[Chunk]:
     request = EngineRequest((user(asked),), **{"sampling": Sampling(max_tokens=120)} | given)
     async with aclosing(engine.stream(request)) as chunks:
         return [chunk async for chunk in chunks]
@@ -80,7 +80,7 @@ async def test_formats_of_all_kinds_stand_side_by_side_in_one_batch(engine: Loca
         OutputFormat("regex", regex=r"[A-Z][a-z]{2,8} \d{2}"),
     ]
     found = await asyncio.gather(
-        *(answered(engine, output=output) for output in outputs), answered(engine, "Tell a story.")
+        *(ask_engine(engine, output=output) for output in outputs), ask_engine(engine, "Tell a story.")
     )
 
     schema, choice, regex, free = map(text_of, found)
@@ -92,7 +92,7 @@ async def test_formats_of_all_kinds_stand_side_by_side_in_one_batch(engine: Loca
 
 
 async def test_a_json_object_of_any_kind_ends(engine: LocalEngine) -> None:
-    chunks = await answered(engine, output=OutputFormat("json_object"), sampling=Sampling(max_tokens=1024))
+    chunks = await ask_engine(engine, output=OutputFormat("json_object"), sampling=Sampling(max_tokens=1024))
 
     assert isinstance(json.loads(text_of(chunks)), dict)
     assert reason(chunks) == "stop"
@@ -100,21 +100,21 @@ async def test_a_json_object_of_any_kind_ends(engine: LocalEngine) -> None:
 
 async def test_an_answer_cut_by_the_limit_of_tokens_ends_with_length(engine: LocalEngine) -> None:
     output = OutputFormat("json_schema", json_schema=SEARCH_SCHEMA)
-    chunks = await answered(engine, output=output, sampling=Sampling(max_tokens=4))
+    chunks = await ask_engine(engine, output=output, sampling=Sampling(max_tokens=4))
 
     assert reason(chunks) == "length"
 
 
 async def test_what_the_grammar_does_not_enforce_is_judged_afterwards(engine: LocalEngine) -> None:
     with pytest.raises(OutputInvalid) as caught:
-        await answered(engine, output=OutputFormat("json_schema", json_schema=ODD))
+        await ask_engine(engine, output=OutputFormat("json_schema", json_schema=ODD))
 
     assert "multiple of 7" in caught.value.details["reason"]
     assert json.loads(caught.value.details["text"])["n"] in range(1, 7)
 
 
 async def test_a_named_tool_is_called_with_arguments_that_fit(engine: LocalEngine) -> None:
-    chunks = await answered(engine, tools=(PYTHON, SEARCH), tool_choice="search")
+    chunks = await ask_engine(engine, tools=(PYTHON, SEARCH), tool_choice="search")
 
     [(name, arguments)] = calls_of(chunks)
     assert name == "search"
@@ -123,13 +123,13 @@ async def test_a_named_tool_is_called_with_arguments_that_fit(engine: LocalEngin
 
 
 async def test_one_of_the_tools_is_called_when_one_must_be(engine: LocalEngine) -> None:
-    [(name, _)] = calls_of(await answered(engine, tools=(CLOCK, SEARCH), tool_choice="required"))
+    [(name, _)] = calls_of(await ask_engine(engine, tools=(CLOCK, SEARCH), tool_choice="required"))
 
     assert name in ("clock", "search")
 
 
 async def test_a_call_that_was_cut_is_not_made(engine: LocalEngine) -> None:
-    chunks = await answered(engine, tools=(SEARCH,), tool_choice="search", sampling=Sampling(max_tokens=3))
+    chunks = await ask_engine(engine, tools=(SEARCH,), tool_choice="search", sampling=Sampling(max_tokens=3))
 
     assert calls_of(chunks) == []
     assert reason(chunks) == "length"
@@ -137,14 +137,14 @@ async def test_a_call_that_was_cut_is_not_made(engine: LocalEngine) -> None:
 
 async def test_none_means_words(engine: LocalEngine) -> None:
     asked = "Print the numbers from 1 to 10 with Python."
-    chunks = await answered(engine, asked, tools=(PYTHON,), tool_choice="none")
+    chunks = await ask_engine(engine, asked, tools=(PYTHON,), tool_choice="none")
 
     assert calls_of(chunks) == []
     assert text_of(chunks)
 
 
 async def test_python_is_called_as_code(engine: LocalEngine) -> None:
-    [(name, arguments)] = calls_of(await answered(engine, "Hello!", tools=(PYTHON, SEARCH), tool_choice="required"))
+    [(name, arguments)] = calls_of(await ask_engine(engine, "Hello!", tools=(PYTHON, SEARCH), tool_choice="required"))
 
     assert name == "python"
     assert set(arguments) == {"code"}
@@ -165,13 +165,13 @@ async def test_python_is_called_as_code(engine: LocalEngine) -> None:
 )
 async def test_contradictions_and_hostile_formats_are_refused(engine: LocalEngine, given: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
-        await answered(engine, **given)
+        await ask_engine(engine, **given)
 
-    assert text_of(await answered(engine, "Hello"))
+    assert text_of(await ask_engine(engine, "Hello"))
 
 
 class Odd:
-    """A tool whose schema says more than a grammar can."""
+    """A tool whose schema has constraints that a grammar cannot express."""
 
     spec = ToolSpec("odd", "Takes a number.", ODD, kind="function")
 

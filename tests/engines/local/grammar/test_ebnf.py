@@ -1,4 +1,4 @@
-"""Choices among texts, in the form that every version of the library keeps."""
+"""Tests choices among texts, in the grammar syntax that every version of the library accepts."""
 
 from __future__ import annotations
 

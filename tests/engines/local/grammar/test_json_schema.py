@@ -1,4 +1,6 @@
-"""JSON schemas as grammars: what is let through fits, what fits is let through, and hostile schemas are refused."""
+"""Tests JSON schemas as grammars: accepted texts fit the schema, fitting texts are accepted, and hostile schemas are
+refused.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def accepts(schema: Any, value: Any) -> bool:
     return matches(grammar, json_text(value))
 
 
-def named(schema: Any) -> dict[str, Any]:
+def require_property(schema: Any) -> dict[str, Any]:
     return {"type": "object", "properties": {"a": schema}, "required": ["a"]}
 
 
@@ -100,7 +102,7 @@ def test_optional_properties_may_be_left_out_and_the_order_is_that_of_the_schema
 
 @pytest.mark.parametrize("text", ['{"a":1}', '{ "a": 1}', '{"a": 1 }', '{"a":  1}', '{"a": 1}\n', '{\n"a": 1}'])
 def test_white_space_is_written_one_way_only(text: str) -> None:
-    grammar, _ = json_grammar(named({"type": "integer"}))
+    grammar, _ = json_grammar(require_property({"type": "integer"}))
 
     assert matches(grammar, '{"a": 1}')
     assert not matches(grammar, text)
@@ -139,13 +141,13 @@ def test_the_bounds_of_an_answer_grow_with_its_tokens() -> None:
 @pytest.mark.parametrize(
     ("schema", "loose"),
     [
-        (named({"type": "string", "pattern": "a(?=b)"}), "pattern"),
-        (named({"type": "integer", "multipleOf": 7}), "multipleOf"),
-        (named({"type": "array", "uniqueItems": True}), "uniqueItems"),
-        (named({"not": {"const": 1}}), "not"),
+        (require_property({"type": "string", "pattern": "a(?=b)"}), "pattern"),
+        (require_property({"type": "integer", "multipleOf": 7}), "multipleOf"),
+        (require_property({"type": "array", "uniqueItems": True}), "uniqueItems"),
+        (require_property({"not": {"const": 1}}), "not"),
         ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "oneOf"),
         ({"type": "object", "minProperties": 1}, "minProperties"),
-        (named({"type": "string", "minLength": 3, "pattern": "a*"}), "minLength"),
+        (require_property({"type": "string", "minLength": 3, "pattern": "a*"}), "minLength"),
     ],
 )
 def test_keywords_that_are_not_enforced_are_named(schema: Any, loose: str) -> None:
@@ -174,7 +176,7 @@ BOMB = {f"d{at}": {"anyOf": [{"$ref": f"#/$defs/d{at + 1}"}, {"type": "array", "
         {"description": "x" * 60_000},
         {"type": "string", "pattern": "(" * 1_000},
         {"type": "string", "pattern": "a{99999999999999999999}"},
-        named({"allOf": [{"type": "string"}, {"type": "null"}]}),
+        require_property({"allOf": [{"type": "string"}, {"type": "null"}]}),
     ],
 )
 def test_a_schema_that_is_none_or_that_nothing_fits_is_refused(schema: Any) -> None:
@@ -200,9 +202,9 @@ def product(keyword: str, times: int) -> dict[str, Any]:
         pytest.param({"type": "object", "properties": WIDE}, id="width"),
         pytest.param({"$defs": BOMB | {"d30": {"type": "null"}}, "$ref": "#/$defs/d0"}, id="references"),
         pytest.param(product("oneOf", 12), id="combinations"),
-        pytest.param(named({"type": "string", "pattern": "((a{100}){100}){100}"}), id="repetition"),
-        pytest.param(named({"type": "string", "pattern": "(a|b|ab)*" * 100}), id="pattern"),
-        pytest.param(named({"type": "string", "maxLength": 10**9}), id="length"),
+        pytest.param(require_property({"type": "string", "pattern": "((a{100}){100}){100}"}), id="repetition"),
+        pytest.param(require_property({"type": "string", "pattern": "(a|b|ab)*" * 100}), id="pattern"),
+        pytest.param(require_property({"type": "string", "maxLength": 10**9}), id="length"),
         pytest.param({"enum": [f"value {at}" for at in range(3_000)]}, id="values"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The grammars in the library that the transformers backend uses: each compiles, and lets through what fits only."""
+"""Tests the grammars with the library of the transformers backend: each compiles and accepts only fitting texts."""
 
 from __future__ import annotations
 

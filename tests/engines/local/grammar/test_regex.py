@@ -1,4 +1,6 @@
-"""Regular expressions as grammars: they match what Python's match, and what may take for ever is refused."""
+"""Tests regular expressions as grammars: they match the same texts as Python's, and those that may take forever are
+refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A model of random weights that sees, in a real worker: what a person and tools show it, over turns."""
+"""Tests a vision model of random weights in a real worker: pictures from the user and from tools, over
+several turns.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def image(seed: int) -> Media:
     return Media.of("image/png", out.getvalue())
 
 
-async def made(kind: str, python: str, directory: Path) -> LocalEngine:
+async def make_engine(kind: str, python: str, directory: Path) -> LocalEngine:
     command = [python, str(MODELS), kind, str(directory / kind)]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TQDM_DISABLE": "1"}
     await asyncio.to_thread(subprocess.run, command, env=environment, capture_output=True, check=True)
@@ -48,12 +50,12 @@ async def made(kind: str, python: str, directory: Path) -> LocalEngine:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def engine(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[LocalEngine, None]:
-    found = await made("llava", torch_python, tmp_path_factory.mktemp("seeing"))
+    found = await make_engine("llava", torch_python, tmp_path_factory.mktemp("seeing"))
     yield found
     await found.aclose()
 
 
-async def asked(engine: LocalEngine, *messages: Message, tools: tuple[ToolSpec, ...] = ()) -> list[Chunk]:
+async def ask_engine(engine: LocalEngine, *messages: Message, tools: tuple[ToolSpec, ...] = ()) -> list[Chunk]:
     request = EngineRequest(messages, tools, Sampling(max_tokens=4, logprobs=True))
     async with aclosing(engine.stream(request)) as chunks:
         return [chunk async for chunk in chunks]
@@ -69,14 +71,14 @@ def end_of(chunks: list[Chunk]) -> EndChunk:
 
 
 async def test_a_model_that_sees_says_so_once_it_is_loaded(engine: LocalEngine) -> None:
-    await asked(engine, user("hi"))
+    await ask_engine(engine, user("hi"))
 
     assert engine.info().vision
     assert engine.info().details["decoding"] == "one by one"
 
 
 async def test_another_picture_is_another_answer(engine: LocalEngine) -> None:
-    one, again, other = [await asked(engine, user("What is this?", [image(seed)])) for seed in (1, 1, 2)]
+    one, again, other = [await ask_engine(engine, user("What is this?", [image(seed)])) for seed in (1, 1, 2)]
 
     assert thought(one) == pytest.approx(thought(again)) or [t.text for t in thought(one)] == [
         t.text for t in thought(again)
@@ -85,9 +87,9 @@ async def test_another_picture_is_another_answer(engine: LocalEngine) -> None:
 
 
 async def test_the_next_turn_reuses_the_picture(engine: LocalEngine) -> None:
-    first = end_of(await asked(engine, user("What do you see here?", [image(3)])))
+    first = end_of(await ask_engine(engine, user("What do you see here?", [image(3)])))
     history = (user("What do you see here?", [image(3)]), assistant("A fox."), user("Which colour?"))
-    second = end_of(await asked(engine, *history))
+    second = end_of(await ask_engine(engine, *history))
 
     assert first.usage.reused_tokens < first.usage.prompt_tokens / 2
     assert first.usage.prompt_tokens <= second.usage.reused_tokens < second.usage.prompt_tokens
@@ -96,8 +98,8 @@ async def test_the_next_turn_reuses_the_picture(engine: LocalEngine) -> None:
 @pytest.mark.parametrize("tools", [(), (PYTHON,)])
 async def test_what_a_tool_shows_is_seen(engine: LocalEngine, tools: tuple[ToolSpec, ...]) -> None:
     before = (user("Plot it."), assistant("", [CALL]))
-    blind = await asked(engine, *before, tool_result(CALL, "drawn", "success"), tools=tools)
-    seen = await asked(engine, *before, tool_result(CALL, "drawn", "success", [image(1)]), tools=tools)
+    blind = await ask_engine(engine, *before, tool_result(CALL, "drawn", "success"), tools=tools)
+    seen = await ask_engine(engine, *before, tool_result(CALL, "drawn", "success", [image(1)]), tools=tools)
 
     assert end_of(seen).usage.prompt_tokens > end_of(blind).usage.prompt_tokens + 10
 
@@ -119,31 +121,31 @@ async def test_a_question_of_text_in_a_session_with_a_picture_is_about_the_pictu
     ids=["without a body", "cut short", "of no kind"],
 )
 async def test_a_broken_picture_ends_its_own_request_and_not_the_worker(engine: LocalEngine, data: bytes) -> None:
-    await asked(engine, user("hi"))
+    await ask_engine(engine, user("hi"))
     pid = engine.worker_pid
     with pytest.raises(InvalidRequest):
-        await asked(engine, user("What is this?", [Media.of("image/png", data)]))
+        await ask_engine(engine, user("What is this?", [Media.of("image/png", data)]))
 
-    assert end_of(await asked(engine, user("hi"))).reason in ("stop", "length")
+    assert end_of(await ask_engine(engine, user("hi"))).reason in ("stop", "length")
     assert engine.worker_pid == pid
 
 
 async def test_a_broken_video_is_told_as_such(engine: LocalEngine) -> None:
     with pytest.raises((InvalidRequest, EngineError)) as caught:
-        await asked(engine, user("What happens?", [Media.of("video/mp4", b"no video" * 99)]))
+        await ask_engine(engine, user("What happens?", [Media.of("video/mp4", b"no video" * 99)]))
 
     assert "video" in str(caught.value).lower()
 
 
 async def test_text_that_spells_the_place_of_a_picture_has_none(engine: LocalEngine) -> None:
-    chunks = await asked(engine, user("Is <image> a tag of HTML?", [image(1)]))
+    chunks = await ask_engine(engine, user("Is <image> a tag of HTML?", [image(1)]))
 
     assert end_of(chunks).reason in ("stop", "length")
 
 
 async def test_requests_with_and_without_pictures_run_side_by_side(engine: LocalEngine) -> None:
-    alone = [await asked(engine, user(f"Side {seed}", [image(seed)])) for seed in range(3)]
-    together = await asyncio.gather(*(asked(engine, user(f"Side {seed}", [image(seed)])) for seed in range(3)))
+    alone = [await ask_engine(engine, user(f"Side {seed}", [image(seed)])) for seed in range(3)]
+    together = await asyncio.gather(*(ask_engine(engine, user(f"Side {seed}", [image(seed)])) for seed in range(3)))
 
     for one, other in zip(alone, together, strict=True):
         assert [token.text for token in thought(one)] == [token.text for token in thought(other)]

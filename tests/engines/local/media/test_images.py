@@ -16,7 +16,7 @@ from agent_kernel.engines.local.media import images
 from agent_kernel.engines.local.media.images import FRAMES, MAX_BYTES, evenly, frames, open_image
 
 
-def encoded(image: PIL.Image.Image, kind: str = "PNG", **how: object) -> Picture:
+def encode_image(image: PIL.Image.Image, kind: str = "PNG", **how: object) -> Picture:
     out = io.BytesIO()
     image.save(out, kind, **how)
     return Picture(f"image/{kind.lower()}", out.getvalue())
@@ -24,11 +24,11 @@ def encoded(image: PIL.Image.Image, kind: str = "PNG", **how: object) -> Picture
 
 def animation(count: int, kind: str) -> Picture:
     shades = [PIL.Image.new("RGB", (20, 10), (at * 4, 0, 0)) for at in range(count)]
-    return encoded(shades[0], kind, save_all=True, append_images=shades[1:], duration=50, lossless=True)
+    return encode_image(shades[0], kind, save_all=True, append_images=shades[1:], duration=50, lossless=True)
 
 
 def claiming(width: int, height: int) -> Picture:
-    """A PNG whose header says so, with hardly any data."""
+    """Return a PNG whose header states these dimensions, with hardly any data."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
@@ -40,13 +40,13 @@ def claiming(width: int, height: int) -> Picture:
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "LA", "P", "1", "I;16", "CMYK"])
 def test_pictures_of_every_mode_become_rgb(mode: str) -> None:
-    image = open_image(encoded(PIL.Image.new("L", (8, 6), 100).convert(mode), "TIFF"))
+    image = open_image(encode_image(PIL.Image.new("L", (8, 6), 100).convert(mode), "TIFF"))
 
     assert (image.mode, image.size) == ("RGB", (8, 6))
 
 
 def test_what_is_transparent_is_white() -> None:
-    assert open_image(encoded(PIL.Image.new("RGBA", (2, 2), (0, 0, 0, 0)))).getpixel((0, 0)) == (255, 255, 255)
+    assert open_image(encode_image(PIL.Image.new("RGBA", (2, 2), (0, 0, 0, 0)))).getpixel((0, 0)) == (255, 255, 255)
 
 
 @pytest.mark.parametrize("kind", ["GIF", "PNG", "WEBP"])
@@ -60,7 +60,7 @@ def test_an_animation_is_shown_as_a_few_frames_from_the_first_to_the_last(kind: 
 
 
 def test_a_still_picture_stays_as_it_came() -> None:
-    still = encoded(PIL.Image.new("RGB", (5, 5)), "JPEG")
+    still = encode_image(PIL.Image.new("RGB", (5, 5)), "JPEG")
 
     assert frames(still) == [still]
 
@@ -100,7 +100,9 @@ def test_decoders_that_nobody_needs_stay_shut(head: bytes) -> None:
         open_image(Picture("image/png", head + bytes(300)))
 
 
-WHOLE = [encoded(PIL.Image.effect_noise((24, 24), 90.0), kind).data for kind in ("PNG", "JPEG", "GIF", "WEBP", "BMP")]
+WHOLE = [
+    encode_image(PIL.Image.effect_noise((24, 24), 90.0), kind).data for kind in ("PNG", "JPEG", "GIF", "WEBP", "BMP")
+]
 
 
 @given(st.sampled_from(WHOLE), st.integers(0, 3000), st.binary(max_size=12))

@@ -24,7 +24,7 @@ def image(shade: int) -> Media:
     return Media.of("image/png", out.getvalue())
 
 
-async def shown(*messages: Message, sees: bool = True) -> tuple[list[Message], dict[str, Picture]]:
+async def prepare_messages(*messages: Message, sees: bool = True) -> tuple[list[Message], dict[str, Picture]]:
     done = await ShownMedia(sees=sees).prepare(EngineRequest(messages))
     return list(done.request.messages), dict(done.pictures)
 
@@ -36,7 +36,7 @@ def kinds(content: Any) -> list[str]:
 async def test_a_person_s_picture_stands_before_the_question_and_a_tool_s_in_its_output() -> None:
     one, two = image(1), image(2)
     result = tool_result(CALL, "(no output)", "success", [two])
-    messages, known = await shown(user("What is this?", [one]), assistant("", [CALL]), result)
+    messages, known = await prepare_messages(user("What is this?", [one]), assistant("", [CALL]), result)
     chat, pictures = in_parts(code_fence_prompt.chat(messages, tools=False), known)
 
     assert kinds(chat[0]["content"]) == ["<image>", "What is this?"]
@@ -47,7 +47,7 @@ async def test_a_person_s_picture_stands_before_the_question_and_a_tool_s_in_its
 
 async def test_the_picture_of_a_call_that_is_left_out_is_left_out_too() -> None:
     failed = tool_result(CALL, "NameError: name 'x' is not defined", "error", [image(1)])
-    messages, known = await shown(user("Plot it."), assistant("", [CALL]), failed)
+    messages, known = await prepare_messages(user("Plot it."), assistant("", [CALL]), failed)
     chat, pictures = in_parts(code_fence_prompt.chat(messages, tools=True, retry=True), known)
 
     assert pictures == ()
@@ -56,7 +56,7 @@ async def test_the_picture_of_a_call_that_is_left_out_is_left_out_too() -> None:
 
 async def test_a_model_that_does_not_see_is_told_in_words() -> None:
     result = tool_result(CALL, "done", "success", [image(1)])
-    messages, known = await shown(user("Look", [image(1)]), assistant("", [CALL]), result, sees=False)
+    messages, known = await prepare_messages(user("Look", [image(1)]), assistant("", [CALL]), result, sees=False)
 
     assert known == {}
     assert messages[0].text == "Look\n[1 image(s) or video(s) attached; this model cannot see them]"
@@ -68,7 +68,7 @@ async def test_an_animation_becomes_frames() -> None:
     out = io.BytesIO()
     shades = [PIL.Image.new("L", (9, 9), at * 60) for at in range(4)]
     shades[0].save(out, "GIF", save_all=True, append_images=shades[1:])
-    messages, known = await shown(user("What moves?", [Media.of("image/gif", out.getvalue())]))
+    messages, known = await prepare_messages(user("What moves?", [Media.of("image/gif", out.getvalue())]))
     chat, pictures = in_parts([{"role": "user", "content": messages[0].text}], known)
 
     assert kinds(chat[0]["content"]) == ["<image>"] * 4 + ["What moves?"]
@@ -81,19 +81,21 @@ GONE = Media("image/png", "0" * 64, 10)
 
 async def test_a_person_hears_that_a_picture_can_not_be_read() -> None:
     with pytest.raises(InvalidRequest, match="cannot be read"):
-        await shown(user("Look", [BROKEN]))
+        await prepare_messages(user("Look", [BROKEN]))
 
 
 @pytest.mark.parametrize("medium", [BROKEN, GONE, Media.of("application/pdf", b"%PDF")])
 async def test_what_a_tool_made_and_nobody_can_look_at_is_told_to_the_model(medium: Media) -> None:
-    messages, known = await shown(user("Go"), assistant("", [CALL]), tool_result(CALL, "out", "success", [medium]))
+    messages, known = await prepare_messages(
+        user("Go"), assistant("", [CALL]), tool_result(CALL, "out", "success", [medium])
+    )
 
     assert known == {}
     assert messages[2].text.startswith(f"out\n[{medium.mime}: ")
 
 
 async def test_a_picture_that_is_no_longer_stored_does_not_end_the_conversation() -> None:
-    messages, _ = await shown(user("Look", [GONE]))
+    messages, _ = await prepare_messages(user("Look", [GONE]))
 
     assert messages[0].text == "Look\n[image/png: the server no longer stores this file]"
 

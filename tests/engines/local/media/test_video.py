@@ -1,4 +1,4 @@
-"""Frames of videos, by PyAV in an interpreter that has it; and a clear word where it is missing."""
+"""Tests frames of videos with PyAV in an interpreter that has it, and the error if it is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chat templates of models that see, in the ways that families differ."""
+"""Tests chat templates of vision models, in the variants of the model families."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is taken of videos, as JSON. Run by an interpreter that has PyAV: they are made and read there."""
+"""Prints which frames are taken of videos, as JSON. Runs in an interpreter that has PyAV, with which it also makes the
+videos.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ WIDTH, HEIGHT = 64, 48
 
 
 def film(count: int, container: str, width: int = WIDTH, height: int = HEIGHT) -> bytes:
-    """A white bar that grows by a pixel each frame."""
+    """Return a video of a white bar that grows by one pixel each frame."""
     out = io.BytesIO()
     with av.open(out, "w", format=container) as file:
         stream: Any = file.add_stream("mpeg4", rate=10)
@@ -35,7 +37,7 @@ def film(count: int, container: str, width: int = WIDTH, height: int = HEIGHT) -
 
 
 def bars(data: bytes) -> list[int] | str:
-    """How long the bar is in each frame taken, or the refusal."""
+    """Return the length of the bar in each frame that was taken, or the code of the error."""
     try:
         found = [PIL.Image.open(io.BytesIO(frame.data)).convert("L") for frame in frames(Picture("video/mp4", data))]
     except AgentKernelError as error:

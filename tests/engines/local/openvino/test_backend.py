@@ -1,5 +1,6 @@
-"""openvino-genai with a very small model in this process: what it takes from its cache, and what it does when that is
-full or a grammar does not compile."""
+"""Tests openvino-genai with a very small model in this process: what it reuses from its cache, a full cache, and
+grammars that do not compile.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ BLOCKS = 24
 
 
 class Small:
-    """The model with a cache of BLOCKS and one block of a prompt per step, so that steps can be counted."""
+    """The model with a cache of BLOCKS blocks that prefills one block per step, so that steps can be counted."""
 
     def __init__(self) -> None:
         self.backend = OpenVino(CACHE, blocks=BLOCKS, batched=BLOCK)
@@ -60,7 +61,7 @@ async def small() -> AsyncGenerator[Small, None]:
 
 
 def words(seed: int, count: int) -> str:
-    """So many tokens or some more."""
+    """Return a text of ``count`` random words; each is one token or more."""
     chosen = random.Random(seed)
     return " ".join(chosen.choice(("fox", "river", "stone", "wind", "night", "song", "tree")) for _ in range(count))
 
@@ -80,7 +81,7 @@ async def test_what_is_said_to_be_reused_is_what_the_library_reuses(small: Small
         kept = earlier[: chosen.randrange(len(earlier) + 1)]
         ids = [*kept, *(chosen.randrange(100, 40_000) for _ in range(chosen.randrange(5, 120)))]
         said = mirror.count_reused(ids)
-        computed, answer = await small.decoder.call(functools.partial(prefilled, small.backend, ids))
+        computed, answer = await small.decoder.call(functools.partial(prefill, small.backend, ids))
         mirror.add(ids + answer[:-1])
         known.append(ids + answer)
         blocks = sum(len(one) // BLOCK + 1 for one in known)
@@ -93,8 +94,8 @@ async def test_what_is_said_to_be_reused_is_what_the_library_reuses(small: Small
     assert len(wrong) <= len(late) / 8, late
 
 
-def prefilled(backend: OpenVino, ids: list[int]) -> tuple[int, list[int]]:
-    """How many prompt tokens were computed, at most, and the answer."""
+def prefill(backend: OpenVino, ids: list[int]) -> tuple[int, list[int]]:
+    """Return an upper bound of the prompt tokens that were computed, and the answer."""
     key = backend.submit(ids, DecodingOptions(max_tokens=4))
     steps, answer = 0, list[int]()
     while backend.running():

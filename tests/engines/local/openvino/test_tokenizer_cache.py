@@ -1,4 +1,4 @@
-"""The tokenizer that is derived from a GGUF file once and loaded in later starts, with the real library."""
+"""Tests the tokenizer that is derived from a GGUF file once and loaded at later starts, with the real library."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def stored(path: Path, tmp_path_factory: pytest.TempPathFactory) -> StoredTokeni
 
 @pytest.fixture
 def times(stored: StoredTokenizer) -> dict[str, int]:
-    return written(stored)
+    return modification_times(stored)
 
 
-def written(stored: StoredTokenizer) -> dict[str, int]:
+def modification_times(stored: StoredTokenizer) -> dict[str, int]:
     return {name: (stored.directory / name).stat().st_mtime_ns for name in (*FILES, MANIFEST)}
 
 
@@ -86,7 +86,7 @@ def test_the_stored_tokenizer_gives_the_same_tokens_as_the_model_file(
     stored: StoredTokenizer, parsed: Any, times: dict[str, int]
 ) -> None:
     assert_same(stored.open(openvino_genai), parsed)
-    assert written(stored) == times, "the second start derives nothing"
+    assert modification_times(stored) == times, "the second start derives nothing"
     assert list(stored.root.iterdir()) == [stored.directory]
 
 
@@ -111,7 +111,7 @@ def test_a_tokenizer_of_another_vocabulary_is_derived_again(stored: StoredTokeni
     stored.open(openvino_genai)
 
     assert json.loads((stored.directory / MANIFEST).read_text())["source"] == manifest["source"]
-    assert written(stored)[FILES[0]] != times[FILES[0]]
+    assert modification_times(stored)[FILES[0]] != times[FILES[0]]
 
 
 def test_a_cache_that_cannot_be_written_costs_time_only(path: Path, parsed: Any, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_cache_that_cannot_be_written_costs_time_only(path: Path, parsed: Any,
 
 
 def opening(path: Path, root: Path, limit: int) -> subprocess.Popen[str]:
-    """Open the tokenizer in a process that cannot write a file of more than ``limit`` bytes."""
+    """Open the tokenizer in a process that cannot write files of more than ``limit`` bytes."""
     command = [sys.executable, "-c", OPEN, str(path), str(root), str(limit)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ})
 

@@ -1,4 +1,4 @@
-"""Chat templates in the ways that families of models differ; each as short as its way allows."""
+"""Chat templates in the variants of the model families, each as short as possible."""
 
 HERMES = """{%- if tools %}<|im_start|>system
 {% if messages[0].role == 'system' %}{{ messages[0].content }}

@@ -1,4 +1,6 @@
-"""What is said without the model: that the last try failed, and the rows of an output that a sentence would falsify."""
+"""Tests the answer after the last failed retry, which is written without the model, and the rows of an output that a
+sentence would misstate.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def ran(text: str, status: Status, number: int = 1, name: str = "python") -> lis
     return [assistant("", [call]), tool_result(call, text, status)]
 
 
-async def said(answers: list[str], *messages: Message) -> str:
+async def answer_text(answers: list[str], *messages: Message) -> str:
     backend = ScriptedBackend(chat_templates.PLAIN, answers)
     chunks = await chunks_of(Fence(), backend.completer(), EngineRequest(messages, (PYTHON,)))
     assert isinstance(chunks[-1], EndChunk)
@@ -42,7 +44,7 @@ async def said(answers: list[str], *messages: Message) -> str:
 async def test_after_the_last_try_failed_it_says_so_and_names_the_error() -> None:
     tries = [*ran("KeyError: 'a'", "error"), *ran("Traceback\nKeyError: 'b'\n(Draft: df is changed.)", "error", 2)]
 
-    assert await said([], user("Go."), *tries) == (
+    assert await answer_text([], user("Go."), *tries) == (
         "I did not manage to do this. The last try ended with: KeyError: 'b'\n\n"
         "An earlier try ended with: KeyError: 'a'"
     )
@@ -51,7 +53,7 @@ async def test_after_the_last_try_failed_it_says_so_and_names_the_error() -> Non
 async def test_the_answer_after_the_last_try_names_the_line_that_failed() -> None:
     error = "Traceback (most recent call last):\n  line 2, in <module>\n    df['b'].sum()\nKeyError: 'b'"
     tries = [*ran("KeyError: 'b'", "error"), *ran(error, "error", 2)]
-    assert await said([], user("Go."), *tries) == (
+    assert await answer_text([], user("Go."), *tries) == (
         "I did not manage to do this. The last try ended with: KeyError: 'b'\n\nThe line that failed: `df['b'].sum()`"
     )
 
@@ -59,16 +61,19 @@ async def test_the_answer_after_the_last_try_names_the_line_that_failed() -> Non
 async def test_a_failed_line_that_would_break_the_markup_or_is_long_is_left_out() -> None:
     for line in ("x = '`'", "x = " + "1" * 300):
         tries = [*ran("KeyError: 'b'", "error"), *ran(f"  line 1, in <module>\n    {line}\nKeyError: 'b'", "error", 2)]
-        answer = await said([], user("Go."), *tries)
+        answer = await answer_text([], user("Go."), *tries)
         assert answer == "I did not manage to do this. The last try ended with: KeyError: 'b'"
 
 
 async def test_code_that_ran_out_of_time_is_said_so() -> None:
-    assert await said([], user("Go."), *ran("", "timeout")) == "I did not manage to do this: the code ran out of time."
+    assert (
+        await answer_text([], user("Go."), *ran("", "timeout"))
+        == "I did not manage to do this: the code ran out of time."
+    )
 
 
 async def test_rows_that_were_asked_for_are_shown_as_they_are() -> None:
-    answer = await said([], user("What is the mean mass of each species?"), *ran(TABLE, "success"))
+    answer = await answer_text([], user("What is the mean mass of each species?"), *ran(TABLE, "success"))
 
     assert answer == "The result:\n\n    species\n    Adelie       3600.5\n    Gentoo       5076.0"
 
@@ -88,15 +93,15 @@ async def test_rows_that_were_asked_for_are_shown_as_they_are() -> None:
 async def test_a_sentence_about_rows_stays_only_if_its_numbers_stand_in_the_rows_that_it_names(
     sentence: str, stays: bool
 ) -> None:
-    answer = await said([sentence], user(QUESTION), *ran(TABLE, "success"))
+    answer = await answer_text([sentence], user(QUESTION), *ran(TABLE, "success"))
 
     assert (answer == sentence) is stays
     assert ("Gentoo       5076.0" in answer) is not stays
 
 
 async def test_results_of_other_tools_and_single_values_are_left_to_the_model() -> None:
-    assert await said(["It is 3."], user("How many rows per day?"), *ran("3", "success")) == "It is 3."
-    assert await said(["Sorry."], user("Go."), *ran("ValueError: x", "error", name="search")) == "Sorry."
+    assert await answer_text(["It is 3."], user("How many rows per day?"), *ran("3", "success")) == "It is 3."
+    assert await answer_text(["Sorry."], user("Go."), *ran("ValueError: x", "error", name="search")) == "Sorry."
 
 
 def test_the_error_is_found_before_notes_for_people() -> None:

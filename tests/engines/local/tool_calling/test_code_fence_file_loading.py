@@ -1,4 +1,6 @@
-"""Which lines code about a named file begins with: only what reads that file, under the name that the person gave."""
+"""Tests which lines precede code about a named file: only those that read this file, under the name that the
+user gave.
+"""
 
 from __future__ import annotations
 
@@ -98,13 +100,13 @@ def test_the_grammar_of_a_retry_about_tables_has_no_reading(code: str, reads: bo
     assert (re.fullmatch(NO_READING, code) is None) is reads
 
 
-def failed(error: str) -> list[Message]:
+def failed_call(error: str) -> list[Message]:
     call = ToolCall("c1", "python", {"code": "x"})
     return [assistant("", [call]), tool_result(call, error, "error")]
 
 
-async def played(answers: list[str], *said: Message) -> tuple[str, str, ScriptedBackend]:
-    """The code and the text of one round."""
+async def play_round(answers: list[str], *said: Message) -> tuple[str, str, ScriptedBackend]:
+    """Play one round. Return its code, its text and the backend."""
     backend = ScriptedBackend(chat_templates.PLAIN, answers, words=("```",))
     chunks = await chunks_of(Fence(), backend.completer(), EngineRequest(tuple(said), (PYTHON,)))
     code = "".join(str(chunk.call.arguments["code"]) for chunk in chunks if isinstance(chunk, CallChunk))
@@ -114,8 +116,8 @@ async def played(answers: list[str], *said: Message) -> tuple[str, str, Scripted
 async def test_the_first_code_and_the_retry_begin_with_the_line_that_reads_the_file() -> None:
     asked = [user(TEAS, hidden=True), user("Which tea in teas.csv is the most expensive?")]
 
-    first, _, _ = await played(["```", "print(1)\n```"], *asked)
-    again, _, backend = await played(["print(2)\n```"], *asked, *failed("KeyError: 'mass'"))
+    first, _, _ = await play_round(["```", "print(1)\n```"], *asked)
+    again, _, backend = await play_round(["print(2)\n```"], *asked, *failed_call("KeyError: 'mass'"))
 
     assert first == f"teas = {READS}\nprint(1)\n"
     assert again == f"teas = {READS}\nprint(2)\n"
@@ -126,7 +128,7 @@ async def test_the_first_code_and_the_retry_begin_with_the_line_that_reads_the_f
 async def test_a_retry_about_a_table_keeps_its_facts_and_can_not_read_it_anew() -> None:
     facts = user("Variables: df: DataFrame, 4 rows x 1 columns: mass int64", hidden=True)
 
-    _, _, backend = await played(["print(2)\n```"], facts, user("The mean of df?"), *failed("KeyError: 'x'"))
+    _, _, backend = await play_round(["print(2)\n```"], facts, user("The mean of df?"), *failed_call("KeyError: 'x'"))
 
     prompt, decoding = backend.submitted[0]
     assert "mass int64" in prompt
@@ -137,7 +139,7 @@ async def test_a_retry_about_a_table_keeps_its_facts_and_can_not_read_it_anew() 
 async def test_the_facts_of_an_earlier_question_are_in_the_code_and_not_in_the_choice_of_it() -> None:
     facts = user("Earlier variables: fuel: DataFrame, 4 rows x 1 columns: litres float64", hidden=True)
 
-    code, _, backend = await played(["```", "print(2)\n```"], facts, user("Which is the largest?"))
+    code, _, backend = await play_round(["```", "print(2)\n```"], facts, user("Which is the largest?"))
 
     assert code == "print(2)\n"
     assert ["litres" in prompt for prompt, _ in backend.submitted] == [False, True]

@@ -24,27 +24,27 @@ def call(code: str, key: str = "c1") -> ToolCall:
     return ToolCall(key, "python", {"code": code})
 
 
-def said(*messages: Message, retry: bool = False) -> list[str]:
-    """Contents after the rules and the examples, which a retry goes without."""
+def chat_contents(*messages: Message, retry: bool = False) -> list[str]:
+    """Return the contents of the chat after the rules and the examples. A retry has no examples."""
     first = 1 if retry else 1 + len(EXAMPLES)
     return [item["content"] for item in chat(messages, tools=True, retry=retry)][first:]
 
 
 def test_a_call_is_a_fence_and_its_result_an_output() -> None:
-    shown = said(user("How many?"), assistant("", [call("print(1)")]), tool_result(call(""), "1\n", "success"))
+    shown = chat_contents(user("How many?"), assistant("", [call("print(1)")]), tool_result(call(""), "1\n", "success"))
 
     assert shown == ["How many?", "```python\nprint(1)\n```", f"Output:\n1\n\n{ANSWER}"]
 
 
 def test_a_call_of_another_tool_is_shown_as_what_it_was_called_with() -> None:
     search = ToolCall("c1", "search", {"query": "é"})
-    shown = said(user("Find it."), assistant("", [search]), tool_result(search, "found", "success"))
+    shown = chat_contents(user("Find it."), assistant("", [search]), tool_result(search, "found", "success"))
 
     assert shown[1] == 'search: {"query": "é"}'
 
 
 def test_hidden_context_stands_before_the_question() -> None:
-    assert said(user("Variables: x: int = 3", hidden=True), user("Double it.")) == [
+    assert chat_contents(user("Variables: x: int = 3", hidden=True), user("Double it.")) == [
         "Variables: x: int = 3\n\nDouble it."
     ]
 
@@ -63,7 +63,7 @@ def test_rules_and_examples_come_only_with_tools() -> None:
 def test_a_failed_call_that_is_tried_again_leaves_only_its_last_line() -> None:
     failed = tool_result(call(""), "Traceback ...\nNameError: name 'x' is not defined", "error")
 
-    shown = said(user("Go."), assistant("", [call("x")]), failed, retry=True)
+    shown = chat_contents(user("Go."), assistant("", [call("x")]), failed, retry=True)
 
     assert shown == ["Go.\n\n(Note: an earlier try ended with: NameError: name 'x' is not defined)"]
 
@@ -72,21 +72,21 @@ def test_history_shows_a_retried_call_as_the_retry_did() -> None:
     first = [user("Go."), assistant("", [call("x", "c1")]), tool_result(call("", "c1"), "KeyError: 'a'", "error")]
     second = [assistant("", [call("y", "c2")]), tool_result(call("", "c2"), "2", "success"), assistant("It is 2.")]
 
-    retry, later = said(*first, retry=True), said(*first, *second, user("Thanks"))
+    retry, later = chat_contents(*first, retry=True), chat_contents(*first, *second, user("Thanks"))
 
     assert later[: len(retry)] == retry
     assert later[1:] == ["```python\ny\n```", f"Output:\n2\n\n{ANSWER}", "It is 2.", "Thanks"]
 
 
 def test_a_failure_that_is_not_tried_again_is_shown() -> None:
-    shown = said(user("Go."), assistant("", [call("x")]), tool_result(call(""), "not allowed", "denied"))
+    shown = chat_contents(user("Go."), assistant("", [call("x")]), tool_result(call(""), "not allowed", "denied"))
 
     assert shown[-1] == f"Output (denied):\nnot allowed\n\n{ANSWER}"
 
 
 def test_code_is_shown_byte_for_byte_as_it_was_generated() -> None:
     """Otherwise the ids of the turn before would not be found again."""
-    assert said(user("Go."), assistant("", [call("\n  x = 1\n\n")]))[1] == "```python\n\n  x = 1\n\n```"
+    assert chat_contents(user("Go."), assistant("", [call("\n  x = 1\n\n")]))[1] == "```python\n\n  x = 1\n\n```"
 
 
 def test_a_question_about_a_variable_is_known_by_its_facts() -> None:

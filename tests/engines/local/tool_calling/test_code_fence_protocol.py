@@ -1,4 +1,4 @@
-"""The code that a fence returns, and the second try of code that failed."""
+"""Tests the code that a fence returns, and the second attempt after code that failed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAILED = "x = a.b\nprint(x)\n"
 
 
 async def second_try(*answers: str) -> tuple[str, ScriptedBackend, EndChunk]:
-    """Return the code of the second try after FAILED, where the model writes these programs."""
+    """Return the code of the second attempt after FAILED, when the model writes these programs."""
     backend = ScriptedBackend(chat_templates.PLAIN, [f"{answer}```" for answer in answers])
     call = ToolCall("c1", "python", {"code": FAILED})
     messages = (user("Go."), assistant("", [call]), tool_result(call, "AttributeError: b", "error"))
@@ -108,7 +108,7 @@ async def test_a_text_answer_is_written_without_the_facts_that_the_question_did_
 
 
 class LikelyText(ScriptedBackend):
-    """A model for which the opening fence is ``margin`` less likely than the first token of a text."""
+    """A model for which the opening fence is less likely, by ``margin``, than the first token of a text."""
 
     def __init__(self, margin: float, *answers: str) -> None:
         super().__init__(chat_templates.PLAIN, answers)

@@ -1,4 +1,6 @@
-"""Answers as models really write them, told apart into text and calls, however they are split on their way."""
+"""Tests the parser with answers that models really write: it separates text from calls, whatever the split
+into pieces.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ ROME = ("get_weather", {"city": "Rome"})
 
 
 def read(pieces: Sequence[str], *, tools: Sequence[str] = TOOLS, fences: bool = True, cut: bool = False) -> Read:
-    """Texts, those in a row as one, and calls without their ids."""
+    """Parse the pieces. Return texts, adjacent ones joined, and calls without their ids."""
     parser = CallParser(tools, fences=fences)
     parts = [part for piece in pieces for part in parser.push(piece)] + parser.finish(cut=cut)
     found: Read = []

@@ -1,4 +1,4 @@
-"""What hostile or endless answers may cost: reading them is linear in their length, whatever they begin."""
+"""Tests the cost of parsing hostile or endless answers: it is linear in their length."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent_kernel.engines.local.tool_calling.call_parser import CallParser
 
 
 def lines_run(text: str) -> int:
-    """Lines of Python that reading takes, a measure that no busy machine changes."""
+    """Return how many lines of Python the parser executes, a measure that load on the machine does not change."""
     count = 0
 
     def trace(frame: object, event: str, argument: object) -> object:

@@ -1,4 +1,6 @@
-"""The native protocol with real models in a real worker: what is forced validates, what was computed is used again."""
+"""Tests the native protocol with real models in a real worker: constrained calls validate, and computed prefixes are
+reused.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ ASKED = (
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["tiny", "coder-0.5b"])
 async def engine(request: pytest.FixtureRequest) -> AsyncGenerator[LocalEngine, None]:
-    """By its path, so that nobody chose a tool protocol for it."""
+    """The engine of a model given by its path, so that the catalog chooses no tool protocol for it."""
     found = catalog.resolve(request.param, CACHE)
     made = LocalEngine(str(found.path), CACHE)
     yield made
@@ -124,7 +126,7 @@ async def test_tools_that_may_not_be_called_leave_the_prefix_as_it_is(engine: Lo
 
 
 class Adder:
-    """The tool ``add``, which remembers what it added."""
+    """The tool ``add``, which records what it added."""
 
     spec = ADD
 

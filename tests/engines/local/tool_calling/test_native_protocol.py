@@ -1,4 +1,4 @@
-"""The native tool protocol with answers as models write them, through chat templates as families have them."""
+"""Tests the native tool protocol with answers that models write, through the chat templates of model families."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def backend(*answers: str, template: str = chat_templates.HERMES) -> ScriptedBac
 
 
 class Round:
-    """What one request came to."""
+    """The calls, the text and the end of one request."""
 
     def __init__(self, chunks: Sequence[Chunk]) -> None:
         self.text = "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk))
@@ -75,7 +75,7 @@ async def one(played: ScriptedBackend, *, tools: Sequence[ToolSpec] = TOOLS, **f
 
 
 async def conversation(played: ScriptedBackend, tools: Sequence[ToolSpec] = TOOLS, **facts: Any) -> list[Round]:
-    """A round, its results, and the next round; then another question."""
+    """Run a round, its results and the next round, and then another question. Return the rounds."""
     protocol, completer = Native(played.loaded, fences=True), played.completer()
     messages, done = list(ASKED), []
     for _ in range(2):

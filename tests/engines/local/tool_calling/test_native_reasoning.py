@@ -1,4 +1,4 @@
-"""Thinking told apart from the answer, however both are split on their way."""
+"""Tests that reasoning is separated from the answer, whatever the split into pieces."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ANSWERS = {
 }
 
 
-def told(pieces: Sequence[str], prompt: str = "") -> tuple[str, str]:
+def split_into_reasoning_and_text(pieces: Sequence[str], prompt: str = "") -> tuple[str, str]:
     reasoning = ReasoningSplitter(prompt)
     parts = [part for piece in pieces for part in reasoning.push(piece)] + reasoning.finish()
     thought = "".join(part.text for part in parts if isinstance(part, ReasoningChunk))
@@ -46,14 +46,14 @@ def test_thinking_comes_apart_from_the_answer_in_any_split(name: str, data: st.D
     cuts = sorted(set(data.draw(st.lists(st.integers(0, len(text)), max_size=12))))
     pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
-    assert told(pieces) == (thought, answer)
+    assert split_into_reasoning_and_text(pieces) == (thought, answer)
 
 
 def test_a_block_that_the_prompt_opened_is_thinking_from_the_first_token_on() -> None:
     prompt = "<|im_start|>assistant\n<think>\n"
 
-    assert told(["Hm.", "</think>", "\n\nIt is 3."], prompt) == ("Hm.", "It is 3.")
-    assert told(["Hm."], prompt) == ("Hm.", "")
+    assert split_into_reasoning_and_text(["Hm.", "</think>", "\n\nIt is 3."], prompt) == ("Hm.", "It is 3.")
+    assert split_into_reasoning_and_text(["Hm."], prompt) == ("Hm.", "")
 
 
 def test_thinking_is_streamed_while_it_goes_on() -> None:

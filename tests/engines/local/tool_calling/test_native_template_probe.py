@@ -1,4 +1,4 @@
-"""What is found out about chat templates by rendering them."""
+"""Tests what the probe finds out about chat templates by rendering them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent_kernel.engines.local.tool_calling.template_probe import TemplateProbe
 from tests.engines.local.tool_calling import chat_templates
 
 
-async def probed(source: str) -> TemplateProbe:
+async def probe_template(source: str) -> TemplateProbe:
     template = ChatTemplate(source, bos_token="<s>", eos_token="</s>")
 
     async def render(messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]]) -> str:
@@ -44,11 +44,11 @@ FOUND = {
 
 @pytest.mark.parametrize("name", FOUND)
 async def test_a_template_is_known_by_what_it_renders(name: str) -> None:
-    assert await probed(getattr(chat_templates, name)) == FOUND[name]
+    assert await probe_template(getattr(chat_templates, name)) == FOUND[name]
 
 
 @pytest.mark.parametrize("source", ["", "{{ raise_exception('no') }}", "{{ messages.x.y }}", "{% for %}", "words"])
 async def test_a_template_that_renders_nothing_useful_is_taken_for_one_that_knows_nothing(source: str) -> None:
-    found = await probed(source)
+    found = await probe_template(source)
 
     assert (found.tools, found.results, found.opening) == (False, False, "<tool_call>\n")

@@ -1,4 +1,4 @@
-"""The code fence with models that think: code begins at once, and thinking is no part of an answer in words."""
+"""Tests the code fence with models that reason: code begins at once, and reasoning is not part of a text answer."""
 
 from __future__ import annotations
 

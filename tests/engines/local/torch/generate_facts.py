@@ -1,6 +1,7 @@
-"""What models that run one request at a time reuse and answer, as JSON: ``python generate_facts.py DIRECTORY KIND...``.
+"""Prints what models that run one request at a time reuse and answer, as JSON: ``python generate_facts.py DIRECTORY
+KIND...``.
 
-Run by an interpreter that has torch. In float32, so that what was reused changes no answer by rounding.
+Runs in an interpreter that has torch, in float32, so that reuse does not change an answer by rounding.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LONG = "Once upon a time a fox met a crow who held a piece of cheese. "
 
 
 class Answer:
-    """One request run to its end; its pieces as they came."""
+    """One request that ran to its end, with its pieces."""
 
     def __init__(self, backend: GenerateBackend, ids: Sequence[int], pictures: Sequence[Picture] = (), **how: Any):
         key = backend.submit(ids, DecodingOptions(**({"max_tokens": 6, "logprob": True} | how)), pictures)
@@ -49,15 +50,15 @@ def main() -> None:
     print(json.dumps(facts))
 
 
-def loaded(path: Path, cache: Path, **options: Any) -> tuple[GenerateBackend, Any]:
+def load_backend(path: Path, cache: Path, **options: Any) -> tuple[GenerateBackend, Any]:
     backend = GenerateBackend(cache)
     given = LoadOptions(**({"precision": "fp32", "device": "cpu"} | options))
     return backend, backend.load(path, given, lambda stage, fraction: None)
 
 
 def facts_of(path: Path, cache: Path) -> dict[str, Any]:
-    backend, told = loaded(path, cache)
-    fresh, _ = loaded(path, cache, prefixes=False)
+    backend, told = load_backend(path, cache)
+    fresh, _ = load_backend(path, cache, prefixes=False)
     found = {"sees": told.sees, "context_length": told.context_length, "architecture": told.architecture}
     found |= text_facts(backend, fresh) | sampling_facts(backend) | line_facts(backend)
     found["as the library"] = same_as_the_library(path, cache, fresh, sees=told.sees)
@@ -65,14 +66,16 @@ def facts_of(path: Path, cache: Path) -> dict[str, Any]:
         found |= picture_facts(backend, fresh)
     else:
         found["no pictures"] = refusal(lambda: backend.encode_pictures("x", [picture(1)]))
-    small, _ = loaded(path, cache, cache_gb=1e-9)
+    small, _ = load_backend(path, cache, cache_gb=1e-9)
     Answer(small, prompt_of(small, LONG))
     found["too small a cache"] = [small.usage()["kept"], Answer(small, prompt_of(small, LONG)).reused[0]]
     return found
 
 
 def same_as_the_library(path: Path, cache: Path, backend: GenerateBackend, *, sees: bool) -> bool:
-    """Greedy, by its own ``generate()`` on what its own processor made of the prompt."""
+    """Return True if the backend answers as the library does: its ``generate()``, greedy, on its processor's encoding
+    of the prompt.
+    """
     own = load_model(path, LoadOptions(precision="fp32", device="cpu"), cache, lambda stage, fraction: None)
     shown = [picture(1), picture(2)] if sees else []
     content: list[dict[str, Any]] = [{"type": "image"} for _ in shown] + [{"type": "text", "text": LONG}]
@@ -132,7 +135,7 @@ def sampling_facts(backend: GenerateBackend) -> dict[str, Any]:
 
 
 def line_facts(backend: GenerateBackend) -> dict[str, Any]:
-    """Three requests at once, one of them cancelled."""
+    """Return how three concurrent requests are served, one of which is cancelled."""
     prompts = [prompt_of(backend, f"{number} {LONG}") for number in range(3)]
     keys = [backend.submit(prompt, DecodingOptions(max_tokens=6)) for prompt in prompts]
     order: list[int] = []
@@ -184,7 +187,7 @@ def picture_facts(backend: GenerateBackend, fresh: GenerateBackend) -> dict[str,
 
 
 def near(one: Answer, other: Answer) -> bool:
-    """What two runs thought of their tokens, but for rounding."""
+    """Return True if two runs have the same tokens and, except for rounding, the same log probabilities."""
     pairs = zip(one.logprobs, other.logprobs, strict=True)
     return one.ids == other.ids and max(abs(a - b) for a, b in pairs) < 1e-3
 

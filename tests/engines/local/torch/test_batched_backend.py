@@ -1,4 +1,6 @@
-"""The transformers backend on a CPU, with models of random weights: what is only shown by a GPU is not shown here."""
+"""Tests the transformers backend on a CPU with models of random weights. Behaviour that only a GPU shows is not tested
+here.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ TWO_BLOCKS = 64
 
 
 def facts(python: str, directory: Path, *parts: str) -> dict[str, Any]:
-    """What ``transformers_facts.py`` finds, in a process of its own: this interpreter has no torch."""
+    """Return what ``transformers_facts.py`` prints. It runs in another process because this interpreter has
+    no torch.
+    """
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TQDM_DISABLE": "1"}
     done = subprocess.run(
         [python, str(SCRIPT), str(directory), *parts],
@@ -36,14 +40,16 @@ def facts(python: str, directory: Path, *parts: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def found(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """All from one process: torch takes seconds to import. The last part spoils the library."""
+    """The facts of all parts, from one process, because importing torch takes seconds. The last part breaks the
+    library.
+    """
     parts = ("grammars", "sampling", "reuse", "limits", "cancels", "eviction", "unbatchable", "options")
     return facts(torch_python, tmp_path_factory.mktemp("facts"), *parts, "broken", "converted", "changed")
 
 
 @pytest.fixture(scope="module", params=["this release", "the one before"])
 def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What hangs on the library's inner names, on two of its minor releases."""
+    """The facts that depend on internals of the library, for two of its minor releases."""
     if request.param == "this release":
         found: dict[str, Any] = request.getfixturevalue("found")
         return found

@@ -1,4 +1,4 @@
-"""The command that measures a GPU runs where there is none, with a small model of random weights."""
+"""Tests that the command which measures a GPU runs on a machine without one, with a small model of random weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Which kept state a prompt goes on from, on layers that hold a number for each token, as attention does."""
+"""Tests which stored state a prompt continues from, with layers that store one number per token in place of keys and
+values.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=12).map(tuple)
 
 @dataclass
 class DynamicLayer:
-    """Named as the library's, whose tensors are replaced and never changed."""
+    """Named like the library's class: its tensors are replaced and never changed in place."""
 
     keys: np.ndarray[Any, Any]
 
@@ -28,7 +30,7 @@ class DynamicLayer:
 
 @dataclass
 class RecurrentLayer:
-    """Changed in place, and there is no way back."""
+    """A layer that is changed in place and cannot be rolled back."""
 
     state: np.ndarray[Any, Any]
 

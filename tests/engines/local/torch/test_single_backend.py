@@ -1,5 +1,7 @@
-"""Models that run one request at a time, of random weights: with attention, a sliding window, a recurrent state, and
-four kinds that see. What ``generate_facts.py`` found of each in an interpreter that has torch and no torchvision."""
+"""Tests models of random weights that run one request at a time: with attention, a sliding window, a recurrent state,
+and four kinds with vision. The results come from ``generate_facts.py`` in an interpreter with torch and without
+torchvision.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What the transformers backend does with models of random weights, as JSON: ``python transformers_facts.py DIR PART``.
+"""Prints how the transformers backend behaves with models of random weights, as JSON: ``python transformers_facts.py
+DIR PART``.
 
-Run by an interpreter that has torch. In float32, so that what was reused or batched changes no answer by rounding.
+Runs in an interpreter that has torch, in float32, so that reuse and batching do not change an answer by rounding.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ CONVERTING = "converting the model (once)"
 
 
 class Answer:
-    """What one request was given."""
+    """The answer to one request."""
 
     def __init__(self) -> None:
         self.ids: list[int] = []
@@ -55,7 +56,7 @@ class Answer:
 
 
 class Run:
-    """A backend with ``blocks`` in its cache, and how it was loaded."""
+    """A loaded backend with ``blocks`` in its cache."""
 
     def __init__(self, directory: Path, kind: str = "llama", blocks: int = BLOCKS, **options: Any) -> None:
         self.backend = Transformers(directory)
@@ -70,7 +71,7 @@ class Run:
         self.loaded: LoadedModel = self.backend.load(path, LoadOptions(**given), lambda stage, fraction: None)
 
     def ask(self, *requests: tuple[Sequence[int], DecodingOptions]) -> list[Answer]:
-        """All at once, to their ends."""
+        """Run all requests at the same time, to their ends. Return the answers."""
         answers = {self.backend.submit(ids, decoding): Answer() for ids, decoding in requests}
         self.finish(answers)
         return list(answers.values())
@@ -89,11 +90,13 @@ class Run:
         return self.backend.decode(answer.ids)
 
     def prompt(self, tokens: int, first: str = "") -> list[int]:
-        """So many tokens, one letter each."""
+        """Return a prompt of ``tokens`` tokens, one letter each."""
         return self.backend.encode((first + TEXT * (tokens // len(TEXT) + 1))[:tokens])
 
     def used(self) -> float:
-        """What running requests hold, once the manager's thread has taken notice of what was cancelled."""
+        """Return the share of the cache that running requests use, after the manager's thread has processed
+        cancellations.
+        """
         until = time.monotonic() + PATIENCE_S
         while self.backend.usage()["cache_used"] > 0 and time.monotonic() < until:
             time.sleep(0.02)
@@ -101,7 +104,7 @@ class Run:
 
 
 def wide(directory: Path) -> None:
-    """bitsandbytes quantises 64 numbers of a row together."""
+    """Write a model of larger layers: bitsandbytes quantizes 64 numbers of a row together."""
     words = tiny_models.tokenizer()
     sizes = tiny_models.decoder_sizes(hidden_size=128, intermediate_size=256, head_dim=64, num_key_value_heads=2)
     config = transformers.LlamaConfig(**sizes, **tiny_models.ids(words))
@@ -112,7 +115,7 @@ KINDS: Mapping[str, Callable[[Path], None]] = MappingProxyType({**tiny_models.KI
 
 
 def refusal(work: Callable[[], Any]) -> list[str]:
-    """The kind of what it raises, and its words."""
+    """Return the class and the message of the error that ``work`` raises, or an empty list."""
     try:
         work()
     except (AgentKernelError, Unbatchable) as error:
@@ -249,7 +252,9 @@ def cancels(directory: Path) -> dict[str, Any]:
 
 
 def eviction(directory: Path) -> dict[str, Any]:
-    """Three prefixes of a quarter of the cache each, then one that needs more than is left."""
+    """Fill the cache with three prefixes of a quarter each, then run a request that needs more than what is left.
+    Return which prefixes are still cached.
+    """
     run = Run(directory, blocks=32)
     quarter = 8 * BLOCK
     for letter in "abc":
@@ -260,7 +265,9 @@ def eviction(directory: Path) -> dict[str, Any]:
 
 
 def changed(directory: Path) -> dict[str, Any]:
-    """A library that does not ask its logits processors for their arguments any more."""
+    """Simulate a library that no longer asks its logits processors for their arguments. Return how the
+    backend behaves.
+    """
 
     def prepare_tensor_args(self: Any, requests_in_batch: Any, arg_storage: Any) -> Any:
         return arg_storage
@@ -338,7 +345,7 @@ def broken(directory: Path) -> dict[str, Any]:
 
 
 def converted(directory: Path) -> dict[str, Any]:
-    """A GGUF file with the weights of a model that was saved."""
+    """Convert a GGUF file with the weights of a saved model. Return what the backend reports."""
     words = tiny_models.tokenizer()
     sizes = tiny_models.decoder_sizes(num_key_value_heads=2, tie_word_embeddings=True)
     del sizes["head_dim"]
@@ -382,7 +389,7 @@ def converted(directory: Path) -> dict[str, Any]:
 
 
 def write_gguf(path: Path, model: Any, words: Any) -> None:
-    """As converters write it: the head stored beside the embedding it is tied to."""
+    """Write a GGUF file as converters do: the output head is stored beside the embedding that it is tied to."""
     config, vocabulary = model.config, words.get_vocab()
     writer = gguf.GGUFWriter(path, "qwen2")
     writer.add_context_length(config.max_position_embeddings)

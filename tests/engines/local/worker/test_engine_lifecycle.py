@@ -1,4 +1,4 @@
-"""The local engine beside a person's own programs: real worker, real memory held by a real process."""
+"""Tests the local engine beside a user's own programs: a real worker, and memory that a real process holds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROOM = Memory(8 * GIB, 6 * GIB)
 
 
 class Told:
-    """A memory that a test says."""
+    """A memory reading that the test sets."""
 
     def __init__(self) -> None:
         self.memory = ROOM
@@ -154,7 +154,7 @@ async def test_a_load_is_given_up_when_the_memory_goes_meanwhile(told: tuple[Loc
 
 @contextmanager
 def holding(size: int) -> Iterator[int]:
-    """A person's own program, which really has this much memory."""
+    """Start a user's program that really holds ``size`` bytes of memory, and yield its pid."""
     code = f"data = bytearray(b'x') * {size}; print('ready', flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -200,7 +200,7 @@ def tasks(pid: int) -> list[int]:
 
 
 def cores(pid: int) -> set[int]:
-    """On which any of its threads may run."""
+    """Return the cores on which any thread of the process may run."""
     found: set[int] = set()
     for task in tasks(pid):
         try:

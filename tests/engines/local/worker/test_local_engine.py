@@ -62,13 +62,13 @@ async def answer(engine: LocalEngine, *messages: Message, sampling: Sampling | N
     return "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk)), end
 
 
-async def loaded(engine: LocalEngine) -> EngineInfo:
+async def load_model(engine: LocalEngine) -> EngineInfo:
     await answer(engine, user("Hello"))
     return engine.info()
 
 
 async def decoding(engine: LocalEngine) -> AsyncGenerator[Chunk, None]:
-    """A long answer that has begun."""
+    """Start a long answer and return its stream after the first text."""
     stream = engine.stream(EngineRequest((STORY,), sampling=Sampling(max_tokens=2000)))
     async for chunk in stream:
         if isinstance(chunk, TextChunk):
@@ -205,7 +205,7 @@ async def test_a_worker_that_hangs_is_stopped(engine: LocalEngine) -> None:
                 pass
     finally:
         await hasty.aclose()
-    assert gone(pid)
+    assert has_ended(pid)
 
 
 async def test_closing_ends_the_worker_and_the_engine_can_start_again() -> None:
@@ -215,7 +215,7 @@ async def test_closing_ends_the_worker_and_the_engine_can_start_again() -> None:
     assert pid is not None
 
     await engine.aclose()
-    assert gone(pid)
+    assert has_ended(pid)
     assert (await answer(engine, user("Hello")))[0]
     await engine.aclose()
 
@@ -242,10 +242,10 @@ async def test_the_worker_does_not_outlive_a_killed_server() -> None:
     server.kill()
     await server.wait()
     deadline = time.monotonic() + 2.0
-    while not gone(pid) and time.monotonic() < deadline:
+    while not has_ended(pid) and time.monotonic() < deadline:
         await asyncio.sleep(0.05)
 
-    assert gone(pid)
+    assert has_ended(pid)
 
 
 async def test_what_was_said_before_is_reused_on_appends_and_up_to_an_edit(engine: LocalEngine) -> None:
@@ -253,7 +253,7 @@ async def test_what_was_said_before_is_reused_on_appends_and_up_to_an_edit(engin
     turns: list[list[Message]] = [[]]
     """Every state a conversation was in: each ends with an answer."""
     costs = [0]
-    block = (await loaded(engine)).details["cache_block"]
+    block = (await load_model(engine)).details["cache_block"]
     for number in range(14):
         # The newest state goes on as an append, an older one is edited or forked.
         at = chosen.choice([len(turns) - 1, chosen.randrange(len(turns))])
@@ -267,7 +267,7 @@ async def test_what_was_said_before_is_reused_on_appends_and_up_to_an_edit(engin
 
 
 async def test_the_state_of_the_cache_is_told(engine: LocalEngine) -> None:
-    details = (await loaded(engine)).details
+    details = (await load_model(engine)).details
     assert details["cache_tokens"] > 1000 * details["cache_block"] > 0
     assert details["requests_at_once"] > 1
 
@@ -284,16 +284,19 @@ async def test_the_state_of_the_cache_is_told(engine: LocalEngine) -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def narrow() -> AsyncGenerator[LocalEngine, None]:
-    """Decodes one request at a time."""
+    """An engine that decodes one request at a time."""
     made = LocalEngine("tiny", CACHE, options=LoadOptions(at_once=1))
     await answer(made, user("Hello"))
     yield made
     await made.aclose()
 
 
-async def queued(engine: LocalEngine, session: str, order: list[str]) -> list[int]:
-    """The positions at which a request waited; it writes itself down when its text begins. The answer is long enough
-    that the frames of two answers do not arrive together: then either could be read first."""
+async def wait_in_queue(engine: LocalEngine, session: str, order: list[str]) -> list[int]:
+    """Return the positions at which a request waited. Append its session to ``order`` when its text begins.
+
+    The answer is so long that the frames of two answers do not arrive together; otherwise either one could be read
+    first.
+    """
     request = EngineRequest((user(f"Count to {session}."),), sampling=Sampling(max_tokens=24), session=session)
     positions: list[int] = []
     async with aclosing(engine.stream(request)) as chunks:
@@ -314,7 +317,7 @@ async def test_who_waits_hears_its_position_until_its_turn_comes(narrow: LocalEn
     first, order = await decoding(narrow), list[str]()
     tasks = []
     for number, session in enumerate("abc", 1):
-        tasks.append(asyncio.create_task(queued(narrow, session, order)))
+        tasks.append(asyncio.create_task(wait_in_queue(narrow, session, order)))
         await waiting(narrow, number)
     tasks[1].cancel()
     await asyncio.wait([tasks[1]])
@@ -328,7 +331,7 @@ async def test_who_waits_hears_its_position_until_its_turn_comes(narrow: LocalEn
 
 async def test_requests_that_wait_when_the_worker_dies_are_answered_by_the_next(narrow: LocalEngine) -> None:
     first, order = await decoding(narrow), list[str]()
-    tasks = [asyncio.create_task(queued(narrow, session, order)) for session in ("a", "b")]
+    tasks = [asyncio.create_task(wait_in_queue(narrow, session, order)) for session in ("a", "b")]
     await waiting(narrow, 2)
     pid = narrow.worker_pid
     assert pid is not None
@@ -345,7 +348,7 @@ async def test_requests_that_wait_when_the_worker_dies_are_answered_by_the_next(
 async def test_requests_that_wait_are_not_asked_again_of_an_engine_that_was_closed() -> None:
     engine = LocalEngine("tiny", CACHE, options=LoadOptions(at_once=1))
     first = await decoding(engine)
-    task = asyncio.create_task(queued(engine, "a", []))
+    task = asyncio.create_task(wait_in_queue(engine, "a", []))
     await waiting(engine, 1)
     await engine.aclose()
 
@@ -413,7 +416,7 @@ async def test_the_server_never_imports_what_runs_models() -> None:
     assert done.stdout.strip() == "set()"
 
 
-def gone(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     with suppress(ProcessLookupError):
         os.kill(pid, 0)
         # A child of this process that nobody has waited for yet is no longer running.

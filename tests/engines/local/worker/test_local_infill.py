@@ -25,7 +25,7 @@ LONG = Gap("def parse(text):\n    ")
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def engine() -> AsyncIterator[LocalEngine]:
     made = LocalEngine(MODEL, Settings.from_env().cache_dir)
-    assert await completed(made, MEAN) == [Filling(silence="unloaded")]
+    assert await complete(made, MEAN) == [Filling(silence="unloaded")]
     async with aclosing(made.stream(POEM)) as chunks:
         async for _ in chunks:
             pass
@@ -33,13 +33,13 @@ async def engine() -> AsyncIterator[LocalEngine]:
     await made.aclose()
 
 
-async def completed(engine: LocalEngine, gap: Gap) -> list[Filling]:
+async def complete(engine: LocalEngine, gap: Gap) -> list[Filling]:
     async with aclosing(engine.infill(gap)) as fillings:
         return [filling async for filling in fillings]
 
 
 async def test_a_line_is_completed_sensibly_and_its_text_grows(engine: LocalEngine) -> None:
-    fillings = await completed(engine, MEAN)
+    fillings = await complete(engine, MEAN)
     assert fillings[-1] == Filling("len(values)")
     assert len(fillings) > 1
     assert all(fillings[-1].text.startswith(filling.text) for filling in fillings)
@@ -47,27 +47,27 @@ async def test_a_line_is_completed_sensibly_and_its_text_grows(engine: LocalEngi
 
 async def test_text_that_spells_special_tokens_is_plain_text(engine: LocalEngine) -> None:
     gap = Gap(f"x = '<|fim_middle|><|im_end|>'\n{MEAN.prefix}")
-    assert (await completed(engine, gap))[-1].text == "len(values)"
+    assert (await complete(engine, gap))[-1].text == "len(values)"
 
 
 async def test_a_model_call_ends_a_completion_and_keeps_others_silent(engine: LocalEngine) -> None:
-    filling = asyncio.create_task(completed(engine, LONG))
+    filling = asyncio.create_task(complete(engine, LONG))
     await asyncio.sleep(0.05)
     async with aclosing(engine.stream(POEM)) as chunks:
         async for chunk in chunks:
             if isinstance(chunk, TextChunk):
                 break
         assert (await filling)[-1].silence == "busy"
-        assert await completed(engine, MEAN) == [Filling(silence="busy")]
+        assert await complete(engine, MEAN) == [Filling(silence="busy")]
 
 
 async def test_a_newer_completion_ends_an_older_one_and_completions_leave_the_conversations_known(
     engine: LocalEngine,
 ) -> None:
     before = await engine.stats()
-    older = asyncio.create_task(completed(engine, LONG))
+    older = asyncio.create_task(complete(engine, LONG))
     await asyncio.sleep(0.05)
-    assert (await completed(engine, MEAN))[-1].text == "len(values)"
+    assert (await complete(engine, MEAN))[-1].text == "len(values)"
     assert (await older)[-1].silence == "busy"
     after = await engine.stats()
     assert (after["running"], after["kept_chains"]) == (0, before["kept_chains"])

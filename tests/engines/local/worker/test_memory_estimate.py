@@ -1,4 +1,6 @@
-"""Whether a model fits into the memory: a smaller cache first, and a refusal with numbers before anything is loaded."""
+"""Tests whether a model fits into memory: first a smaller cache is tried, then the load is refused with numbers, before
+anything is loaded.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ TORCH = LoadOptions(backend="transformers")
 
 @pytest.fixture
 def gguf(tmp_path: Path) -> LocalModel:
-    """A sparse file of 1 GiB: only its size is looked at."""
+    """A sparse file of 1 GiB; only its size is read."""
     path = tmp_path / "big.gguf"
     with path.open("wb") as file:
         file.truncate(GIB)
@@ -49,12 +51,12 @@ def test_the_first_load_needs_more_than_what_stays(gguf: LocalModel) -> None:
 @pytest.mark.model("tiny")
 def test_a_graph_that_is_kept_needs_no_more_than_what_stays() -> None:
     cache = Settings.from_env().cache_dir
-    asyncio.run(loaded(cache))
+    asyncio.run(load_engine(cache))
     need = footprint(resolve("tiny", cache), LoadOptions(), cache)
     assert need.peak == need.loaded
 
 
-async def loaded(cache: Path) -> None:
+async def load_engine(cache: Path) -> None:
     engine = LocalEngine("tiny", cache)
     async with aclosing(engine.stream(EngineRequest((user("Hi"),), sampling=Sampling(max_tokens=1)))) as chunks:
         async for _ in chunks:

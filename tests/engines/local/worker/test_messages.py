@@ -1,4 +1,4 @@
-"""Requests as they travel to the model worker, with what they show."""
+"""Tests the encoding of requests to the model worker, including their pictures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MESSAGES = st.builds(
 )
 
 
-def travelled(request: EngineRequest, *, sees: bool) -> EngineRequest:
+def send_and_receive(request: EngineRequest, *, sees: bool) -> EngineRequest:
     return request_from_json(json.loads(json.dumps(request_to_json(request, sees=sees))))
 
 
@@ -35,14 +35,14 @@ def data_of(request: EngineRequest) -> list[bytes | None]:
 
 
 def canonical(message: Message) -> Message:
-    """Without media a message's text is one part on the wire."""
+    """Return the message as the wire format carries it: the text of a message without media is one part."""
     return message if message.media else replace(message, parts=(Text(message.text),) if message.text else ())
 
 
 @given(st.lists(MESSAGES, max_size=4), st.booleans())
 def test_pictures_travel_to_models_that_see_and_only_their_names_to_others(messages: list[Message], sees: bool) -> None:
     request = EngineRequest(tuple(map(canonical, messages)))
-    arrived = travelled(request, sees=sees)
+    arrived = send_and_receive(request, sees=sees)
 
     assert arrived == request
     assert data_of(arrived) == (data_of(request) if sees else [None] * len(data_of(request)))
@@ -65,7 +65,7 @@ def test_a_picture_that_is_shown_twice_travels_once() -> None:
 def test_a_picture_whose_data_are_gone_arrives_without() -> None:
     gone = replace(Media.of("image/png", b"x"), data=None)
 
-    assert data_of(travelled(EngineRequest((user("a", [gone]),)), sees=True)) == [None]
+    assert data_of(send_and_receive(EngineRequest((user("a", [gone]),)), sees=True)) == [None]
 
 
 def test_more_than_a_frame_holds_is_refused_before_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:

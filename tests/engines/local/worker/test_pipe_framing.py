@@ -1,4 +1,4 @@
-"""Frames on the pipe between server and worker."""
+"""Tests frames on the pipe between server and worker."""
 
 from __future__ import annotations
 

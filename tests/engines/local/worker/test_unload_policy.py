@@ -1,4 +1,4 @@
-"""When a loaded model goes: by a clock and a memory of the test's own."""
+"""Tests when a loaded model is unloaded, with a clock and a memory reading that the test sets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MIB = 2**20
 
 
 class World:
-    """8 GiB, of which 1 GiB is the reserve."""
+    """A machine with 8 GiB of memory, of which 1 GiB is reserved."""
 
     def __init__(self, idle_s: float = 60.0) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""Events of a turn as Anthropic's messages; every output is read with Anthropic's own types and accumulators."""
+"""Tests the events of a turn as Anthropic's messages; Anthropic's own types and accumulators read every output."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def codec(**options: Any) -> MessagesCodec:
     return MessagesCodec("agent/default", options.pop("session", ""), refused=refused, **options)
 
 
-def fed(bodies: Iterable[EventBody], **options: Any) -> tuple[MessagesCodec, list[bytes]]:
+def feed(bodies: Iterable[EventBody], **options: Any) -> tuple[MessagesCodec, list[bytes]]:
     made, stamp = codec(**options), EventNumbering("turn_1", "s1", clock=lambda: 1_800_000_000.0)
     frames = [*made.begin()]
     for body in bodies:
@@ -65,12 +65,12 @@ def fed(bodies: Iterable[EventBody], **options: Any) -> tuple[MessagesCodec, lis
 
 
 def read(frames: Sequence[bytes]) -> list[tuple[str | None, Any]]:
-    """(name, data) as Anthropic's own decoder reads them."""
+    """Return (name, data) of the events, read by Anthropic's decoder."""
     return [(sse.event, sse.json()) for sse in SSEDecoder().iter_bytes(iter(frames))]
 
 
-def named(frames: Sequence[bytes]) -> list[Any]:
-    """The data of what a client of Anthropic is given: it passes over pings and what has no name."""
+def named_events(frames: Sequence[bytes]) -> list[Any]:
+    """Return the data of the events that a client of Anthropic yields: all except pings and unnamed events."""
     return [data for name, data in read(frames) if name not in (None, "ping")]
 
 
@@ -78,11 +78,11 @@ def ours(frames: Sequence[bytes]) -> list[Any]:
     return [data for name, data in read(frames) if name is None]
 
 
-def accumulated(frames: Sequence[bytes]) -> dict[str, Any]:
-    """The message at the end of ``messages.stream()``."""
+def accumulate(frames: Sequence[bytes]) -> dict[str, Any]:
+    """Return the message at the end of ``messages.stream()``."""
     message: Any = None
     buffers: dict[int, bytes] = {}
-    for data in named(frames):
+    for data in named_events(frames):
         EVENT.validate_python(data)
         BETA_EVENT.validate_python(data)
         event = construct_type(type_=cast("Any", types.RawMessageStreamEvent), value=data)
@@ -93,7 +93,7 @@ def accumulated(frames: Sequence[bytes]) -> dict[str, Any]:
 def accumulated_beta(frames: Sequence[bytes]) -> dict[str, Any]:
     message: Any = None
     buffers: dict[int, bytes] = {}
-    for data in named(frames):
+    for data in named_events(frames):
         event = construct_type(type_=cast("Any", beta.BetaRawMessageStreamEvent), value=data)
         message = accumulate_beta(
             event=cast("Any", event),
@@ -105,7 +105,7 @@ def accumulated_beta(frames: Sequence[bytes]) -> dict[str, Any]:
 
 
 def whole(made: MessagesCodec) -> dict[str, Any]:
-    """The answer without a stream, once Anthropic's types have taken it."""
+    """Return the answer without a stream, after Anthropic's types have validated it."""
     body: dict[str, Any] = json.loads(json.dumps(made.whole()))
     types.Message.model_validate(body)
     beta.BetaMessage.model_validate(body)
@@ -113,13 +113,13 @@ def whole(made: MessagesCodec) -> dict[str, Any]:
 
 
 def same(bodies: Iterable[EventBody], **options: Any) -> dict[str, Any]:
-    """The message, once the accumulated stream was found to say the same."""
-    made, frames = fed(bodies, **options)
+    """Return the message, after a check that the accumulated stream is equal to it."""
+    made, frames = feed(bodies, **options)
     message = whole(made)
     plain = {key: value for key, value in message.items() if key not in ("agentic_tool_calls", "files", "notices")}
-    assert accumulated(frames) == plain
+    assert accumulate(frames) == plain
     assert accumulated_beta(frames) == plain
-    last = next(data for data in named(frames) if data["type"] == "message_delta")
+    last = next(data for data in named_events(frames) if data["type"] == "message_delta")
     for key in ("agentic_tool_calls", "files", "notices", "session_id"):
         assert last.get(key) == message.get(key)
     return message
@@ -130,7 +130,7 @@ def kinds(message: Mapping[str, Any]) -> list[str]:
 
 
 def test_a_stream_begins_and_ends_as_anthropic_says() -> None:
-    _, frames = fed([*BEGIN, TextDelta("Hel"), TextDelta("lo."), END], session="s1")
+    _, frames = feed([*BEGIN, TextDelta("Hel"), TextDelta("lo."), END], session="s1")
     assert [name for name, _ in read(frames)] == [
         "message_start",
         "content_block_start",
@@ -141,7 +141,7 @@ def test_a_stream_begins_and_ends_as_anthropic_says() -> None:
         "message_stop",
     ]
     assert all(name == data["type"] for name, data in read(frames))
-    start, end = named(frames)[0], named(frames)[-2]
+    start, end = named_events(frames)[0], named_events(frames)[-2]
     assert (start["message"]["content"], start["message"]["stop_reason"]) == ([], None)
     assert (end["delta"]["stop_reason"], end["session_id"]) == ("end_turn", "s1")
 
@@ -306,24 +306,24 @@ def test_other_tools_of_the_server_are_told_in_records_and_what_is_said_around_t
 
 def test_what_is_ours_has_no_name_so_that_clients_pass_over_it() -> None:
     asked = ApprovalRequired("a1", "c1", "python", "python.sandbox", "sandbox", "print(1)")
-    _, frames = fed([*BEGIN, PYTHON, asked, FILE, PYTHON_DONE, END])
+    _, frames = feed([*BEGIN, PYTHON, asked, FILE, PYTHON_DONE, END])
     assert [data["type"] for data in ours(frames)] == [OURS[0], OURS[1], OURS[2], OURS[0]]
-    assert {data["type"] for data in named(frames)}.isdisjoint(OURS)
+    assert {data["type"] for data in named_events(frames)}.isdisjoint(OURS)
 
 
 def test_a_failed_turn_ends_with_an_error_and_nothing_else() -> None:
     fault = {"code": "engine_error", "message": "It broke.", "hint": "Ask again.", "details": {}}
-    _, frames = fed([*BEGIN, TextDelta("a"), TurnFinished("failed", "", 0, USAGE, fault)])
+    _, frames = feed([*BEGIN, TextDelta("a"), TurnFinished("failed", "", 0, USAGE, fault)])
     name, data = read(frames)[-1]
     assert (name, data["type"], data["request_id"]) == ("error", "error", "req_1")
     assert (data["error"]["type"], data["error"]["message"]) == ("overloaded_error", "It broke. Ask again.")
-    assert "message_delta" not in [data["type"] for data in named(frames)]
-    assert named(frames)[-2]["type"] == "content_block_stop"
+    assert "message_delta" not in [data["type"] for data in named_events(frames)]
+    assert named_events(frames)[-2]["type"] == "content_block_stop"
 
 
 def test_a_quiet_stream_pings() -> None:
     assert read([PING]) == [("ping", {"type": "ping"})]
-    assert named([PING]) == []
+    assert named_events([PING]) == []
 
 
 # ---------------------------------------------------------------------------------------------------- any events
@@ -350,8 +350,8 @@ def test_whatever_happened_before_a_failure_the_blocks_are_closed_and_the_error_
     bodies: list[EventBody],
 ) -> None:
     fault = {"code": "x", "message": "y", "hint": "", "details": {}}
-    _, frames = fed([*BEGIN, *bodies, TurnFinished("failed", "", 0, {}, fault)])
-    events = [data["type"] for data in named(frames)]
+    _, frames = feed([*BEGIN, *bodies, TurnFinished("failed", "", 0, {}, fault)])
+    events = [data["type"] for data in named_events(frames)]
     assert events[-1] == "error"
     assert events.count("content_block_start") == events.count("content_block_stop")
     assert events.count("error") == 1

@@ -1,4 +1,4 @@
-"""Conversations of Anthropic's requests as messages of a turn."""
+"""Tests the conversion of Anthropic's conversations to the messages of a turn."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def test_what_a_search_found_is_read_again_from_what_this_server_sealed_and_of_o
 
 
 def answer(*bodies: Any) -> list[Any]:
-    """The content of what our own codec says of a turn."""
+    """Return the content that our own codec writes for a turn."""
     codec, stamp = MessagesCodec("default", "s", refused=lambda end: {}), EventNumbering("t", "s")
     for one in (*bodies, TurnFinished("committed", "", 1, {}, finish="stop")):
         list(codec.feed(stamp(one)))

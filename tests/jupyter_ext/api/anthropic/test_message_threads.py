@@ -1,4 +1,4 @@
-"""Which threads of Anthropic's clients are remembered, and for how long."""
+"""Tests which threads of Anthropic's clients are remembered, and for how long."""
 
 from __future__ import annotations
 

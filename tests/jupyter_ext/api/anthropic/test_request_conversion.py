@@ -1,4 +1,4 @@
-"""What requests of Anthropic's kind ask for: tools, thinking, formats, and mistral.rs's fields."""
+"""Tests the options of Anthropic's requests: tools, thinking, formats, and the fields of mistral.rs."""
 
 from __future__ import annotations
 
@@ -29,48 +29,50 @@ def body(**more: Any) -> MessagesBody:
     return MessagesBody.model_validate_json(json.dumps(given), strict=True)
 
 
-def asked(**more: Any) -> DialectRequest:
+def turn_request(**more: Any) -> DialectRequest:
     read = body(**more)
     return request_conversion.build(read, conversation(read, {}))
 
 
 def test_a_plain_request_turns_no_tool_of_the_server_on() -> None:
-    plain = asked()
+    plain = turn_request()
     assert (plain.server_tools, plain.request.functions, plain.request.web, plain.session) == ((), (), None, "")
 
 
 def test_tools_of_the_client_are_functions_that_end_the_turn() -> None:
-    functions = asked(tools=[WEATHER]).request.functions
+    functions = turn_request(tools=[WEATHER]).request.functions
     assert [(one.name, one.where, one.description) for one in functions] == [("weather", "caller", "Tells it.")]
     assert functions[0].schema == WEATHER["input_schema"]
 
 
 def test_a_forced_tool_is_the_choice() -> None:
-    forced = asked(tools=[WEATHER], tool_choice={"type": "tool", "name": "weather"})
+    forced = turn_request(tools=[WEATHER], tool_choice={"type": "tool", "name": "weather"})
     assert forced.request.tool_choice == "weather"
 
 
 def test_server_tools_turn_on_the_web_and_python_and_a_forced_one_is_auto() -> None:
-    both = asked(tools=[SEARCH, CODE], tool_choice={"type": "tool", "name": "web_search"})
+    both = turn_request(tools=[SEARCH, CODE], tool_choice={"type": "tool", "name": "web_search"})
     assert set(both.server_tools or ()) == {"web", "python"}
     assert (both.request.web, both.request.tool_choice, both.request.functions) == ({"filters": {}}, "auto", ())
 
 
 def test_bare_names_without_a_schema_are_server_tools() -> None:
-    both = asked(tools=[{"name": "web_search"}, {"name": "code_execution"}])
+    both = turn_request(tools=[{"name": "web_search"}, {"name": "code_execution"}])
     assert set(both.server_tools or ()) == {"web", "python"}
-    assert asked(tools=[WEATHER | {"name": "web_search"}]).server_tools == ()
+    assert turn_request(tools=[WEATHER | {"name": "web_search"}]).server_tools == ()
 
 
 def test_domains_and_a_place_are_options_of_the_search() -> None:
     place = {"type": "approximate", "city": "Ulm", "country": "DE"}
-    web = asked(tools=[SEARCH | {"allowed_domains": ["a.org"], "user_location": place, "max_uses": 5}]).request.web
+    web = turn_request(
+        tools=[SEARCH | {"allowed_domains": ["a.org"], "user_location": place, "max_uses": 5}]
+    ).request.web
     assert web == {"filters": {"allowed_domains": ["a.org"]}, "user_location": place}
 
 
 def test_web_search_options_are_enough_and_win() -> None:
-    assert asked(web_search_options={"search_context_size": "low"}).server_tools == ("web",)
-    both = asked(tools=[SEARCH], web_search_options={"filters": {"allowed_domains": ["b.org"]}})
+    assert turn_request(web_search_options={"search_context_size": "low"}).server_tools == ("web",)
+    both = turn_request(tools=[SEARCH], web_search_options={"filters": {"allowed_domains": ["b.org"]}})
     assert both.request.web == {"filters": {"allowed_domains": ["b.org"]}}
 
 
@@ -78,26 +80,26 @@ def test_web_search_options_are_enough_and_win() -> None:
     ("kind", "groups"), [("web_search_20250305", {"web"}), ("web_search_20260318", {"web", "python"})]
 )
 def test_newer_searches_run_code_too(kind: str, groups: set[str]) -> None:
-    assert set(asked(tools=[SEARCH | {"type": kind}]).server_tools or ()) == groups
+    assert set(turn_request(tools=[SEARCH | {"type": kind}]).server_tools or ()) == groups
 
 
 def test_no_choice_at_all_clears_tools_search_shell_and_skills() -> None:
     skills = {"skills": [{"type": "custom", "skill_id": "skill_1"}]}
-    none = asked(tools=[WEATHER, SEARCH, CODE], tool_choice={"type": "none"}, container=skills)
+    none = turn_request(tools=[WEATHER, SEARCH, CODE], tool_choice={"type": "none"}, container=skills)
     request = none.request
     assert (none.server_tools, request.functions, request.web, request.skills) == ((), (), None, ())
-    assert asked(model="agent/default", tool_choice={"type": "none"}).request.max_tool_rounds == 0
+    assert turn_request(model="agent/default", tool_choice={"type": "none"}).request.max_tool_rounds == 0
 
 
 @pytest.mark.parametrize("more", [{"tools": [WEATHER]}, {"tools": [CODE]}, {"model": "agent/default"}])
 def test_any_makes_the_model_call_something(more: Any) -> None:
-    assert asked(tool_choice={"type": "any"}, **more).request.tool_choice == "required"
+    assert turn_request(tool_choice={"type": "any"}, **more).request.tool_choice == "required"
 
 
 def test_calls_one_by_one() -> None:
     one_by_one = {"type": "auto", "disable_parallel_tool_use": True}
-    assert not asked(tools=[WEATHER], tool_choice=one_by_one).request.parallel_calls
-    assert asked(tools=[WEATHER]).request.parallel_calls
+    assert not turn_request(tools=[WEATHER], tool_choice=one_by_one).request.parallel_calls
+    assert turn_request(tools=[WEATHER]).request.parallel_calls
 
 
 def test_custom_skills_turn_on_the_shell_and_are_named_with_their_version() -> None:
@@ -106,14 +108,14 @@ def test_custom_skills_turn_on_the_shell_and_are_named_with_their_version() -> N
         {"type": "custom", "skill_id": "skill_2", "version": "2"},
         {"type": "custom", "skill_id": "skill_3", "version": "skill_3_v4"},
     ]
-    with_skills = asked(container={"skills": skills})
+    with_skills = turn_request(container={"skills": skills})
     assert set(with_skills.server_tools or ()) == {"skills", "shell"}
     assert with_skills.request.skills == ("skill_1", "skill_2@2", "skill_3@4")
 
 
 def test_anthropics_own_skills_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="'pptx' is one of Anthropic's"):
-        asked(container={"skills": [{"type": "anthropic", "skill_id": "pptx"}]})
+        turn_request(container={"skills": [{"type": "anthropic", "skill_id": "pptx"}]})
 
 
 def test_tools_that_claude_knows_by_heart_are_the_clients_with_their_schema() -> None:
@@ -122,7 +124,7 @@ def test_tools_that_claude_knows_by_heart_are_the_clients_with_their_schema() ->
         "text_editor_20250728": "str_replace_based_edit_tool",
         "memory_20250818": "memory",
     }
-    functions = asked(tools=[{"type": kind, "name": name} for kind, name in kinds.items()]).request.functions
+    functions = turn_request(tools=[{"type": kind, "name": name} for kind, name in kinds.items()]).request.functions
     assert [one.name for one in functions] == list(kinds.values())
     assert all(one.where == "caller" and one.schema["properties"]["command"] for one in functions)
 
@@ -144,7 +146,7 @@ def test_tools_that_claude_knows_by_heart_are_the_clients_with_their_schema() ->
 )
 def test_what_makes_no_sense_is_refused_in_words(more: Any, words: str) -> None:
     with pytest.raises(InvalidRequest, match=words):
-        asked(**more)
+        turn_request(**more)
 
 
 @pytest.mark.parametrize(
@@ -184,13 +186,13 @@ def test_max_tokens_is_required() -> None:
 
 
 def test_sampling_is_taken_over() -> None:
-    given = asked(temperature=0.5, top_p=0.9, top_k=40, stop_sequences=["END"]).request.sampling
+    given = turn_request(temperature=0.5, top_p=0.9, top_k=40, stop_sequences=["END"]).request.sampling
     assert given == Sampling(temperature=0.5, top_p=0.9, top_k=40, max_tokens=100, stop=("END",))
 
 
 def test_a_top_p_of_0_is_the_likeliest_token_and_a_top_k_of_0_no_limit() -> None:
-    assert (asked(top_p=0).request.sampling.top_k, asked(top_p=0).request.sampling.top_p) == (1, None)
-    assert asked(top_k=0).request.sampling.top_k is None
+    assert (turn_request(top_p=0).request.sampling.top_k, turn_request(top_p=0).request.sampling.top_p) == (1, None)
+    assert turn_request(top_k=0).request.sampling.top_k is None
 
 
 @pytest.mark.parametrize(
@@ -210,13 +212,13 @@ def test_how_thinking_is_shown(thinking: Any, shown: str) -> None:
 @pytest.mark.parametrize("key", ["output_config", "output_format"])
 def test_a_schema_binds_the_answer(key: str) -> None:
     form = {"type": "json_schema", "schema": {"type": "object"}}
-    output = asked(**{key: {"format": form} if key == "output_config" else form}).request.output
+    output = turn_request(**{key: {"format": form} if key == "output_config" else form}).request.output
     assert output is not None
     assert (output.kind, output.json_schema) == ("json_schema", {"type": "object"})
 
 
 def test_fields_of_mistral_rs() -> None:
-    given = asked(
+    given = turn_request(
         session_id="s1",
         max_tool_rounds=3,
         enable_code_execution=True,
@@ -230,18 +232,18 @@ def test_fields_of_mistral_rs() -> None:
 
 @pytest.mark.parametrize("container", ["s1", {"id": "s1"}])
 def test_a_container_is_a_session(container: Any) -> None:
-    assert asked(container=container).session == "s1"
+    assert turn_request(container=container).session == "s1"
 
 
 def test_a_file_that_is_no_text_turns_on_the_tools_that_read_files() -> None:
     document = {"type": "document", "source": {"type": "file", "file_id": "file-1"}}
-    given = asked(messages=[{"role": "user", "content": [document, {"type": "text", "text": "?"}]}])
+    given = turn_request(messages=[{"role": "user", "content": [document, {"type": "text", "text": "?"}]}])
     assert given.server_tools == ("files",)
 
 
 def test_words_for_others_say_nothing_here() -> None:
     ignored = {"metadata": {"user_id": "u"}, "service_tier": "auto", "cache_control": {"type": "ephemeral"}}
-    assert asked(**ignored, output_config={"effort": "low"}, speed="fast") == asked()
+    assert turn_request(**ignored, output_config={"effort": "low"}, speed="fast") == turn_request()
 
 
 def test_an_estimate_of_tokens_grows_with_all_that_is_sent_and_says_what_it_is() -> None:

@@ -1,4 +1,4 @@
-"""Events of a turn as chunks and completions; every output is read with OpenAI's own types."""
+"""Tests the events of a turn as chunks and completions; OpenAI's own types read every output."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from jupyter_ext.api.chat_completions.codec import ChatCodec
 from tests.jupyter_ext.api.dialects.events import BEGIN, END, FILE, OURS, PYTHON, PYTHON_DONE, USAGE, any_end, any_event
 
 
-def streamed(bodies: Iterable[EventBody], **options: Any) -> list[tuple[str, Any]]:
-    """(name, data) of every frame, in order; ``[DONE]`` as text."""
+def stream_frames(bodies: Iterable[EventBody], **options: Any) -> list[tuple[str, Any]]:
+    """Return (name, data) of every frame, in order; ``[DONE]`` is returned as text."""
     codec, stamp = (
         ChatCodec("agent/default", options.pop("session", ""), **options),
         EventNumbering("turn_1", "session_1"),
@@ -53,7 +53,7 @@ def read(frame: bytes) -> tuple[str, Any]:
 
 
 def chunks(frames: Iterable[tuple[str, Any]]) -> list[chat.ChatCompletionChunk]:
-    """As OpenAI's client reads them: whatever the name of an event is, its data is a chunk."""
+    """Return the chunks as OpenAI's client reads them: it ignores the names of events."""
     found = [data for _, data in frames if data != "[DONE]" and "error" not in data]
     return [chat.ChatCompletionChunk.model_validate(data) for data in found]
 
@@ -73,7 +73,7 @@ def whole(*bodies: EventBody, **options: Any) -> chat.ChatCompletion:
 
 
 def test_a_stream_begins_with_the_role_and_ends_with_a_reason_usage_and_done() -> None:
-    frames = streamed([*BEGIN, TextDelta("Hel"), TextDelta("lo."), END], session="s1")
+    frames = stream_frames([*BEGIN, TextDelta("Hel"), TextDelta("lo."), END], session="s1")
     assert [name for name, _ in frames] == [""] * 5
     assert frames[0][1]["choices"] == [
         {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None, "logprobs": None}
@@ -87,14 +87,14 @@ def test_a_stream_begins_with_the_role_and_ends_with_a_reason_usage_and_done() -
 
 
 def test_usage_that_was_asked_for_is_a_chunk_of_its_own_and_nowhere_else() -> None:
-    frames = streamed([*BEGIN, TextDelta("a"), END], include_usage=True, session="s1")
+    frames = stream_frames([*BEGIN, TextDelta("a"), END], include_usage=True, session="s1")
     told = [chunk for chunk in chunks(frames) if chunk.usage]
     assert [(chunk.choices, chunk.usage and chunk.usage.total_tokens) for chunk in told] == [([], 14)]
     assert frames[-2][1]["session_id"] == "s1"
 
 
 def test_usage_that_was_declined_is_not_told() -> None:
-    assert not [chunk for chunk in chunks(streamed([*BEGIN, END], include_usage=False)) if chunk.usage]
+    assert not [chunk for chunk in chunks(stream_frames([*BEGIN, END], include_usage=False)) if chunk.usage]
 
 
 def test_usage_has_the_reused_tokens_and_speeds() -> None:
@@ -116,11 +116,11 @@ def test_usage_has_the_reused_tokens_and_speeds() -> None:
 def test_why_the_answer_ended_is_told_in_openais_words(finish: str, reason: str) -> None:
     end = TurnFinished("committed", "", 0, USAGE, finish=finish)
     assert whole(*BEGIN, end).choices[0].finish_reason == reason
-    assert streamed([*BEGIN, end])[-2][1]["choices"][0]["finish_reason"] == reason
+    assert stream_frames([*BEGIN, end])[-2][1]["choices"][0]["finish_reason"] == reason
 
 
 def test_reasoning_is_a_delta_of_its_own() -> None:
-    frames = streamed([*BEGIN, ReasoningDelta("Hm."), TextDelta("a"), END])
+    frames = stream_frames([*BEGIN, ReasoningDelta("Hm."), TextDelta("a"), END])
     assert [data["choices"][0]["delta"] for _, data in frames[1:3]] == [{"reasoning_content": "Hm."}, {"content": "a"}]
     message = whole(*BEGIN, ReasoningDelta("Hm."), TextDelta("a"), END).choices[0].message
     assert message.model_extra == {"reasoning_content": "Hm."}
@@ -132,7 +132,7 @@ def test_calls_of_the_clients_functions_are_told_with_their_places() -> None:
         CallReturned("c1", "weather", {"city": "Ulm"}),
         CallReturned("c2", "time", {"_raw": "not json"}),
     ]
-    frames = streamed([*BEGIN, *calls, end])
+    frames = stream_frames([*BEGIN, *calls, end])
     state = ChatCompletionStreamState()
     for chunk in chunks(frames):
         list(state.handle_chunk(chunk))
@@ -147,7 +147,9 @@ def test_calls_of_the_clients_functions_are_told_with_their_places() -> None:
 
 def test_tools_of_the_server_are_told_by_named_events_that_are_chunks_without_words() -> None:
     output = CallOutput("c1", "1\n")
-    frames = streamed([*BEGIN, TextDelta("Let me see."), PYTHON, output, FILE, PYTHON_DONE, ContextBuilt(3, 0), END])
+    frames = stream_frames(
+        [*BEGIN, TextDelta("Let me see."), PYTHON, output, FILE, PYTHON_DONE, ContextBuilt(3, 0), END]
+    )
     assert [name for name, _ in frames if name] == [OURS[0], OURS[2], OURS[0]]
     began, file, done = [data for name, data in frames if name]
     assert (began["type"], began["round"], began["tool_name"], began["phase"]) == (OURS[0], 0, "python", "calling")
@@ -169,7 +171,7 @@ def test_texts_of_two_rounds_do_not_run_together() -> None:
         TextDelta("Tw"),
         TextDelta("o."),
     ]
-    assert text(streamed([*bodies, END])) == "Let me see.\n\nTwo."
+    assert text(stream_frames([*bodies, END])) == "Let me see.\n\nTwo."
 
 
 def test_a_completion_is_the_answer_and_what_the_tools_did() -> None:
@@ -224,7 +226,7 @@ def test_log_probabilities_stand_in_a_chunk_behind_their_text() -> None:
             ({"text": "a", "logprob": -0.5, "top": [{"text": "b", "logprob": -0.25}]}, {"text": "é", "logprob": -1.0})
         ),
     ]
-    frames = streamed([*bodies, END])
+    frames = stream_frames([*bodies, END])
     told = [chunk.choices[0].logprobs for chunk in chunks(frames) if chunk.choices[0].logprobs]
     assert [[(t.token, t.logprob, t.bytes) for t in one.content or ()] for one in told] == [
         [("a", -0.5, [97]), ("é", -1.0, [195, 169])]
@@ -239,7 +241,7 @@ def test_log_probabilities_stand_in_a_chunk_behind_their_text() -> None:
 def test_a_turn_without_a_whole_answer_ends_with_an_error_and_done(state: Any) -> None:
     error = {"code": "engine_crashed", "message": "It ended.", "hint": "Ask again.", "details": {}}
     fault = error if state == "failed" else None
-    frames = streamed([*BEGIN, TextDelta("a"), TurnFinished(state, "why", 0, USAGE, fault)])
+    frames = stream_frames([*BEGIN, TextDelta("a"), TurnFinished(state, "why", 0, USAGE, fault)])
     assert frames[-1] == ("", "[DONE]")
     told = frames[-2][1]
     assert list(told) == ["error"]
@@ -258,7 +260,7 @@ def test_a_question_is_told_with_the_id_that_answers_it() -> None:
     asked = ApprovalRequired(
         "appr_1", "c1", "shell", "shell", "sandbox", "ls", {"commands": ["ls"]}, label="shell", shown="f00"
     )
-    (told,) = [data for name, data in streamed([*BEGIN, asked, END]) if name]
+    (told,) = [data for name, data in stream_frames([*BEGIN, asked, END]) if name]
     assert {key: told[key] for key in ("type", "approval_id", "session_id", "round", "tool", "arguments")} == {
         "type": OURS[1],
         "approval_id": "appr_1",
@@ -277,7 +279,7 @@ def test_a_question_is_told_with_the_id_that_answers_it() -> None:
 def test_whatever_happens_a_stream_is_openais_and_has_its_end(
     bodies: list[EventBody], end: TurnFinished, include_usage: bool | None
 ) -> None:
-    frames = streamed([TurnStarted("m", True, "sandbox"), *bodies, end], include_usage=include_usage)
+    frames = stream_frames([TurnStarted("m", True, "sandbox"), *bodies, end], include_usage=include_usage)
     assert [data for _, data in frames].count("[DONE]") == 1
     assert frames[-1] == ("", "[DONE]")
     found = chunks(frames)
@@ -297,5 +299,7 @@ def test_whatever_happens_a_stream_is_openais_and_has_its_end(
 
 def test_a_completion_has_the_id_and_the_time_of_its_turn() -> None:
     turn = new_id("turn")
-    chunks = [data for _ in range(2) for _, data in streamed([TextDelta("hi"), END], turn=turn) if data != "[DONE]"]
+    chunks = [
+        data for _ in range(2) for _, data in stream_frames([TextDelta("hi"), END], turn=turn) if data != "[DONE]"
+    ]
     assert {(chunk["id"], chunk["created"]) for chunk in chunks} == {(f"chatcmpl-{turn[5:]}", creation_time(turn))}

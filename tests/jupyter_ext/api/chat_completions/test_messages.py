@@ -1,41 +1,18 @@
-"""Messages of chat/completions, their parts, and what they come to."""
+"""Tests the messages of chat/completions, their parts, and their conversion."""
 
 import base64
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from agent_kernel.core.messages import Media, Text
 from jupyter_ext.api.chat_completions.request import ChatBody
-from jupyter_ext.api.dialects.openai_handler import describe_mistake
-from jupyter_ext.turns.dialect_request import DialectRequest
-
-HI = {"role": "user", "content": "hi"}
-PNG = b"\x89PNG..."
-DATA = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
-
-
-def asked(**body: Any) -> DialectRequest:
-    links = body.pop("links", {})
-    return ChatBody.model_validate({"messages": [HI], **body}).to_turn(links)
-
-
-def refused(**body: Any) -> tuple[str, str | None]:
-    """(the words, the field)"""
-    sent = {"messages": [HI], **body}
-    with pytest.raises(ValidationError) as raised:
-        ChatBody.model_validate(sent)
-    return describe_mistake(raised.value, sent, ChatBody)
-
-
-def one(*parts: Any, role: str = "user", **more: Any) -> list[dict[str, Any]]:
-    return [{"role": role, "content": list(parts), **more}]
+from tests.jupyter_ext.api.chat_completions.bodies import DATA, HI, PNG, one, refusal_of, turn_request
 
 
 def test_a_conversation_is_taken_over() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Ulm"}'}}
-    said = asked(
+    said = turn_request(
         messages=[
             {"role": "developer", "content": "Be short."},
             {"role": "user", "content": [{"type": "text", "text": "The "}, {"type": "text", "text": "weather?"}]},
@@ -56,7 +33,9 @@ def test_a_conversation_is_taken_over() -> None:
 
 
 def test_instructions_alone_are_what_is_asked() -> None:
-    said = asked(messages=[{"role": "system", "content": "Be short."}, {"role": "developer", "content": "Say hi."}])
+    said = turn_request(
+        messages=[{"role": "system", "content": "Be short."}, {"role": "developer", "content": "Say hi."}]
+    )
     assert [(message.role, message.text) for message in said.request.messages] == [
         ("system", "Be short."),
         ("user", "Say hi."),
@@ -77,7 +56,7 @@ def test_pictures_come_with_their_data_or_as_they_were_fetched() -> None:
 
 def test_a_file_comes_with_its_data() -> None:
     for data in (DATA, base64.b64encode(PNG).decode()):
-        given = asked(messages=one({"type": "file", "file": {"filename": "a.png", "file_data": data}})).files
+        given = turn_request(messages=one({"type": "file", "file": {"filename": "a.png", "file_data": data}})).files
         assert [(file.name, file.data) for file in given] == [("a.png", PNG)]
 
 
@@ -99,7 +78,7 @@ def test_a_file_comes_with_its_data() -> None:
     ],
 )
 def test_a_part_that_can_not_be_used_is_refused(part: Any) -> None:
-    assert str(refused(messages=one(part))[1]).startswith("messages[0].content[0]")
+    assert str(refusal_of(messages=one(part))[1]).startswith("messages[0].content[0]")
 
 
 @pytest.mark.parametrize(
@@ -107,13 +86,13 @@ def test_a_part_that_can_not_be_used_is_refused(part: Any) -> None:
 )
 def test_data_that_is_no_medium_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"medium|data|base64"):
-        asked(messages=one({"type": "image_url", "image_url": {"url": url}}))
+        turn_request(messages=one({"type": "image_url", "image_url": {"url": url}}))
 
 
 @pytest.mark.parametrize("role", ["system", "developer", "assistant", "tool"])
 def test_media_and_files_come_from_the_user_only(role: str) -> None:
     for part in ({"type": "image_url", "image_url": {"url": DATA}}, {"type": "file", "file": {"file_id": "f"}}):
-        assert refused(messages=one(part, role=role, tool_call_id="c1"))[1] == "messages[0]"
+        assert refusal_of(messages=one(part, role=role, tool_call_id="c1"))[1] == "messages[0]"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +109,7 @@ def test_media_and_files_come_from_the_user_only(role: str) -> None:
     ],
 )
 def test_messages_that_are_none_are_refused(messages: Any) -> None:
-    assert str(refused(messages=messages)[1]).startswith("messages")
+    assert str(refusal_of(messages=messages)[1]).startswith("messages")
 
 
 CALLS = {"role": "assistant", "tool_calls": [{"id": id, "function": {"name": "f", "arguments": "{}"}} for id in "ab"]}
@@ -145,31 +124,31 @@ def result(id: str) -> dict[str, str]:
 )
 def test_results_answer_the_calls_before_them_and_all_of_them(messages: list[Any]) -> None:
     with pytest.raises(ValueError, match="result"):
-        asked(messages=messages)
+        turn_request(messages=messages)
 
 
 def test_results_may_come_alone_where_the_session_has_the_calls() -> None:
-    said = asked(messages=[result("a"), result("b")], session_id="s1").request.messages
+    said = turn_request(messages=[result("a"), result("b")], session_id="s1").request.messages
     assert [message.call_id for message in said] == ["a", "b"]
     with pytest.raises(ValueError, match="result"):
-        asked(messages=[result("a")])
+        turn_request(messages=[result("a")])
 
 
 def test_a_round_of_calls_that_a_client_cut_off_does_not_matter_later() -> None:
-    assert len(asked(messages=[HI, CALLS, result("a"), HI]).request.messages) == 4
+    assert len(turn_request(messages=[HI, CALLS, result("a"), HI]).request.messages) == 4
 
 
 def test_what_is_larger_than_a_request_may_be_is_refused_in_words() -> None:
     with pytest.raises(ValueError, match="characters"):
-        asked(messages=[{"role": "user", "content": "x" * (9 << 20)}])
+        turn_request(messages=[{"role": "user", "content": "x" * (9 << 20)}])
     large = "data:image/png;base64," + "A" * (30 << 20)
     with pytest.raises(ValueError, match="MiB"):
-        asked(messages=one({"type": "image_url", "image_url": {"url": large}}))
+        turn_request(messages=one({"type": "image_url", "image_url": {"url": large}}))
     part = {"type": "image_url", "image_url": {"url": DATA}}
     with pytest.raises(ValueError, match="pictures"):
-        asked(messages=one(*[part] * 101))
+        turn_request(messages=one(*[part] * 101))
 
 
 def test_few_pictures_are_fetched_for_one_request() -> None:
     parts = [{"type": "image_url", "image_url": {"url": f"https://example.org/{n}"}} for n in range(17)]
-    assert refused(messages=one(*parts))[1] == "messages"
+    assert refusal_of(messages=one(*parts))[1] == "messages"

@@ -1,6 +1,5 @@
-"""The body of chat/completions becomes what is asked; a mistake is said with its field."""
+"""Tests how the body of chat/completions becomes a request, and that an error names its field."""
 
-import base64
 import json
 from typing import Any
 
@@ -13,47 +12,28 @@ from agent_kernel.core.errors import Unprocessable
 from agent_kernel.core.protocols import OutputFormat, Sampling
 from jupyter_ext.api.chat_completions.request import ChatBody
 from jupyter_ext.api.dialects.openai_handler import describe_mistake
-from jupyter_ext.turns.dialect_request import DialectRequest, SubmittedFile
+from jupyter_ext.turns.dialect_request import SubmittedFile
+from tests.jupyter_ext.api.chat_completions.bodies import one, refusal_of, turn_request
 
-HI = {"role": "user", "content": "hi"}
-PNG = b"\x89PNG..."
-DATA = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {"type": "function", "function": {"name": "weather", "description": "Tells it.", "parameters": SCHEMA}}
 TIME = {"type": "function", "function": {"name": "time"}}
 CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
 
 
-def asked(**body: Any) -> DialectRequest:
-    links = body.pop("links", {})
-    return ChatBody.model_validate({"messages": [HI], **body}).to_turn(links)
-
-
-def refused(**body: Any) -> tuple[str, str | None]:
-    """(the words, the field)"""
-    sent = {"messages": [HI], **body}
-    with pytest.raises(ValidationError) as raised:
-        ChatBody.model_validate(sent)
-    return describe_mistake(raised.value, sent, ChatBody)
-
-
-def one(*parts: Any, role: str = "user", **more: Any) -> list[dict[str, Any]]:
-    return [{"role": role, "content": list(parts), **more}]
-
-
 # ---------------------------------------------------------------------------------------------------- which tools
 
 
 def test_a_plain_model_has_no_tools_of_the_server() -> None:
-    assert asked(model="default").server_tools == ()
+    assert turn_request(model="default").server_tools == ()
 
 
 def test_the_agent_has_all_of_them() -> None:
-    assert asked(model="agent/default").server_tools is None
+    assert turn_request(model="agent/default").server_tools is None
 
 
 def test_a_body_without_a_model_goes_to_the_servers_own() -> None:
-    assert asked().name == ""
+    assert turn_request().name == ""
 
 
 @pytest.mark.parametrize(
@@ -69,16 +49,18 @@ def test_a_body_without_a_model_goes_to_the_servers_own() -> None:
     ],
 )
 def test_a_plain_model_gets_the_tools_that_the_request_names(body: dict[str, Any], groups: tuple[str, ...]) -> None:
-    assert asked(**body).server_tools == groups
+    assert turn_request(**body).server_tools == groups
 
 
 def test_files_that_come_with_a_message_can_be_read() -> None:
-    given = asked(messages=one({"type": "file", "file": {"file_id": "file_1"}}, {"type": "text", "text": "read"}))
+    given = turn_request(
+        messages=one({"type": "file", "file": {"file_id": "file_1"}}, {"type": "text", "text": "read"})
+    )
     assert (given.server_tools, given.files) == (("files",), (SubmittedFile(id="file_1"),))
 
 
 def test_functions_are_the_callers() -> None:
-    (weather, time) = asked(tools=[WEATHER, TIME]).request.functions
+    (weather, time) = turn_request(tools=[WEATHER, TIME]).request.functions
     assert (weather.name, weather.description, weather.schema, weather.where) == (
         "weather",
         "Tells it.",
@@ -89,7 +71,7 @@ def test_functions_are_the_callers() -> None:
 
 
 def test_two_functions_of_one_name_are_refused() -> None:
-    assert refused(tools=[WEATHER, WEATHER]) == ("tools has two functions called weather", "tools")
+    assert refusal_of(tools=[WEATHER, WEATHER]) == ("tools has two functions called weather", "tools")
 
 
 @pytest.mark.parametrize(
@@ -97,11 +79,11 @@ def test_two_functions_of_one_name_are_refused() -> None:
     ["cntr_1", {"type": "auto", "file_ids": ["f"]}, {"type": "auto", "memory_limit": "4g"}, {"type": "other"}, None],
 )
 def test_code_interpreter_has_the_container_auto_only(container: Any) -> None:
-    assert refused(tools=[{"type": "code_interpreter", "container": container}])[1] == "tools[0].container"
+    assert refusal_of(tools=[{"type": "code_interpreter", "container": container}])[1] == "tools[0].container"
 
 
 def test_an_empty_list_of_files_of_a_container_is_as_good_as_none() -> None:
-    assert asked(tools=[{"type": "code_interpreter", "container": {"type": "auto", "file_ids": []}}]).groups == (
+    assert turn_request(tools=[{"type": "code_interpreter", "container": {"type": "auto", "file_ids": []}}]).groups == (
         "python",
     )
 
@@ -110,7 +92,7 @@ def test_an_empty_list_of_files_of_a_container_is_as_good_as_none() -> None:
     "kind", ["web_search", "web_search_preview", "shell", "local_shell", "custom", "namespace", "x"]
 )
 def test_other_types_of_tools_are_refused(kind: str) -> None:
-    assert refused(tools=[{"type": kind, "name": "n"}])[1] == "tools[0]"
+    assert refusal_of(tools=[{"type": kind, "name": "n"}])[1] == "tools[0]"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +101,7 @@ def test_other_types_of_tools_are_refused(kind: str) -> None:
 )
 def test_parameters_that_are_no_schema_of_an_object_are_refused(parameters: Any) -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
-    assert refused(tools=[tool])[1] == "tools[0].function.parameters"
+    assert refusal_of(tools=[tool])[1] == "tools[0].function.parameters"
 
 
 def test_a_schema_that_is_too_deep_is_refused() -> None:
@@ -127,12 +109,12 @@ def test_a_schema_that_is_too_deep_is_refused() -> None:
     for _ in range(80):
         deep = {"properties": {"a": deep}}
     tool = {"type": "function", "function": {"name": "f", "parameters": deep}}
-    assert "at most 64 levels" in refused(tools=[tool])[0]
+    assert "at most 64 levels" in refusal_of(tools=[tool])[0]
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 65, "a/b", "ä", "a\n"])
 def test_names_of_functions_are_those_that_models_can_write(name: str) -> None:
-    assert refused(tools=[{"type": "function", "function": {"name": name}}])[1] == "tools[0].function.name"
+    assert refusal_of(tools=[{"type": "function", "function": {"name": name}}])[1] == "tools[0].function.name"
 
 
 # ---------------------------------------------------------------------------------------------------- tool_choice
@@ -140,12 +122,12 @@ def test_names_of_functions_are_those_that_models_can_write(name: str) -> None:
 
 @pytest.mark.parametrize("choice", ["auto", "none", "required"])
 def test_a_choice_in_a_word_is_taken(choice: str) -> None:
-    assert asked(tools=[WEATHER], tool_choice=choice).request.tool_choice == choice
+    assert turn_request(tools=[WEATHER], tool_choice=choice).request.tool_choice == choice
 
 
 def test_a_function_can_be_chosen() -> None:
     choice = {"type": "function", "function": {"name": "weather"}}
-    assert asked(tools=[WEATHER, TIME], tool_choice=choice).request.tool_choice == "weather"
+    assert turn_request(tools=[WEATHER, TIME], tool_choice=choice).request.tool_choice == "weather"
 
 
 @pytest.mark.parametrize(
@@ -160,12 +142,12 @@ def test_a_function_can_be_chosen() -> None:
     ],
 )
 def test_a_call_can_be_required_where_there_are_tools(body: dict[str, Any]) -> None:
-    assert asked(tool_choice="required", **body).request.tool_choice == "required"
+    assert turn_request(tool_choice="required", **body).request.tool_choice == "required"
 
 
 @pytest.mark.parametrize("body", [{}, {"tools": []}, {"enable_shell": False}])
 def test_a_call_can_not_be_required_where_there_are_none(body: dict[str, Any]) -> None:
-    assert refused(tool_choice="required", **body)[1] == "tool_choice"
+    assert refusal_of(tool_choice="required", **body)[1] == "tool_choice"
 
 
 @pytest.mark.parametrize(
@@ -187,26 +169,26 @@ def test_a_call_can_not_be_required_where_there_are_none(body: dict[str, Any]) -
     ],
 )
 def test_a_choice_of_what_is_not_there_is_refused(choice: Any) -> None:
-    assert refused(tools=[WEATHER], tool_choice=choice)[1] == "tool_choice"
+    assert refusal_of(tools=[WEATHER], tool_choice=choice)[1] == "tool_choice"
 
 
 def test_only_allowed_functions_are_offered() -> None:
     allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [WEATHER]}}
     body: dict[str, Any] = {"model": "agent/default", "tools": [WEATHER, TIME, CODE], "max_tool_rounds": 3}
-    made = asked(**body, enable_shell=True, tool_choice=allowed)
+    made = turn_request(**body, enable_shell=True, tool_choice=allowed)
     assert [spec.name for spec in made.request.functions] == ["weather"]
     assert (made.request.tool_choice, made.server_tools) == ("required", ())
 
 
 def test_a_tool_of_the_server_can_be_allowed_alone() -> None:
     allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": "code_interpreter"}]}}
-    made = asked(tools=[WEATHER, CODE], tool_choice=allowed)
+    made = turn_request(tools=[WEATHER, CODE], tool_choice=allowed)
     assert (made.request.functions, made.server_tools) == ((), ("python",))
 
 
 def test_parallel_calls_can_be_declined() -> None:
-    assert asked(tools=[WEATHER], parallel_tool_calls=False).request.parallel_calls is False
-    assert asked(tools=[WEATHER], parallel_tool_calls=None).request.parallel_calls is True
+    assert turn_request(tools=[WEATHER], parallel_tool_calls=False).request.parallel_calls is False
+    assert turn_request(tools=[WEATHER], parallel_tool_calls=None).request.parallel_calls is True
 
 
 # ---------------------------------------------------------------------------------------------------- sampling
@@ -215,20 +197,20 @@ def test_parallel_calls_can_be_declined() -> None:
 def test_sampling_is_taken_over() -> None:
     body = {"temperature": 0.5, "top_p": 0.9, "seed": 7, "stop": "END", "max_tokens": 9, "logprobs": True}
     more = {"top_k": 5, "min_p": 0.1, "repetition_penalty": 1.1}
-    assert asked(**body, **more).request.sampling == Sampling(0.5, 0.9, 5, 0.1, 1.1, 7, 9, ("END",), True)
+    assert turn_request(**body, **more).request.sampling == Sampling(0.5, 0.9, 5, 0.1, 1.1, 7, 9, ("END",), True)
 
 
 def test_the_newer_name_of_the_limit_counts() -> None:
-    assert asked(max_tokens=9, max_completion_tokens=5).request.sampling.max_tokens == 5
+    assert turn_request(max_tokens=9, max_completion_tokens=5).request.sampling.max_tokens == 5
 
 
 def test_nulls_are_as_good_as_nothing() -> None:
     optional = [name for name in ChatBody.model_fields if name not in ("messages", "model")]
-    assert asked(**dict.fromkeys(optional)).request == asked().request
+    assert turn_request(**dict.fromkeys(optional)).request == turn_request().request
 
 
 def test_no_share_of_the_best_tokens_is_the_best_one() -> None:
-    sampling = asked(top_p=0).request.sampling
+    sampling = turn_request(top_p=0).request.sampling
     assert (sampling.top_p, sampling.top_k) == (None, 1)
 
 
@@ -258,7 +240,7 @@ def test_no_share_of_the_best_tokens_is_the_best_one() -> None:
     ],
 )
 def test_a_field_out_of_its_bounds_is_refused_by_its_name(field: str, value: Any) -> None:
-    words, named = refused(**{field: value})
+    words, named = refusal_of(**{field: value})
     assert named is not None
     assert named.partition("[")[0].partition(".")[0] == field
     assert len(words) < 500
@@ -274,13 +256,13 @@ def test_fields_of_other_versions_are_ignored() -> None:
         "safety_identifier": "s",
         "from_the_future": {"a": 1},
     }
-    assert asked(**others) == asked()
+    assert turn_request(**others) == turn_request()
 
 
 def test_what_changes_the_answer_is_taken_over() -> None:
     """It was ignored in silence: engines do it, or refuse it by its name."""
     fields = {"reasoning_effort": "low", "presence_penalty": 0.5, "frequency_penalty": -2, "logit_bias": {"7": -100}}
-    sampling = asked(**fields, logprobs=True, top_logprobs=3).request.sampling
+    sampling = turn_request(**fields, logprobs=True, top_logprobs=3).request.sampling
     assert (sampling.reasoning_effort, sampling.presence_penalty, sampling.frequency_penalty) == ("low", 0.5, -2)
     assert (sampling.logit_bias, sampling.top_logprobs) == (((7, -100),), 3)
 
@@ -304,7 +286,7 @@ def test_what_changes_the_answer_is_taken_over() -> None:
     ],
 )
 def test_what_changes_the_answer_is_refused_by_its_name_where_it_makes_no_sense(field: str, value: Any) -> None:
-    words, named = refused(**{field: value})
+    words, named = refusal_of(**{field: value})
     assert named is not None
     assert named.partition("[")[0].partition(".")[0] in (field, "structured_outputs")
     assert field in words
@@ -333,7 +315,7 @@ SHORT = {"type": "object", "properties": {"a": {"type": "integer"}}}
 def test_what_binds_an_answer_at_vllm_and_mistral_rs_binds_it_here(
     fields: dict[str, Any], output: OutputFormat | None
 ) -> None:
-    assert asked(**fields).request.output == output
+    assert turn_request(**fields).request.output == output
 
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -352,7 +334,7 @@ def test_what_binds_an_answer_at_vllm_and_mistral_rs_binds_it_here(
     ],
 )
 def test_the_form_of_the_answer_is_taken_over(form: dict[str, Any], output: OutputFormat | None) -> None:
-    assert asked(response_format=form).request.output == output
+    assert turn_request(response_format=form).request.output == output
 
 
 @pytest.mark.parametrize(
@@ -365,12 +347,12 @@ def test_the_form_of_the_answer_is_taken_over(form: dict[str, Any], output: Outp
     ],
 )
 def test_a_form_that_is_not_known_is_refused(form: Any) -> None:
-    assert str(refused(response_format=form)[1]).startswith("response_format")
+    assert str(refusal_of(response_format=form)[1]).startswith("response_format")
 
 
 def test_files_are_asked_for_by_name() -> None:
     files = [{"name": "a.csv", "format": "csv", "description": "the table"}, {"name": "b.png"}]
-    wanted = asked(model="agent/default", files=files).request.outputs
+    wanted = turn_request(model="agent/default", files=files).request.outputs
     assert [(one.name, one.format, one.description) for one in wanted] == [
         ("a.csv", "csv", "the table"),
         ("b.png", "", ""),
@@ -380,7 +362,7 @@ def test_files_are_asked_for_by_name() -> None:
 @pytest.mark.parametrize("body", [{}, {"tools": [WEATHER]}, {"model": "agent/default", "max_tool_rounds": 0}])
 def test_files_that_no_tool_could_make_are_not_promised(body: dict[str, Any]) -> None:
     with pytest.raises(Unprocessable):
-        asked(files=[{"name": "a.csv"}], **body)
+        turn_request(files=[{"name": "a.csv"}], **body)
 
 
 @pytest.mark.parametrize(
@@ -392,7 +374,7 @@ def test_files_that_no_tool_could_make_are_not_promised(body: dict[str, Any]) ->
     ],
 )
 def test_a_request_can_be_stricter(body: dict[str, Any], permission: str) -> None:
-    assert asked(**body).request.permission == permission
+    assert turn_request(**body).request.permission == permission
 
 
 WORD = st.sampled_from(list(ChatBody.model_fields)) | st.text(max_size=5)

@@ -1,4 +1,4 @@
-"""Events of turns that the tests of all codecs feed: some that are often wanted, and any."""
+"""Events of turns for the tests of all codecs: some common ones, and strategies that draw any event."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ FILES = st.fixed_dictionaries(
 
 
 def any_event(returned: st.SearchStrategy[str] = CALLS) -> st.SearchStrategy[EventBody]:
-    """Any event but the last; ``returned`` are ids of calls that the caller runs."""
+    """Draw any event but the last of a turn; ``returned`` are ids of calls that the caller runs."""
     return st.one_of(
         st.builds(TextDelta, WORDS),
         st.builds(ReasoningDelta, WORDS),
@@ -132,7 +132,7 @@ def any_event(returned: st.SearchStrategy[str] = CALLS) -> st.SearchStrategy[Eve
 
 
 def any_end(*states: str) -> st.SearchStrategy[TurnFinished]:
-    """Of a turn in one of these states; what is said of an error may be there or not."""
+    """Draw the last event of a turn in one of these states, with or without an error."""
     return st.builds(
         TurnFinished,
         st.sampled_from(states),

@@ -1,4 +1,4 @@
-"""Models in the shapes of OpenAI's and Anthropic's clients, checked with their types."""
+"""Tests the lists of models for OpenAI's and Anthropic's clients, validated with their types."""
 
 from __future__ import annotations
 

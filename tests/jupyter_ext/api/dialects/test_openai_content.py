@@ -1,4 +1,4 @@
-"""Data URLs, files and conversations as requests bring them."""
+"""Tests data URLs, files and conversations of requests."""
 
 import base64
 import contextlib

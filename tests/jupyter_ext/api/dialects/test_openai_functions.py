@@ -1,4 +1,4 @@
-"""Choices among tools, and forms of answers, in the words of both of OpenAI's dialects."""
+"""Tests tool choice and response formats in both of OpenAI's dialects."""
 
 import contextlib
 from typing import Any
@@ -89,7 +89,7 @@ SAID: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "
 
 
 def body_of(dialect: str, schemas: list[dict[str, Any]]) -> Any:
-    """A request that declares a function with each of the schemas."""
+    """Return a request that declares one function for each of the schemas."""
     numbered = [(f"f{number}", schema) for number, schema in enumerate(schemas)]
     flat = [{"type": "function", "name": name, "parameters": schema} for name, schema in numbered]
     nested = [{"type": "function", "function": {"name": name, "parameters": schema}} for name, schema in numbered]
@@ -109,7 +109,7 @@ def body_of(dialect: str, schemas: list[dict[str, Any]]) -> Any:
 
 @pytest.fixture
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Every schema that is compared with what a schema is."""
+    """The list of all schemas that were validated as a schema."""
     found: list[Any] = []
     problem = declared_schema._problem
 

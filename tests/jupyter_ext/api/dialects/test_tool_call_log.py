@@ -1,4 +1,4 @@
-"""What tools did, in mistral.rs's shapes."""
+"""Tests the record of tool calls, in the format of mistral.rs."""
 
 import base64
 import io
@@ -29,8 +29,8 @@ def report(log: ToolCallLog, event: Event) -> Any:
     return found[1]
 
 
-def told(name: str, arguments: dict[str, Any], *output: CallOutput, **finished: Any) -> tuple[Any, Any, Any]:
-    """(data of ``calling``, data of ``complete``, the record) of one call in the second round."""
+def report_call(name: str, arguments: dict[str, Any], *output: CallOutput, **finished: Any) -> tuple[Any, Any, Any]:
+    """Return the data of the phases ``calling`` and ``complete``, and the record, of one call in the second round."""
     log, stamp = ToolCallLog(), EventNumbering("turn_1", "session_1")
     stamp(ContextBuilt(1, 0))
     stamp(ContextBuilt(1, 0))
@@ -47,7 +47,7 @@ def told(name: str, arguments: dict[str, Any], *output: CallOutput, **finished: 
 
 def test_python_is_told_with_its_code_output_and_pictures() -> None:
     media = ({"mime": "image/png", "data": "AAAA"}, {"mime": "image/jpeg", "data": "BBBB"}, {"mime": "image/png"})
-    began, done, record = told(
+    began, done, record = report_call(
         "python",
         {"code": "print(1)"},
         CallOutput("c1", "1"),
@@ -71,21 +71,25 @@ def test_python_is_told_with_its_code_output_and_pictures() -> None:
 
 
 def test_python_that_failed_tells_the_exception() -> None:
-    _, done, record = told("python", {"code": "1/0"}, status="error", text="all", details={"exception": "ZeroDivision"})
+    _, done, record = report_call(
+        "python", {"code": "1/0"}, status="error", text="all", details={"exception": "ZeroDivision"}
+    )
     assert done["exception"] == "ZeroDivision"
     assert record["result_content"] == "exception: ZeroDivision"
 
 
 def test_python_that_said_nothing_has_what_the_model_read() -> None:
-    assert told("python", {"code": "1"}, text="1")[2]["result_content"] == "1"
+    assert report_call("python", {"code": "1"}, text="1")[2]["result_content"] == "1"
 
 
 def test_the_value_of_the_last_expression_is_told_beside_what_was_printed() -> None:
     details = {"result": "21", "working_directory": "/w"}
-    _, done, record = told("python", {"code": "print(1)\n21"}, CallOutput("c1", "1\n"), text="1\n21", details=details)
+    _, done, record = report_call(
+        "python", {"code": "print(1)\n21"}, CallOutput("c1", "1\n"), text="1\n21", details=details
+    )
     assert (done["result"], done["working_directory"]) == ("21", "/w")
     assert record["result_content"] == "stdout: 1\n\nresult: 21"
-    assert told("python", {"code": "21"}, text="21", details={"result": "21"})[2]["result_content"] == "21"
+    assert report_call("python", {"code": "21"}, text="21", details={"result": "21"})[2]["result_content"] == "21"
 
 
 def test_a_film_is_told_frame_by_frame() -> None:
@@ -95,11 +99,11 @@ def test_a_film_is_told_frame_by_frame() -> None:
     still = io.BytesIO()
     pictures[0].save(still, "PNG")
     media = tuple({"mime": "image/png", "data": base64.b64encode(one.getvalue()).decode()} for one in (moving, still))
-    _, done, _ = told("python", {"code": "1"}, media=media)
+    _, done, _ = report_call("python", {"code": "1"}, media=media)
     assert done["video_frame_count"] == 3
     frames = [PIL.Image.open(io.BytesIO(base64.b64decode(frame))) for frame in done["video_frames_base64"]]
     assert [frame.convert("RGBA").getpixel((3, 2)) for frame in frames] == [(s, 0, 0, 255) for s in (10, 120, 250)]
-    assert "video_frames_base64" not in told("python", {"code": "1"}, media=media[1:])[1]
+    assert "video_frames_base64" not in report_call("python", {"code": "1"}, media=media[1:])[1]
 
 
 @pytest.mark.parametrize("data", [b"", b"acTL", b"\x89PNG\r\n\x1a\nacTL" + b"\xff" * 40])
@@ -108,11 +112,11 @@ def test_what_is_no_film_has_no_frames(data: bytes) -> None:
 
 
 def test_a_reset_of_python_is_code_execution_without_code() -> None:
-    assert told("reset_python", {})[0] == {"tool_type": "code_execution"}
+    assert report_call("reset_python", {})[0] == {"tool_type": "code_execution"}
 
 
 def test_python_that_was_denied_has_the_reason_as_exception() -> None:
-    _, done, _ = told("python", {"code": "1"}, status="denied", text="This call did not run: policy.")
+    _, done, _ = report_call("python", {"code": "1"}, status="denied", text="This call did not run: policy.")
     assert done["exception"] == "This call did not run: policy."
 
 
@@ -127,7 +131,7 @@ def test_shell_is_told_with_its_commands_and_how_it_ended() -> None:
         "working_directory": "/w",
         "seconds": 0.1,
     }
-    began, done, record = told("shell", {"commands": ["ls", "false"]}, status="error", details=details)
+    began, done, record = report_call("shell", {"commands": ["ls", "false"]}, status="error", details=details)
     assert began == {"tool_type": "shell", "commands": ["ls", "false"]}
     assert done == {
         "tool_type": "shell",
@@ -144,13 +148,13 @@ def test_shell_is_told_with_its_commands_and_how_it_ended() -> None:
 
 
 def test_shell_that_was_denied_says_so_on_stderr() -> None:
-    _, done, _ = told("shell", {"commands": ["ls"]}, status="denied", text="no")
+    _, done, _ = report_call("shell", {"commands": ["ls"]}, status="denied", text="no")
     assert done == {"tool_type": "shell", "commands": ["ls"], "stderr": "no", "status": "denied", "timed_out": False}
 
 
 def test_a_search_tells_how_much_it_found_and_where() -> None:
     details = {"query": "q", "results_count": 2, "sources": ["a.org", "b.org"]}
-    began, done, record = told("web_search", {"query": "q"}, text="long", details=details)
+    began, done, record = report_call("web_search", {"query": "q"}, text="long", details=details)
     assert began == {"tool_type": "web_search", "query": "q"}
     assert done == {"tool_type": "web_search", "query": "q", "results_count": 2, "sources": ["a.org", "b.org"]}
     assert (record["arguments"], record["result_content"]) == ('{"query": "q"}', "2 results\nsources: a.org, b.org")
@@ -158,7 +162,7 @@ def test_a_search_tells_how_much_it_found_and_where() -> None:
 
 def test_a_page_that_was_read_has_no_query() -> None:
     details = {"url": "https://a.org", "results_count": 1, "sources": ["a.org"]}
-    began, done, record = told("fetch_page", {"url": "https://a.org"}, details=details)
+    began, done, record = report_call("fetch_page", {"url": "https://a.org"}, details=details)
     # Its address was in no event, and the record had the arguments {}.
     arguments = '{"url": "https://a.org"}'
     assert began == {"tool_type": "web_search", "arguments": arguments}
@@ -166,24 +170,24 @@ def test_a_page_that_was_read_has_no_query() -> None:
 
 
 def test_a_search_that_failed_has_its_words() -> None:
-    _, done, record = told("web_search", {"query": "q"}, status="error", text="FetchFailed: no")
+    _, done, record = report_call("web_search", {"query": "q"}, status="error", text="FetchFailed: no")
     assert done == {"tool_type": "web_search", "query": "q", "status": "error", "error": "FetchFailed: no"}
     assert record["result_content"] == "FetchFailed: no"
 
 
 def test_other_tools_are_told_with_their_arguments_and_what_the_model_read() -> None:
-    began, done, record = told("jira_search", {"text": "ä"}, text="found")
+    began, done, record = report_call("jira_search", {"text": "ä"}, text="found")
     assert began == {"tool_type": "custom", "arguments": '{"text": "ä"}'}
     assert done == {"tool_type": "custom", "content": "found", "arguments": '{"text": "ä"}'}
     assert (record["arguments"], record["result_content"]) == ('{"text": "ä"}', "found")
 
 
 def test_what_was_surfaced_is_told_with_the_arguments_again() -> None:
-    assert told("surface_outputs", {"outputs": []}, text="{}")[1]["arguments"] == '{"outputs": []}'
+    assert report_call("surface_outputs", {"outputs": []}, text="{}")[1]["arguments"] == '{"outputs": []}'
 
 
 def test_arguments_that_are_no_json_are_told_as_they_were_written() -> None:
-    assert told("x", {"_raw": "{nope"})[0]["arguments"] == "{nope"
+    assert report_call("x", {"_raw": "{nope"})[0]["arguments"] == "{nope"
 
 
 def test_a_call_of_which_only_the_end_was_heard_is_told() -> None:
@@ -194,7 +198,7 @@ def test_a_call_of_which_only_the_end_was_heard_is_told() -> None:
 
 def test_output_of_a_call_is_bounded_and_keeps_its_end() -> None:
     pieces = [CallOutput("c1", f"{n:04} " * 200) for n in range(200)]
-    _, done, _ = told("python", {"code": "1"}, *pieces)
+    _, done, _ = report_call("python", {"code": "1"}, *pieces)
     assert len(done["stdout"]) == tool_call_log.OUTPUT_CHARS
     assert done["stdout"].endswith("0199 ")
 

@@ -1,4 +1,4 @@
-"""What part of a file is sent, and what a browser is told about it."""
+"""Tests which part of a file is sent, and with which headers."""
 
 from __future__ import annotations
 

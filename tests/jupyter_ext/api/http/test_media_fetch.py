@@ -1,4 +1,4 @@
-"""What one request names at other servers, within one bound."""
+"""Tests fetching the URLs of one request within one limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An upload is read as it arrives, in pieces of any size, and what is wrong with it is said in words."""
+"""Tests that an upload is read in pieces of any size, and that errors say what is wrong."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
     assert list(tmp_path.iterdir()) == []
 
 
-def uploaded(directory: Path, body: bytes, *, pieces: int = 1 << 20, type: str = TYPE) -> Upload:
+def parse_upload(directory: Path, body: bytes, *, pieces: int = 1 << 20, type: str = TYPE) -> Upload:
     upload = Upload(type, lambda: FileReceiver(directory, 1000))
     try:
         for start in range(0, len(body), pieces):
@@ -52,7 +52,7 @@ GOOD = form(part("purpose", b"user_data"), part("file", b"hello\r\n-b-\r\n", "a 
 @given(st.integers(1, 200))
 def test_a_form_in_pieces_of_any_size_is_the_same_form(pieces: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        upload = uploaded(Path(directory), GOOD, pieces=pieces)
+        upload = parse_upload(Path(directory), GOOD, pieces=pieces)
     assert (upload.filename, upload.mime, upload.fields) == ("a b.txt", "text/plain", {"purpose": "user_data"})
     assert upload.arrived is not None
     assert upload.arrived.size == len(b"hello\r\n-b-\r\n")
@@ -70,7 +70,7 @@ def test_a_form_in_pieces_of_any_size_is_the_same_form(pieces: int) -> None:
 )
 def test_of_the_name_only_the_last_part_counts(directory: Path, sent: str, kept: str) -> None:
     body = form(part("purpose", b"p"), part("file", b"x", sent))
-    assert uploaded(directory, body).filename == kept
+    assert parse_upload(directory, body).filename == kept
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_of_the_name_only_the_last_part_counts(directory: Path, sent: str, kept:
 )
 def test_what_is_wrong_with_a_form_is_said(directory: Path, body: bytes, type: str, words: str) -> None:
     with pytest.raises(InvalidRequest, match=words):
-        uploaded(directory, body, type=type)
+        parse_upload(directory, body, type=type)
 
 
 def test_what_is_too_large_is_refused_and_the_rest_is_dropped(directory: Path) -> None:
@@ -101,4 +101,4 @@ def test_what_is_too_large_is_refused_and_the_rest_is_dropped(directory: Path) -
         form(part("purpose", b"p" * 1001), part("file", b"x", "a")),
     ):
         with pytest.raises(FileTooLarge, match="at most"):
-            uploaded(directory, body, pieces=100)
+            parse_upload(directory, body, pieces=100)

@@ -28,7 +28,7 @@ prompts = iter(f"compute ({n})" for n in range(COMPUTED))
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    """Every call asks, and silence is no after two seconds."""
+    """A server on which every call needs approval, and no answer within two seconds means no."""
     calls: list[Json] = [{"text": "let me see", "calls": [CODE], "when": f"compute ({n})"} for n in range(COMPUTED)]
     script = [*calls, {"text": "it is 42", "loop": True}]
     traits = {"tools": "python", "permission": "ask", "approval_timeout_s": 2.0}

@@ -1,4 +1,4 @@
-"""Events of a turn as the events and the resource of a response; every output is read with OpenAI's own types."""
+"""Tests the events of a turn as the events and the resource of a response; OpenAI's own types read every output."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def facts(**fields: Any) -> ResponseFacts:
     return ResponseFacts(response_id("ns", "turn"), "m", "session_1", echo=ECHO, **fields)
 
 
-def streamed(bodies: Iterable[EventBody], codec: ResponsesCodec | None = None) -> list[Any]:
-    """The data of every event, in order."""
+def stream_events(bodies: Iterable[EventBody], codec: ResponsesCodec | None = None) -> list[Any]:
+    """Return the data of every event, in order."""
     codec, stamp = codec or ResponsesCodec(facts()), EventNumbering("turn_1", "session_1")
     frames = [*codec.begin()]
     for body in bodies:
@@ -66,13 +66,15 @@ def kinds(events: Iterable[Any]) -> list[str]:
 
 def items(bodies: Iterable[EventBody], **fields: Any) -> list[Any]:
     codec = ResponsesCodec(facts(**fields))
-    streamed([*BEGIN, *bodies, END], codec)
+    stream_events([*BEGIN, *bodies, END], codec)
     found: list[Any] = Response.model_validate(codec.whole()).to_dict()["output"]  # type: ignore[assignment]
     return found
 
 
 def sound(events: list[Any]) -> Response:
-    """Numbered without gaps, read by OpenAI's types, and accumulated by its client to the last resource."""
+    """Check that the events are numbered without gaps and valid for OpenAI's types. Return the response that its client
+    accumulates.
+    """
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     state: ResponseStreamState[Any] = ResponseStreamState(input_tools=[], text_format=omit)
     opened: dict[int, str] = {}
@@ -120,11 +122,11 @@ def test_any_events_make_a_stream_that_openais_client_reads(
         unique.append(body)
     wanted = facts(background=background, shell=shell, include=sorted(include), namespaces={"ns.f": ("ns", "f")})
     codec = ResponsesCodec(wanted)
-    final = sound(streamed([*unique, end], codec))
+    final = sound(stream_events([*unique, end], codec))
     assert final.status in ("completed", "failed", "incomplete", "cancelled")
     assert codec.whole() == codec.resource
     again = ResponsesCodec(ResponseFacts.from_json(json.loads(json.dumps(wanted.to_json()))))
-    streamed([*unique, end], again)
+    stream_events([*unique, end], again)
     assert [item["id"] for item in again.whole()["output"]] == [item["id"] for item in codec.whole()["output"]]
 
 
@@ -143,7 +145,7 @@ def test_any_events_make_a_stream_that_openais_client_reads(
     ],
 )
 def test_the_end_of_the_turn_is_the_end_of_the_response(end: TurnFinished, kind: str, status: str) -> None:
-    events = streamed([*BEGIN, TextDelta("a"), end])
+    events = stream_events([*BEGIN, TextDelta("a"), end])
     assert kinds(events)[-1] == kind
     final = sound(events)
     assert final.status == status
@@ -153,12 +155,12 @@ def test_the_end_of_the_turn_is_the_end_of_the_response(end: TurnFinished, kind:
 
 def test_one_in_the_background_is_queued_until_its_turn_begins() -> None:
     codec = ResponsesCodec(facts(background=True))
-    assert kinds(streamed([*BEGIN, END], codec))[:3] == ["created", "queued", "in_progress"]
+    assert kinds(stream_events([*BEGIN, END], codec))[:3] == ["created", "queued", "in_progress"]
 
 
 def test_an_error_is_said_with_openais_code_and_ours() -> None:
     fault = {"code": "context_overflow", "message": "Too long.", "hint": "Say less.", "details": {}}
-    final = sound(streamed([*BEGIN, TurnFinished("failed", "Too long.", 0, {}, fault)]))
+    final = sound(stream_events([*BEGIN, TurnFinished("failed", "Too long.", 0, {}, fault)]))
     assert final.error is not None
     assert (final.error.code, final.error.message, final.error.type) == (
         "invalid_prompt",
@@ -176,7 +178,7 @@ def test_while_it_runs_the_resource_has_the_items_that_are_whole() -> None:
 
 
 def test_what_it_cost_has_the_tokens_that_were_not_computed_again() -> None:
-    final = sound(streamed([*BEGIN, END]))
+    final = sound(stream_events([*BEGIN, END]))
     assert final.usage is not None
     assert (final.usage.input_tokens, final.usage.output_tokens, final.usage.total_tokens) == (10, 4, 14)
     assert final.usage.input_tokens_details.cached_tokens == 6
@@ -187,7 +189,7 @@ def test_what_it_cost_has_the_tokens_that_were_not_computed_again() -> None:
 
 def test_ids_of_items_name_their_response() -> None:
     codec = ResponsesCodec(facts())
-    streamed([*BEGIN, ReasoningDelta("hm"), TextDelta("a"), END], codec)
+    stream_events([*BEGIN, ReasoningDelta("hm"), TextDelta("a"), END], codec)
     assert {stem_of(item["id"]) for item in codec.whole()["output"]} == {codec.facts.id}
     assert {stem_of(id) for id in ("", "msg_1", "resp_x", "msg_" + "g" * 48 + "_1")} == {""}
 
@@ -220,7 +222,7 @@ def test_a_shell_call_says_how_it_ended(details: Any, text: str, expected: Any) 
 def test_what_a_shell_prints_is_told_while_it_runs() -> None:
     codec = ResponsesCodec(facts(shell=True))
     run = CallStarted("c", "shell", {"commands": ["x"]}, "sandbox")
-    events = streamed([*BEGIN, run, CallOutput("c", "one"), CallOutput("c", "two", "stderr"), END], codec)
+    events = stream_events([*BEGIN, run, CallOutput("c", "one"), CallOutput("c", "two", "stderr"), END], codec)
     deltas = [event["delta"] for event in events if event["type"].endswith("output_content.delta")]
     assert deltas == [{"stdout": "one"}, {"stderr": "two"}]
     assert codec.whole()["output"][-1]["status"] == "incomplete", "the turn ended first"
@@ -263,7 +265,7 @@ def test_a_file_is_cited_where_it_is_named() -> None:
 
 def test_a_person_who_is_asked_is_told_how_to_answer() -> None:
     asked = ApprovalRequired("appr_1", "c", "python", "python.sandbox", "sandbox", "1", {"code": "1"}, label="Python")
-    event = next(one for one in streamed([*BEGIN, asked, END]) if one["type"] == "agentic_tool_approval_required")
+    event = next(one for one in stream_events([*BEGIN, asked, END]) if one["type"] == "agentic_tool_approval_required")
     assert (event["approval_id"], event["tool"]["kind"], event["arguments"]) == (
         "appr_1",
         "code_execution",
@@ -281,7 +283,7 @@ def test_a_call_that_was_denied_is_never_announced_as_completed(name: str) -> No
     codec = ResponsesCodec(facts(shell=True))
     run = CallStarted("c", name, {"code": "1", "query": "q", "commands": ["x"]}, "sandbox")
     denied = CallFinished("c", name, "denied", "This call did not run: no.", 0.1)
-    events = streamed([*BEGIN, run, denied, TextDelta("No."), END], codec)
+    events = stream_events([*BEGIN, run, denied, TextDelta("No."), END], codec)
     assert not [event["type"] for event in events if event["type"].endswith("_call.completed")]
     ended = [event["item"] for event in events if event["type"] == "response.output_item.done"]
     assert [item["status"] for item in ended if item["type"] not in ("message", "shell_call")] == [

@@ -1,4 +1,4 @@
-"""What a request refers to is read once, and within bounds."""
+"""Tests that the responses and items that a request refers to are read once, within limits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ME = ResponseOwner("ns", "user")
 
 
 class Reads:
-    """How often responses were read, and items of them."""
+    """Counts how often responses and their items are read."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.responses = self.items = 0
@@ -40,7 +40,7 @@ class Reads:
 
 
 async def responses_with(*texts: str) -> tuple[LiveResponses, list[str]]:
-    """And the ids of messages with these texts, each of the one or of the other response."""
+    """Return two responses and the ids of messages with these texts, which alternate between the two."""
     nobody: Any = None
     responses = LiveResponses(MemoryStore(), nobody, nobody, nobody)
     ids = []

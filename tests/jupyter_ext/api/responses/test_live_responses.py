@@ -1,4 +1,4 @@
-"""Responses that end while they are asked for."""
+"""Tests responses that end while a client requests them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOLD = [b"event: a\ndata: 0\n\n", b"event: b\ndata: 1\n\n", b"event: c\ndata: 2\
 
 
 async def read_too_early(frames: list[bytes]) -> tuple[LiveResponses, StoredResponse]:
-    """One that was read before it ended, and has ended since."""
+    """Return a response that was read before it ended, and has ended since."""
     nobody: Any = None
     responses = LiveResponses(MemoryStore(), nobody, nobody, nobody)
     stored = StoredResponse(ME, "turn", ResponseFacts(response_id("ns", "turn"), "m", "s"), [])

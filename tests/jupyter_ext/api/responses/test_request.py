@@ -1,4 +1,4 @@
-"""Requests for a response as what is asked of a turn."""
+"""Tests how requests for a response become the request of a turn."""
 
 from __future__ import annotations
 
@@ -35,20 +35,22 @@ def body(**fields: Any) -> ResponsesBody:
     return ResponsesBody.model_validate({"model": "default", "input": "Hi.", **fields})
 
 
-def asked(**fields: Any) -> DialectRequest:
+def turn_request(**fields: Any) -> DialectRequest:
     it = body(**fields)
     return it.to_turn(*messages_of(it.items, Brought()))
 
 
-def said(*items: Any, known: bool = False, alone: bool = False, brought: Brought | None = None) -> list[Message]:
+def messages_from(
+    *items: Any, known: bool = False, alone: bool = False, brought: Brought | None = None
+) -> list[Message]:
     return messages_of(body(input=list(items)).items, brought or Brought(), known=known, alone=alone)[0]
 
 
-def told(messages: list[Message]) -> list[tuple[str, str, list[str]]]:
+def describe_messages(messages: list[Message]) -> list[tuple[str, str, list[str]]]:
     return [(message.role, message.text, [call.name for call in message.calls]) for message in messages]
 
 
-def refused(**fields: Any) -> str:
+def refusal_of(**fields: Any) -> str:
     with pytest.raises(ValidationError) as error:
         body(**fields)
     return str(error.value)
@@ -58,7 +60,7 @@ def refused(**fields: Any) -> str:
 
 
 def test_a_text_is_what_the_user_says() -> None:
-    it = asked(instructions="Be kind.")
+    it = turn_request(instructions="Be kind.")
     assert [(message.role, message.text) for message in it.request.messages] == [
         ("system", "Be kind."),
         ("user", "Hi."),
@@ -68,7 +70,7 @@ def test_a_text_is_what_the_user_says() -> None:
 
 def test_texts_of_a_message_are_joined_with_an_empty_line_between_them() -> None:
     parts = [{"type": "input_text", "text": "one"}, {"type": "input_text", "text": "two"}]
-    (developer, user) = said({"role": "developer", "content": parts}, {"role": "user", "content": "x"})
+    (developer, user) = messages_from({"role": "developer", "content": parts}, {"role": "user", "content": "x"})
     assert (developer.role, developer.text, user.text) == ("system", "one\n\ntwo", "x")
 
 
@@ -83,13 +85,13 @@ def test_a_picture_stands_between_the_texts_around_it() -> None:
     ]
     other = Media.of("image/png", PNG + b"x")
     brought = Brought({"https://a.org/x.png": other, "file-1": other})
-    (message,) = said({"role": "user", "content": parts}, brought=brought)
+    (message,) = messages_from({"role": "user", "content": parts}, brought=brought)
     assert message.parts == (Text("one"), Media.of("image/png", PNG), other, other, Text("two"))
 
 
 def test_calls_belong_to_the_answer_before_them_and_reasoning_says_nothing() -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
-    messages = said(
+    messages = messages_from(
         {"role": "user", "content": "go"},
         {"type": "reasoning", "id": "rs_1", "summary": []},
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I ask."}]},
@@ -98,7 +100,7 @@ def test_calls_belong_to_the_answer_before_them_and_reasoning_says_nothing() -> 
         {"type": "function_call_output", "call_id": "c1", "output": "1"},
         {"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "2"}]},
     )
-    assert told(messages) == [
+    assert describe_messages(messages) == [
         ("user", "go", []),
         ("assistant", "I ask.", ["f", "ns.f"]),
         ("tool", "1", []),
@@ -109,9 +111,9 @@ def test_calls_belong_to_the_answer_before_them_and_reasoning_says_nothing() -> 
 
 def test_a_result_alone_needs_something_to_go_on_from() -> None:
     result = {"type": "function_call_output", "call_id": "c1", "output": "1"}
-    assert told(said(result, alone=True)) == [("tool", "1", [])]
+    assert describe_messages(messages_from(result, alone=True)) == [("tool", "1", [])]
     with pytest.raises(ValueError, match="must have the id of a call"):
-        said(result)
+        messages_from(result)
 
 
 def test_what_the_servers_tools_did_is_said_where_no_session_has_it() -> None:
@@ -129,7 +131,7 @@ def test_what_the_servers_tools_did_is_said_where_no_session_has_it() -> None:
         {"role": "assistant", "content": "Done."},
         {"role": "user", "content": "more"},
     ]
-    assert told(said(*items)) == [
+    assert describe_messages(messages_from(*items)) == [
         ("user", "go", []),
         ("assistant", "I look. ", []),
         ("assistant", "", ["shell"]),
@@ -139,7 +141,7 @@ def test_what_the_servers_tools_did_is_said_where_no_session_has_it() -> None:
         ("assistant", "Done.", []),
         ("user", "more", []),
     ]
-    known = told(said(*items, known=True))
+    known = describe_messages(messages_from(*items, known=True))
     assert known == [("user", "go", []), ("assistant", "I look. Done.", []), ("user", "more", [])]
 
 
@@ -152,8 +154,8 @@ def test_an_answer_in_many_pieces_is_put_together_once(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(input_messages, "assistant", noted)
     pieces = [{"role": "assistant", "content": f"{n} "} for n in range(100)]
-    messages = said({"role": "user", "content": "go"}, *pieces, {"role": "user", "content": "more"})
-    assert told(messages)[1] == ("assistant", "".join(f"{n} " for n in range(100)), [])
+    messages = messages_from({"role": "user", "content": "go"}, *pieces, {"role": "user", "content": "more"})
+    assert describe_messages(messages)[1] == ("assistant", "".join(f"{n} " for n in range(100)), [])
     assert made == [messages[1].text]
 
 
@@ -164,7 +166,7 @@ def test_too_many_characters_are_refused_before_they_are_put_together(monkeypatc
     monkeypatch.setattr(Reading, "read", never)
     items = [{"role": "assistant", "content": "x" * (MAX_TEXT // 8)}] * 9
     with pytest.raises(ValueError, match="characters together"):
-        said(*items)
+        messages_from(*items)
 
 
 def test_a_picture_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +202,7 @@ def test_files_come_by_id_by_data_or_as_they_were_fetched() -> None:
 
 
 def test_nothing_but_instructions_asks_for_what_the_last_one_says() -> None:
-    assert told(said({"role": "developer", "content": "Greet."})) == [("user", "Greet.", [])]
+    assert describe_messages(messages_from({"role": "developer", "content": "Greet."})) == [("user", "Greet.", [])]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +225,7 @@ def test_nothing_but_instructions_asks_for_what_the_last_one_says() -> None:
     ids=str,
 )
 def test_an_item_that_can_not_be_taken_is_refused(item: Any) -> None:
-    refused(input=[item])
+    refusal_of(input=[item])
 
 
 # ---------------------------------------------------------------------------------------------------- tools
@@ -231,7 +233,7 @@ def test_an_item_that_can_not_be_taken_is_refused(item: Any) -> None:
 
 @pytest.mark.parametrize("tool", [WEATHER, {"type": "function", "function": {"name": "weather"}}])
 def test_a_function_comes_flat_or_nested(tool: Any) -> None:
-    (spec,) = asked(tools=[tool]).request.functions
+    (spec,) = turn_request(tools=[tool]).request.functions
     assert (spec.name, spec.where, spec.source) == ("weather", "caller", "external")
 
 
@@ -254,13 +256,13 @@ def test_the_web_comes_with_its_options(kind: str) -> None:
         "filters": {"allowed_domains": ["a.org"]},
         "user_location": {"type": "approximate", "country": "GB"},
     }
-    it = asked(tools=[tool])
+    it = turn_request(tools=[tool])
     assert (it.server_tools, it.request.web) == (("web",), {key: tool[key] for key in tool if key != "type"})
 
 
 def test_a_search_without_the_outside_is_left_out_but_for_the_preview() -> None:
-    assert asked(tools=[{"type": "web_search", "external_web_access": False}]).server_tools == ()
-    preview = asked(tools=[{"type": "web_search_preview", "external_web_access": False}])
+    assert turn_request(tools=[{"type": "web_search", "external_web_access": False}]).server_tools == ()
+    preview = turn_request(tools=[{"type": "web_search_preview", "external_web_access": False}])
     assert (preview.server_tools, preview.request.web) == (("web",), {})
 
 
@@ -292,16 +294,16 @@ def test_a_search_without_the_outside_is_left_out_but_for_the_preview() -> None:
     ids=lambda tool: json.dumps(tool)[:70],
 )
 def test_a_tool_that_is_not_to_be_had_is_refused(tool: Any) -> None:
-    refused(tools=[tool])
+    refusal_of(tools=[tool])
 
 
 def test_tools_of_the_server_are_turned_on_one_by_one() -> None:
     skill = {"type": "skill_reference", "skill_id": "skill_1", "version": 2}
     shell = {"type": "shell", "environment": {"type": "container_auto", "skills": [skill]}}
-    it = asked(tools=[{"type": "code_interpreter", "container": {"type": "auto"}}, shell])
+    it = turn_request(tools=[{"type": "code_interpreter", "container": {"type": "auto"}}, shell])
     assert (it.server_tools, it.request.skills) == (("python", "shell"), ("skill_1@2",))
-    assert asked(model="agent/default").server_tools is None
-    assert "mcp" in (asked(max_tool_rounds=3).server_tools or ())
+    assert turn_request(model="agent/default").server_tools is None
+    assert "mcp" in (turn_request(max_tool_rounds=3).server_tools or ())
 
 
 @pytest.mark.parametrize(
@@ -321,7 +323,7 @@ def test_tools_of_the_server_are_turned_on_one_by_one() -> None:
     ids=str,
 )
 def test_which_tool_is_called_can_be_chosen(choice: Any, tools: list[Any], expected: tuple[str, list[str]]) -> None:
-    it = asked(tools=tools, tool_choice=choice)
+    it = turn_request(tools=tools, tool_choice=choice)
     assert (it.request.tool_choice, [spec.name for spec in it.request.functions]) == expected
     if isinstance(choice, dict) and choice["type"] == "allowed_tools":
         assert it.server_tools == (), "the shell is not among them"
@@ -341,7 +343,7 @@ def test_which_tool_is_called_can_be_chosen(choice: Any, tools: list[Any], expec
     ids=str,
 )
 def test_a_choice_of_what_is_not_there_is_refused(choice: Any, tools: list[Any]) -> None:
-    refused(tools=tools, tool_choice=choice)
+    refusal_of(tools=tools, tool_choice=choice)
 
 
 # ---------------------------------------------------------------------------------------------------- the rest
@@ -350,7 +352,7 @@ def test_a_choice_of_what_is_not_there_is_refused(choice: Any, tools: list[Any])
 def test_how_it_answers_is_bound() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     form = {"type": "json_schema", "name": "n", "schema": schema, "strict": True}
-    it = asked(text={"format": form}, temperature=0.0, top_p=0.5, max_output_tokens=7, parallel_tool_calls=False)
+    it = turn_request(text={"format": form}, temperature=0.0, top_p=0.5, max_output_tokens=7, parallel_tool_calls=False)
     assert it.request.output is not None
     assert (it.request.output.kind, it.request.output.json_schema, it.request.output.name) == (
         "json_schema",
@@ -360,7 +362,7 @@ def test_how_it_answers_is_bound() -> None:
     sampling = it.request.sampling
     assert (sampling.temperature, sampling.top_p, sampling.max_tokens) == (0.0, 0.5, 7)
     assert it.request.parallel_calls is False
-    assert asked(top_logprobs=2).request.sampling.logprobs is True
+    assert turn_request(top_logprobs=2).request.sampling.logprobs is True
 
 
 @pytest.mark.parametrize(
@@ -384,35 +386,37 @@ def test_how_it_answers_is_bound() -> None:
     ids=lambda fields: json.dumps(fields)[:60],
 )
 def test_what_does_not_go_together_is_refused(fields: Any) -> None:
-    refused(**fields)
+    refusal_of(**fields)
 
 
 def test_files_are_made_by_tools_of_the_server() -> None:
     wanted: Any = [{"name": "a.csv", "format": "csv"}]
     for fields in ({}, {"model": "agent/default", "max_tool_rounds": 0}):
         with pytest.raises(Unprocessable):
-            asked(files=wanted, **fields)
-    (one,) = asked(model="agent/default", files=wanted).request.outputs
+            turn_request(files=wanted, **fields)
+    (one,) = turn_request(model="agent/default", files=wanted).request.outputs
     assert (one.name, one.format) == ("a.csv", "csv")
 
 
 def test_a_file_of_the_input_can_be_read() -> None:
     part = {"type": "input_file", "file_id": "file-1"}
-    assert asked(input=[{"role": "user", "content": [part]}]).server_tools == ("files",)
+    assert turn_request(input=[{"role": "user", "content": [part]}]).server_tools == ("files",)
 
 
 def test_where_some_tools_are_allowed_the_server_has_no_others() -> None:
     choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "weather"}]}
-    it = asked(model="agent/default", tools=[WEATHER], tool_choice=choice)
+    it = turn_request(model="agent/default", tools=[WEATHER], tool_choice=choice)
     assert (it.server_tools, it.name) == ((), "")
 
 
 @pytest.mark.parametrize("model", ["default", "agent/default"])
 def test_rounds_turn_no_tools_on_where_only_some_are_allowed(model: str) -> None:
     choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "weather"}]}
-    assert asked(model=model, tools=[WEATHER], tool_choice=choice, max_tool_rounds=3).server_tools == ()
+    assert turn_request(model=model, tools=[WEATHER], tool_choice=choice, max_tool_rounds=3).server_tools == ()
     choice["tools"] = [{"type": "shell"}]
-    assert asked(model=model, tools=[WEATHER, SHELL], tool_choice=choice, max_tool_rounds=3).server_tools == ("shell",)
+    assert turn_request(model=model, tools=[WEATHER, SHELL], tool_choice=choice, max_tool_rounds=3).server_tools == (
+        "shell",
+    )
 
 
 def test_a_resource_repeats_what_was_asked() -> None:

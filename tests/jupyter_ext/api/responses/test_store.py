@@ -1,4 +1,4 @@
-"""What is kept of responses, and for how long."""
+"""Tests what is stored of responses, and for how long."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def response(owner: ResponseOwner = ME, *, session: str = "s1", created: float |
 
 @pytest.fixture(params=["file", "memory", "shared"])
 async def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Callable[..., ResponseStore]]:
-    """Makes an empty store with these limits."""
+    """A function that makes an empty store with these limits."""
     made: list[ResponseStore] = []
     link = ServerLink(MemoryBus())
 
@@ -190,7 +190,7 @@ async def test_what_was_deleted_can_not_be_read_in_the_file(tmp_path: Path) -> N
 
 @pytest.fixture
 async def servers() -> AsyncIterator[tuple[MemoryBus, list[ResponseStore]]]:
-    """The responses of three servers on one bus."""
+    """The response stores of three servers on one bus."""
     bus = MemoryBus()
     links = [ServerLink(bus) for _ in range(3)]
     yield bus, [ResponseStore(SharedResponses(link)) for link in links]

@@ -1,4 +1,4 @@
-"""The web page of ``agent-kernel serve`` and its login, as a browser speaks to them."""
+"""Tests the web page of ``agent-kernel serve`` and its login, with the requests of a browser."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def browser(served: Served) -> Iterator[httpx.Client]:
-    """One that has opened the page."""
+    """A client with the cookies of a browser that has opened the page."""
     with served.nobody() as client:
         assert client.get("/").status_code == 200
         yield client

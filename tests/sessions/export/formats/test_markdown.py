@@ -1,4 +1,4 @@
-"""A session as a page: readable, and nothing in it leaves its place."""
+"""Tests a session as a Markdown page: it is readable, and hostile text stays inside its block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.sessions.talk import KEY
 PNG = Media.of("image/png", b"\x89PNG small")
 
 
-def shown(text: str) -> str:
+def render_prose(text: str) -> str:
     return "\n".join(prose(text))
 
 
@@ -43,19 +43,19 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_html_of_a_message_is_html_on_the_page(text: str) -> None:
-    page = MarkdownIt("commonmark").render(shown(text) + "\n\nafter")
+    page = MarkdownIt("commonmark").render(render_prose(text) + "\n\nafter")
     assert not re.search(r"<script|</details|<!--|href=.javascript", page, re.IGNORECASE), page
 
 
 @pytest.mark.parametrize("text", ["```python\nx", "~~~~\n```\ny", "```\na\n``\n"])
 def test_a_fence_that_a_message_leaves_open_ends_with_it(text: str) -> None:
-    page = MarkdownIt("commonmark").render(shown(text) + "\n\n### after")
+    page = MarkdownIt("commonmark").render(render_prose(text) + "\n\n### after")
     assert "<h3>after</h3>" in page
 
 
 def test_code_in_a_fence_stays_as_it_is() -> None:
     code = "```html\n<div>`x`</div>\n```"
-    assert shown(code) == code
+    assert render_prose(code) == code
 
 
 async def test_a_page_names_branches_and_folds_reasoning_and_tools() -> None:

@@ -1,4 +1,4 @@
-"""mistral.rs's form: what it writes is read, and what we write it could have written."""
+"""Tests the format of mistral.rs: we read what it writes, and write only what it could have written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ZIP = Media.of("application/zip", b"PK\xff")
 CALL = ToolCall("call-1", "python", {"code": "1"})
 
 
-async def imported(document: bytes) -> list[Message]:
+async def import_messages(document: bytes) -> list[Message]:
     store = MemoryStore()
     come = await import_session(store, "local", document)
     items: list[Item] = await store.latest(come.session.key)
@@ -28,7 +28,7 @@ async def imported(document: bytes) -> list[Message]:
     return [item.message for item in items]
 
 
-async def exported() -> dict[str, Any]:
+async def export_document() -> dict[str, Any]:
     store = MemoryStore()
     result = tool_result(CALL, "done", "success", [PNG, CSV, ZIP])
     said = [user("look", [PNG]), assistant("", [CALL], "hm"), result, assistant("see")]
@@ -41,7 +41,7 @@ async def exported() -> dict[str, Any]:
 
 
 async def test_every_value_is_tagged_and_the_nth_image_is_that_of_the_nth_part() -> None:
-    document = await exported()
+    document = await export_document()
     assert list(document) == ["messages", "images", "videos", "files"]
     for message in document["messages"]:
         for value in message.values():
@@ -60,14 +60,14 @@ async def test_every_value_is_tagged_and_the_nth_image_is_that_of_the_nth_part()
 
 
 async def test_files_are_whole_objects_with_text_or_bytes() -> None:
-    text, binary = (await exported())["files"]
+    text, binary = (await export_document())["files"]
     assert (text["mime_type"], text["text"], text["bytes"], text["purpose"]) == ("text/csv", "a,b\n", 4, "agent_output")
     assert base64.b64decode(binary["data_base64"]) == ZIP.data
     assert set(text["source"]) == {"tool", "round", "turn"}
 
 
 async def test_what_was_written_comes_in_with_its_pictures() -> None:
-    messages = await imported(json.dumps(await exported()).encode())
+    messages = await import_messages(json.dumps(await export_document()).encode())
     assert [message.role for message in messages] == ["user", "assistant", "tool", "assistant"]
     assert messages[0].media == (PNG,)
     assert (messages[2].text, messages[2].media) == ("done", (PNG, CSV, ZIP))
@@ -76,7 +76,7 @@ async def test_what_was_written_comes_in_with_its_pictures() -> None:
 
 async def test_files_come_in_as_files_of_the_session_and_go_out_again() -> None:
     files = [
-        *(await exported())["files"],
+        *(await export_document())["files"],
         {"id": "file_ab12_r0_1", "name": "big.bin", "bytes": 9 << 20, "created_at": 5, "source": {}, "preview": "be"},
         {"id": "no id of a file", "name": "gone\n.txt", "code": "not_produced", "message": "not produced"},
     ]
@@ -105,7 +105,7 @@ async def test_the_frames_of_a_video_come_in_as_pictures_and_go_out_as_a_video()
     said = {"role": {"Left": "user"}, "content": {"Right": parts}}
     other = VIDEO | {"fps": 24.0, "frames": [FRAME], "sampled_indices": [7]}
     document = {"messages": [said], "images": [FRAME], "videos": [VIDEO, other], "files": []}
-    (message,) = await imported(json.dumps(document).encode())
+    (message,) = await import_messages(json.dumps(document).encode())
     notes = "[video, 2 frames, 1.5 fps, frames 0 30 of 60][video, 1 frames, 24.0 fps, frames 7 of 60]"
     assert message.text == f"{notes}what?"
     assert message.media == (PNG,) * 4
@@ -136,7 +136,7 @@ async def test_results_stand_in_the_order_of_their_calls() -> None:
     store = MemoryStore()
     await store.add_turn(Turn("t1", KEY), [user("both"), assistant("", calls), *results, assistant("done")])
     document = (await export_session(store, KEY, "mistralrs")).document
-    come = {message.call_id: message for message in await imported(document) if message.role == "tool"}
+    come = {message.call_id: message for message in await import_messages(document) if message.role == "tool"}
     assert {id: (one.text, one.media, one.status) for id, one in come.items()} == {
         "c1": ("Rome: 30", (CSV,), "success"),
         "c2": ("Oslo: 5", (PNG,), "error"),

@@ -1,4 +1,6 @@
-"""Files of a session leave with it and come back, in every format that holds a session; what is wrong is refused."""
+"""Tests that files of a session are exported and imported, in every format that contains a session, and that invalid
+ones are refused.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ from tests.sessions.talk import KEY, whole_turns
 HUGE = b"\xff" * 5000
 
 
-async def talked(store: SessionStore) -> list[File]:
-    """A session with a text, a binary and a file that was not produced."""
+async def store_files(store: SessionStore) -> list[File]:
+    """Store a session with a text, a binary file and a file that was not produced."""
     await whole_turns(store, 1)
     absent = File("file-3", "b.txt", "text/plain", 0, 3.5, error="not_produced", message="not produced")
     made = [
@@ -40,7 +42,7 @@ async def talked(store: SessionStore) -> list[File]:
 
 @pytest.mark.parametrize("format", ["agent-kernel", "jsonl", "mistralrs"])
 async def test_what_leaves_with_a_session_comes_back(store: SessionStore, format: str) -> None:
-    files = await talked(store)
+    files = await store_files(store)
     written = await export_session(store, KEY, format)
     come = await import_session(store, "local", written.document, trusted=True, id="copy")
     kept: list[File] = await store.files(come.session.key)  # type: ignore[attr-defined]
@@ -50,7 +52,7 @@ async def test_what_leaves_with_a_session_comes_back(store: SessionStore, format
 
 
 async def test_large_ones_lie_beside_a_notebook_under_their_hash(store: SessionStore) -> None:
-    await talked(store)
+    await store_files(store)
     whole = await consistent_read.read_snapshot(store, KEY)
     assert whole is not None
     written = export(whole, inline_bytes=1000)
@@ -80,14 +82,14 @@ async def test_what_is_too_large_for_a_document_stays_named_and_a_copy_has_it(mo
 
 
 async def test_a_page_names_the_files_and_what_has_no_place_for_them_counts_them(store: SessionStore) -> None:
-    await talked(store)
+    await store_files(store)
     page = (await export_session(store, KEY, "markdown")).document.decode()
     assert "## Files\n\n- `a.txt`, 5 bytes\n" in page
     for format in ("openai", "notebook"):
         assert (await export_session(store, KEY, format)).left_out["files"] == 3
 
 
-def listed(**facts: Any) -> Fields:
+def list_fields(**facts: Any) -> Fields:
     one = {"id": "file-1", "name": "a", "bytes": 5, "created_at": 1, "text": "hello"}
     return Fields({"files": [{**one, **facts}, {**one, "id": "file-2"}]}, "document")
 
@@ -107,13 +109,13 @@ def listed(**facts: Any) -> Fields:
 )
 def test_what_is_wrong_with_a_file_is_refused_by_its_place(facts: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match=r"document\.files\[[01]\]"):
-        list(mistralrs_files.read(listed(**facts).each("files")))
+        list(mistralrs_files.read(list_fields(**facts).each("files")))
 
 
 def test_facts_that_nobody_vouches_for_are_made_harmless() -> None:
     odd = {"id": "../x", "name": "a\r\n\u202e\ud800" + "b" * 300, "mime_type": "text/html\r\nX: y", "format": "<b>"}
     (made, data), _ = mistralrs_files.read(
-        listed(**odd, purpose="\x00", source={"tool": "\x1b[31m"}, bytes=10**9).each("files")
+        list_fields(**odd, purpose="\x00", source={"tool": "\x1b[31m"}, bytes=10**9).each("files")
     )
     assert data == b"hello"
     assert (made.size, made.mime, made.format, made.purpose) == (5, "application/octet-stream", "", "agent_output")

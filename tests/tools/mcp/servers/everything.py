@@ -1,6 +1,7 @@
-"""An MCP server by the SDK with tools of every kind: ``everything.py [stdio|http PORT|sse PORT]``.
+"""An MCP server made with the SDK that has tools of every kind: ``everything.py [stdio|http PORT|sse PORT]``.
 
-EVERYTHING_LOG names a file that gets a line for whatever happens in it."""
+EVERYTHING_LOG names a file to which it appends a line for each event.
+"""
 
 from __future__ import annotations
 

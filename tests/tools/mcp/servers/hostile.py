@@ -1,5 +1,6 @@
-"""An MCP server that misbehaves as MODE says, in the standard library: ``hostile.py MODE LOG ADDRESS``. LOG gets what
-it is told: the arguments of calls, and the answers to what it asks the client."""
+"""A misbehaving MCP server that uses only the standard library: ``hostile.py MODE LOG ADDRESS``. MODE selects the
+misbehaviour. LOG gets the arguments of calls and the client's answers to the server's requests.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""An MCP server whose description and results are instructions to the model: ``notes.py MARK TEXT``. ``act`` writes
-MARK."""
+"""An MCP server whose description and results contain instructions for the model: ``notes.py MARK TEXT``. Its tool
+``act`` writes the file MARK.
+"""
 
 from __future__ import annotations
 

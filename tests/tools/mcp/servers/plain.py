@@ -1,6 +1,8 @@
-"""An MCP server of the protocol before 2026, in the standard library: it starts at once and misbehaves as it is told.
+"""An MCP server of the protocol before 2026 that uses only the standard library: it starts at once and misbehaves as
+its arguments say.
 
-``plain.py LOG [deaf]``: LOG gets a line for each message; ``deaf`` never answers."""
+``plain.py LOG [deaf]``: LOG gets a line for each message; ``deaf`` never answers.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""A streamable HTTP server of the protocol before 2026, in the standard library: it has sessions, and forgets them.
+"""A streamable HTTP server of the protocol before 2026 that uses only the standard library: it has sessions, and loses
+them.
 
-``plain_http.py PORT LOG``: LOG gets a line for each call."""
+``plain_http.py PORT LOG``: LOG gets a line for each call.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions as documents over HTTP: downloaded, looked at, taken in, and cleared of what tools gave back."""
+"""Tests sessions as documents over HTTP: downloaded, previewed, imported, and cleared of tool results."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.sessions.export.test_imported_charts import BAR, HOST, SENDS, body, d
 SAID = {"messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]}
 
 
-async def talked(client: httpx.AsyncClient, **body: str) -> str:
+async def run_turn(client: httpx.AsyncClient, **body: str) -> str:
     started = await start_turn(client, "hello", **body)
     await followed(client, started["turn"])
     return str(started["session"])
 
 
-async def listed(client: httpx.AsyncClient) -> set[str]:
+async def session_ids(client: httpx.AsyncClient) -> set[str]:
     return {session["id"] for session in (await client.get("agent/v1/sessions")).json()["sessions"]}
 
 
@@ -36,7 +36,7 @@ async def texts(client: httpx.AsyncClient, session: str) -> list[Any]:
 
 async def test_a_session_is_downloaded_and_taken_in_under_an_id_of_its_own(server: AgentServer) -> None:
     async with server.client() as client:
-        session = await talked(client)
+        session = await run_turn(client)
         reply = await client.get(f"agent/v1/sessions/{session}/export")
         assert reply.headers["Content-Disposition"] == 'attachment; filename="session.json"'
         assert reply.headers["X-Content-Type-Options"] == "nosniff"
@@ -54,7 +54,7 @@ async def test_a_session_is_downloaded_and_taken_in_under_an_id_of_its_own(serve
 )
 async def test_a_session_is_downloaded_in_other_formats(server: AgentServer, format: str, kind: str) -> None:
     async with server.client() as client:
-        session = await talked(client)
+        session = await run_turn(client)
         reply = await client.get(f"agent/v1/sessions/{session}/export", params={"format": format})
         assert reply.headers["Content-Type"].startswith(kind)
         assert b"hello" in reply.content
@@ -64,14 +64,14 @@ async def test_a_session_is_downloaded_in_other_formats(server: AgentServer, for
 
 async def test_a_document_that_is_malformed_or_too_large_is_refused_and_nothing_is_made(server: AgentServer) -> None:
     async with server.client() as client:
-        before = await listed(client)
+        before = await session_ids(client)
         bad = {"messages": [{"role": "root", "content": "x"}]}
         reply = await client.post("agent/v1/sessions/import", json=bad)
         assert reply.status_code == 400
         assert "messages[0].role" in reply.json()["error"]["message"]
         large = await client.post("agent/v1/sessions/import", content=b" " * (MAX_BODY + 1))
         assert large.status_code == 413
-        assert await listed(client) == before
+        assert await session_ids(client) == before
 
 
 async def test_a_kernel_may_use_what_it_brought_in_and_its_notebook_goes_on_with_it(server: AgentServer) -> None:
@@ -94,7 +94,7 @@ async def test_a_conversation_from_elsewhere_beside_a_notebook_is_offered_and_ta
 ) -> None:
     there = await agent_server(name="there")
     async with there.client() as client:
-        await talked(client, kernel=await there.start_kernel("a.ipynb"))
+        await run_turn(client, kernel=await there.start_kernel("a.ipynb"))
         await until_exists(there, "a.agent.json")
     here = await agent_server(name="here")
     for name in ("a.ipynb", "a.agent.json"):
@@ -109,7 +109,7 @@ async def test_a_conversation_from_elsewhere_beside_a_notebook_is_offered_and_ta
         come = (await client.post("agent/v1/sessions/import", params={**place, "beside": 1, "bind": 1})).json()
         assert (await client.get("agent/v1/binding", params=place)).json()["notes"] == []
         kernel = await here.start_kernel("a.ipynb")
-        assert await talked(client, kernel=kernel) == come["id"]
+        assert await run_turn(client, kernel=kernel) == come["id"]
         async with asyncio.timeout(20):
             while (here.root / "a.agent.json").read_bytes() == brought:
                 await asyncio.sleep(0.05)
@@ -143,7 +143,7 @@ async def test_outputs_that_were_cleared_in_the_notebook_are_cleared_in_the_conv
     server = await agent_server([call, {"text": "done", "loop": True}])
     async with server.client() as client:
         kernel = await server.start_kernel("a.ipynb")
-        session = await talked(client, kernel=kernel)
+        session = await run_turn(client, kernel=kernel)
         started = await start_turn(client, "tool", kernel=kernel, cell="c1", where="sandbox")
         events = await followed(client, started["turn"])
         assert events[-1]["data"]["state"] == "committed", events[-1]

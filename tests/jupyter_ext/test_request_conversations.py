@@ -1,4 +1,4 @@
-"""Conversations that clients carry, as requests hold them."""
+"""Tests conversations that clients send along with requests."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_kernel.notebook.kernel.prose import reads_like_prose
+from agent_kernel.notebook.kernel.prose_detection import reads_like_prose
 
 
 @pytest.mark.parametrize(

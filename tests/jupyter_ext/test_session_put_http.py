@@ -1,4 +1,4 @@
-"""PUT, GET and DELETE of sessions as mistral.rs's clients use them."""
+"""Tests PUT, GET and DELETE of sessions as mistral.rs's clients use them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def emptied(server: AgentServer) -> None:
             await client.delete(f"agent/v1/sessions/{session}")
 
 
-async def said(client: httpx.AsyncClient, session: str) -> list[str]:
+async def texts_of(client: httpx.AsyncClient, session: str) -> list[str]:
     items = (await client.get(f"agent/v1/sessions/{session}/items")).json()["items"]
     return [item["message"]["content"] for item in items]
 
@@ -65,9 +65,9 @@ async def test_put_makes_a_session_and_replaces_it_as_a_whole(server: AgentServe
     async with server.client() as client:
         made = await client.put("agent/v1/sessions/s", json=TAGGED)
         assert made.status_code == 200
-        assert await said(client, "s") == ["how many?", "", "3", "three"]
+        assert await texts_of(client, "s") == ["how many?", "", "3", "three"]
         replaced = await client.put("agent/v1/sessions/s", json=PLAIN)
-        assert await said(client, "s") == ["hi", "hello"]
+        assert await texts_of(client, "s") == ["hi", "hello"]
         assert replaced.json()["turns"] == 1
         assert replaced.json()["revision"] > made.json()["revision"]
         assert replaced.headers["ETag"] != made.headers["ETag"]
@@ -133,7 +133,7 @@ async def test_what_get_gives_without_a_format_put_takes_without_loss(server: Ag
         assert (await client.get("agent/v1/sessions/a?format=facts")).json()["revision"] == (
             await client.get("agent/v1/sessions/a")
         ).json()["revision"]
-        assert len(await said(client, "a")) == 5
+        assert len(await texts_of(client, "a")) == 5
         assert (await client.get("agent/v1/sessions/a?format=pdf")).status_code == 400
 
 
@@ -152,7 +152,7 @@ async def test_what_can_not_be_read_changes_nothing(server: AgentServer, documen
         await client.put("agent/v1/sessions/s", json=PLAIN)
         reply = await client.put("agent/v1/sessions/s", json=document)
         assert reply.status_code == status, reply.text
-        assert await said(client, "s") == ["hi", "hello"]
+        assert await texts_of(client, "s") == ["hi", "hello"]
         assert (await client.put("agent/v1/sessions/new", json=document)).status_code == status
         assert (await client.get("agent/v1/sessions/new")).status_code == 404
 
@@ -162,7 +162,7 @@ async def test_the_next_turn_goes_on_from_what_was_put(server: AgentServer) -> N
         await client.put("agent/v1/sessions/s", json=PLAIN)
         turn = await start_turn(client, "and now?", session="s")
         await followed(client, turn["turn"])
-        assert await said(client, "s") == ["hi", "hello", "and now?", "ok"]
+        assert await texts_of(client, "s") == ["hi", "hello", "and now?", "ok"]
 
 
 async def test_a_session_is_not_replaced_under_a_turn_that_runs_nor_when_it_changed(server: AgentServer) -> None:
@@ -176,7 +176,7 @@ async def test_a_session_is_not_replaced_under_a_turn_that_runs_nor_when_it_chan
         await followed(client, turn["turn"])
         late = await client.put("agent/v1/sessions/s", json=PLAIN, headers={"If-Match": seen})
         assert late.status_code == 409
-        assert len(await said(client, "s")) > 2
+        assert len(await texts_of(client, "s")) > 2
 
 
 async def test_a_notebook_keeps_the_session_that_was_replaced(server: AgentServer) -> None:

@@ -1,4 +1,4 @@
-"""A file that was damaged: what is found, what is mended, what is set aside, and that nothing is lost by it."""
+"""Tests a damaged file: what is detected, repaired and set aside, and that the repair loses no data."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LARGE = Media.of("image/png", b"\x89PNG" + bytes(100_000))
 TEXTS = ["first", "", "2", "answer", "second", "seen"]
 
 
-async def filled(store: SqliteStore) -> None:
-    """Six items of two turns, two branches, a medium, a summary-free session; and another session."""
+async def fill_store(store: SqliteStore) -> None:
+    """Store a session with six items in two turns, two branches and a medium, and a second session."""
     await store.create(KEY, "title")
     await store.add_turn(Turn("t1", KEY), [user("first"), calls("a"), result("a"), assistant("answer")])
     await store.add_turn(Turn("t2", KEY), [user("second", [SMALL]), assistant("seen")])
@@ -49,7 +49,7 @@ async def kinds(store: SqliteStore, namespace: str | None = None) -> set[str]:
 
 
 async def test_a_store_that_was_used_has_no_faults(file_store: SqliteStore, owner: Owner) -> None:
-    await filled(file_store)
+    await fill_store(file_store)
     talk = Talk(file_store, owner, KEY, await file_store.open_turn(Turn("t4", KEY), owner))
     await talk.say(user("more"), assistant("", [ToolCall("b", "python", {})]))
     assert await file_store.verify() == [], "a call of an open turn may still be answered"
@@ -94,7 +94,7 @@ async def test_what_is_damaged_is_found_and_mended_or_set_aside(
     file_store: SqliteStore, path: Path, owner: Owner, case: tuple[str, str, list[str]]
 ) -> None:
     statement, kind, left = case
-    await filled(file_store)
+    await fill_store(file_store)
     damage(path, statement)
     found = await file_store.verify()
     assert kind in {fault.kind for fault in found}
@@ -110,7 +110,7 @@ async def test_what_is_damaged_is_found_and_mended_or_set_aside(
 
 
 async def test_what_is_set_aside_can_be_read_until_its_session_is_deleted(file_store: SqliteStore, path: Path) -> None:
-    await filled(file_store)
+    await fill_store(file_store)
     (body,) = rows(path, "SELECT body FROM items WHERE session = 's' AND seq = 2")[0]
     damage(path, "DELETE FROM items WHERE session = 's' AND seq = 3")
     await file_store.repair()
@@ -122,7 +122,7 @@ async def test_what_is_set_aside_can_be_read_until_its_session_is_deleted(file_s
 
 
 async def test_bytes_that_are_lost_are_told_and_the_message_stays(file_store: SqliteStore, path: Path) -> None:
-    await filled(file_store)
+    await fill_store(file_store)
     damage(path, "DELETE FROM blobs")
     (fault,) = [fault for fault in await file_store.repair() if fault.kind == "no_bytes"]
     assert (fault.session, fault.mended) == ("s", "")
@@ -142,7 +142,7 @@ async def test_a_large_medium_is_verified_too(file_store: SqliteStore, path: Pat
 
 
 async def test_one_namespace_can_be_looked_at_alone(file_store: SqliteStore, path: Path) -> None:
-    await filled(file_store)
+    await fill_store(file_store)
     await file_store.add_turn(Turn("t", SessionKey("ann", "s")), [user("hers")])
     damage(path, "UPDATE sessions SET head = 0 WHERE namespace = 'ann'")
     assert await kinds(file_store, "local") == set()
@@ -152,7 +152,7 @@ async def test_one_namespace_can_be_looked_at_alone(file_store: SqliteStore, pat
 
 async def test_a_file_that_is_damaged_below_its_tables_is_told(path: Path) -> None:
     store = SqliteStore(path)
-    await filled(store)
+    await fill_store(store)
     await store.aclose()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA writable_schema = ON")
@@ -164,7 +164,7 @@ async def test_a_file_that_is_damaged_below_its_tables_is_told(path: Path) -> No
 
 
 async def test_statistics_count_what_there_is(file_store: SqliteStore) -> None:
-    await filled(file_store)
+    await fill_store(file_store)
     found = await file_store.stats()
     assert (found["sessions"], found["turns"], found["items"], found["media"]) == (2, 4, 9, 1)
     assert found["media_bytes"] == SMALL.size
@@ -174,7 +174,7 @@ async def test_statistics_count_what_there_is(file_store: SqliteStore) -> None:
 
 
 async def test_after_a_vacuum_deleted_text_is_in_no_file(file_store: SqliteStore, path: Path) -> None:
-    await filled(file_store)
+    await fill_store(file_store)
     secret = "the-launch-code-is-0000"
     key = SessionKey("local", "secret")
     await file_store.add_turn(Turn("t", key), [user(secret * 500), assistant(secret)])
@@ -189,7 +189,7 @@ async def test_after_a_vacuum_deleted_text_is_in_no_file(file_store: SqliteStore
 async def test_a_vacuum_works_beside_another_process_that_has_the_file_open(
     file_store: SqliteStore, path: Path
 ) -> None:
-    await filled(file_store)
+    await fill_store(file_store)
     other = SqliteStore(path)
     assert await other.info(KEY) is not None
     await file_store.delete(SessionKey("local", "other"))

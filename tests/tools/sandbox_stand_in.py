@@ -1,4 +1,4 @@
-"""A sandbox that has already run everything: it answers with one result, and remembers what it was asked."""
+"""A stand-in for a sandbox: it answers every run with one result, and records the requests."""
 
 from __future__ import annotations
 

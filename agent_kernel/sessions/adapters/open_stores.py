@@ -30,8 +30,9 @@ class OpenFile:
 
 
 class SharedStores:
-    """The SQLite files that are open, by process id and path. A forked process opens a file again, because the thread
-    and the connection of its parent do not exist there."""
+    """The open SQLite files, by process id and path. A forked process opens a file again, because it does not have the
+    thread and the connection of its parent.
+    """
 
     def __init__(self) -> None:
         self._open: dict[tuple[int, Path], OpenFile] = {}

@@ -22,8 +22,9 @@ FULL_WIDTH = re.compile("[，。？！、；：]")
 
 
 def reads_like_prose(source: str) -> bool:
-    """Whether the first line that is not empty is a run of words rather than code. ``source`` is known to be no
-    Python."""
+    """Return True if the first non-empty line consists of words rather than code. ``source`` is known not to be valid
+    Python.
+    """
     line = next((line.strip() for line in source.splitlines() if line.strip()), "")
     if line.startswith(("#", "%", "!", "?", "@")):
         return False
@@ -39,8 +40,9 @@ def reads_like_prose(source: str) -> bool:
 
 
 def _is_sentence(words: list[str]) -> bool:
-    """Whether two words that are no keywords stand side by side, which the grammar of Python does not allow, and at
-    least two are longer than most names of short code."""
+    """Return True if two words that are not keywords are adjacent, which Python's grammar does not allow, and at least
+    two words are longer than most names in short code.
+    """
     is_name = [not keyword.iskeyword(word) for word in words]
     long_words = [word for word, named in zip(words, is_name, strict=True) if named and len(word) >= LONG]
     return len(long_words) >= 2 and any(one and other for one, other in pairwise(is_name))

@@ -1,5 +1,6 @@
-"""Code with characters that are not seen, as each surface that asks shows it: cell, terminal, API, dialects, MCP. The
-panel has the same cards (``ui/tests/view/Approve.test.tsx``)."""
+"""Tests how each surface with an approval shows code with invisible characters: cell, terminal, API, dialects, MCP. The
+panel has the same cards (``ui/tests/view/Approve.test.tsx``).
+"""
 
 from __future__ import annotations
 
@@ -71,12 +72,12 @@ def test_on_a_terminal_nothing_of_the_code_is_left_out(
     written = io.StringIO()
     RichScreen(Console(file=written, width=200, color_system=None), markdown=True).card(asked)
     for shown in (plain, written.getvalue()):
-        check(_stripped(shown), {"shown": _stripped(card["shown"])})
+        check(strip_lines(shown), {"shown": strip_lines(card["shown"])})
         assert printable(shown) == shown
 
 
-def _stripped(text: str) -> str:
-    """Without the indentation of its lines, which a card adds to."""
+def strip_lines(text: str) -> str:
+    """Return the text without the indentation of its lines, which a card increases."""
     return "\n".join(line.strip() for line in text.split("\n"))
 
 

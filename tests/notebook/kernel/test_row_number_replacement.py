@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from agent_kernel.notebook.kernel.row_labels import with_row_values
+from agent_kernel.notebook.kernel.row_number_replacement import with_row_values
 
 ROW = "month='Mar', mm=88 (row 2 of rain)"
 

@@ -1,4 +1,6 @@
-"""A server that asks a person, and requests that nobody follows: refused in the words and statuses of each dialect."""
+"""Tests requests that need an approval but have nobody to ask: each dialect refuses them with its own message and
+status.
+"""
 
 from __future__ import annotations
 

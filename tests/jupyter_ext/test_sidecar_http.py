@@ -1,4 +1,6 @@
-"""A colleague's conversation beside a notebook: shown, taken in as somebody else's, and what is saved there."""
+"""Tests a colleague's conversation beside a notebook: it is shown, imported as somebody else's, and what is saved
+there.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +28,17 @@ async def until_exists(path: Path) -> None:
             await asyncio.sleep(0.05)
 
 
-async def talked(server: AgentServer, client: httpx.AsyncClient, prompt: str) -> str:
+async def run_turn(server: AgentServer, client: httpx.AsyncClient, prompt: str) -> str:
     started = await start_turn(client, prompt, kernel=await server.start_kernel("a.ipynb"))
     await followed(client, started["turn"])
     return str(started["session"])
 
 
 async def moved(agent_server: ServerFactory) -> AgentServer:
-    """A server that has a notebook with a conversation of another one."""
+    """A server with a notebook and the sidecar that another server wrote."""
     there = await agent_server(SCRIPT, name="there")
     async with there.client() as client:
-        await talked(there, client, "their secret plan")
+        await run_turn(there, client, "their secret plan")
         await until_exists(there.root / "a.agent.json")
     here = await agent_server(SCRIPT, name="here")
     for name in ("a.ipynb", "a.agent.json"):

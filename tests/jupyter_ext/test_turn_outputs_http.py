@@ -1,4 +1,4 @@
-"""A turn that ended while no page showed it: the outputs of its cell, and the card that tells of it."""
+"""Tests a turn that ended while no page showed it: the outputs of its cell, and the card that reports it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCRIPT: list[Json] = [
 ]
 
 
-def shown(outputs: list[Json], mime: str) -> list[Any]:
+def data_of(outputs: list[Json], mime: str) -> list[Any]:
     return [output["data"][mime] for output in outputs if mime in output["data"]]
 
 
@@ -47,17 +47,17 @@ async def test_a_stored_turn_has_the_outputs_that_its_cell_would_have(agent_serv
         turn = (await start_turn(client, "compute", session="s", cell="c1", where="sandbox"))["turn"]
         await followed(client, turn)
         outputs = await outputs_of(client, turn)
-        assert shown(outputs, "text/markdown")[0].strip() == "Let me see."
-        assert "<script" not in shown(outputs, "text/markdown")[1]
-        plain = "\n".join(shown(outputs, "text/plain"))
+        assert data_of(outputs, "text/markdown")[0].strip() == "Let me see."
+        assert "<script" not in data_of(outputs, "text/markdown")[1]
+        plain = "\n".join(data_of(outputs, "text/plain"))
         for words in ("I add.", "print(1 + 1)", "· done", "2", "It is"):
             assert words in plain
-        assert all("Waiting" not in words for words in shown(outputs, "text/plain"))
-        [record] = shown(outputs, TURN_MIME)
+        assert all("Waiting" not in words for words in data_of(outputs, "text/plain"))
+        [record] = data_of(outputs, TURN_MIME)
         assert (record["turn"], record["cell"], record["state"]) == (turn, "c1", "committed")
         failed = (await start_turn(client, "fail", session="f"))["turn"]
         await followed(client, failed)
-        [record] = shown(await outputs_of(client, failed), TURN_MIME)
+        [record] = data_of(await outputs_of(client, failed), TURN_MIME)
         assert record["state"] == "failed"
         hangs = (await start_turn(client, "hang", session="h"))["turn"]
         await wait_for_event(client, hangs, "text.delta")
@@ -65,23 +65,23 @@ async def test_a_stored_turn_has_the_outputs_that_its_cell_would_have(agent_serv
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "conflict")
         await client.post(f"agent/v1/turns/{hangs}/cancel", json={})
         outputs = await outputs_of(client, hangs)
-        assert "It begins *(cut short)*" in shown(outputs, "text/markdown")[0]
+        assert "It begins *(cut short)*" in data_of(outputs, "text/markdown")[0]
 
 
 async def test_the_outputs_are_those_that_the_magic_leaves(agent_server: ServerFactory) -> None:
     server = await agent_server(SCRIPT)
     kernel = await server.start_kernel("same.ipynb")
     left = await cell_outputs(server, kernel, "%%agent --in sandbox\ncompute")
-    [record] = shown(left, TURN_MIME)
+    [record] = data_of(left, TURN_MIME)
     async with server.client() as client:
         made = await outputs_of(client, record["turn"])
     words = [[output["data"]["text/plain"].split(" · ")[0] for output in outputs] for outputs in (left, made)]
     assert words[0] == words[1]
-    assert shown(left, "text/markdown") == shown(made, "text/markdown")
+    assert data_of(left, "text/markdown") == data_of(made, "text/markdown")
 
 
 async def cell_outputs(server: AgentServer, kernel: str, code: str) -> list[Json]:
-    """Outputs of a cell, as a front end keeps them."""
+    """Return the outputs of a cell as a front end keeps them."""
     kept: dict[str, Json] = {}
     async with server.kernel(kernel) as client:
 
