@@ -31,6 +31,8 @@ class SupabaseLog:
     to this machine, where the local stack of Supabase has none. Raises InvalidRequest for a URL that cannot be read
     and without postgrest, the part of supabase-py that calls functions."""
 
+    compares = False  # the function in the project compares the ends of streams only
+
     def __init__(self, url: str) -> None:
         try:
             import httpx
@@ -63,7 +65,9 @@ class SupabaseLog:
         ]
         return Tail(float(found["now"]), entries, found["more"])
 
-    def commit(self, id: str, appends: Sequence[Append]) -> Mapping[Stream, int]:
+    def commit(
+        self, id: str, appends: Sequence[Append], after: Mapping[str, int] | None = None
+    ) -> Mapping[Stream, int]:
         given = [
             {
                 "namespace": one.namespace,

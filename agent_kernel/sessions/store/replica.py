@@ -13,18 +13,25 @@ import json
 import sqlite3
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from agent_kernel.core.errors import StoreError
 from agent_kernel.core.session import SessionKey
-from agent_kernel.sessions.log.log_store import ENCRYPTED, Append, Entry, LogStore, Stream
+from agent_kernel.sessions.log.log_store import ENCRYPTED, Append, Entry, LogConflict, LogStore, Stream
 from agent_kernel.sessions.tables import blobs, search_texts
 
+T = TypeVar("T")
 LOCAL = frozenset({"bytes", "folded"})
 """Columns of ``sessions`` that are not shared, because every server computes them for its copy: the bytes that count
 towards the quota, and the progress of the search index."""
+MAX_AGE_S = 10.0
+"""A write relies on what was read in the last MAX_AGE_S, and the log compares whether it is still current. After longer
+it reads first, so that ``offset`` follows the clock of the database."""
+QUIET_S = 1.0
+"""After another server wrote at the same moment, writes read first for so many seconds: then reading before is cheaper
+than writing twice."""
 KEYS: Mapping[str, tuple[str, ...]] = {
     "sessions": ("namespace", "id"),
     "turns": ("namespace", "session", "id"),
@@ -87,7 +94,10 @@ class _Change:
 
 class Replica:
     """The copy of one store; it is used on the store's thread only. ``offset`` is the time of the shared database minus
-    ``time.monotonic()``, in seconds."""
+    ``time.monotonic()``, in seconds.
+
+    A transaction that writes may run without ``update`` before it (``begin_unread``). The log then compares whether the
+    copy was current. ``sent`` tells whether the transaction got as far as to write to the log."""
 
     def __init__(self, log: LogStore) -> None:
         self._log = log
@@ -98,6 +108,9 @@ class Replica:
         self._heads: dict[Stream, _Head] = {}
         self._published: list[tuple[Stream, _Head]] = []
         self._records = False
+        self._read_at = self._conflict_at = -MAX_AGE_S
+        self._unread = self._has_guessed = False
+        self.sent = False
 
     def prepare(self, db: sqlite3.Connection) -> None:
         """Start with an empty database, and forget which entries were read."""
@@ -107,19 +120,44 @@ class Replica:
 
     # ------------------------------------------------------------------------------------------- reading
 
-    def update(self, db: sqlite3.Connection) -> None:
-        """Apply the changes that other servers have written since the last call. Raises StoreError if the shared
-        database cannot be read."""
-        more = True
+    def update(self, db: sqlite3.Connection) -> bool:
+        """Apply the changes that other servers have written since the last call, and return whether there were any.
+        Raises StoreError if the shared database cannot be read."""
+        self._unread = self.sent = False
+        more, found = True, False
         while more:
             tail = self._log.read(self._seen)
             self.offset, more = tail.now - time.monotonic(), tail.more
             if tail.entries:
-                self._apply(db, tail.entries)
+                found |= self._apply(db, tail.entries)
+        self._read_at = time.monotonic()
         if not self._records:
             self._record_changes(db)
+        return found
 
-    def _apply(self, db: sqlite3.Connection, entries: Sequence[Entry]) -> None:
+    def begin_unread(self) -> bool:
+        """Begin a transaction without ``update``, if the copy is probably current. Otherwise return False."""
+        now = time.monotonic()
+        may = self._log.compares and self._records
+        may = may and now - self._read_at < MAX_AGE_S and now - self._conflict_at >= QUIET_S
+        self._unread, self._has_guessed, self.sent = may, False, False
+        return may
+
+    def run(self, work: Callable[[sqlite3.Connection], T], db: sqlite3.Connection) -> T:
+        """Run ``work``, a write or one of several in a transaction. In a transaction without ``update``, note that its
+        result is a guess if it changed nothing or was refused: no commit compares what such a result depends on."""
+        if not self._unread:
+            return work(db)
+        before = _count_changes(db)
+        try:
+            result = work(db)
+        except BaseException:
+            self._has_guessed = True
+            raise
+        self._has_guessed |= _count_changes(db) == before
+        return result
+
+    def _apply(self, db: sqlite3.Connection, entries: Sequence[Entry]) -> bool:
         fresh = [entry for entry in entries if (entry.namespace, entry.position) not in self._own]
         counts = []
         if fresh:
@@ -140,6 +178,7 @@ class Replica:
         for entry in entries:
             self._seen[entry.namespace] = entry.position
             self._own.discard((entry.namespace, entry.position))
+        return bool(fresh)
 
     def _apply_entry(self, db: sqlite3.Connection, entry: Entry) -> int:
         here, unnamed = (entry.namespace, entry.session), set[str]()
@@ -201,6 +240,8 @@ class Replica:
         """Write the changes of the open transaction to the log, before the transaction is committed in the copy. Raises
         LogConflict if another server has changed one of the sessions first, and StoreError."""
         self._published = []
+        if self._unread and self._has_guessed and self._log.read(self._seen).entries:
+            raise LogConflict
         found = self._read_changes(db)
         if not found:
             return
@@ -220,7 +261,13 @@ class Replica:
             for stream in _bound_sessions(found)
             if stream not in found
         ]
-        positions = self._log.commit(uuid.uuid4().hex, appends)
+        after = {name: self._seen.get(name, 0) for name, _ in found} if self._unread else None
+        self.sent = True
+        try:
+            positions = self._log.commit(uuid.uuid4().hex, appends, after)
+        except LogConflict:
+            self._conflict_at = time.monotonic()
+            raise
         for stream, head in heads:
             head.position = positions[stream]
         self._published = heads
@@ -229,9 +276,12 @@ class Replica:
     def settle(self) -> None:
         """Record that the changes that ``publish`` wrote are committed in the copy too. Without this call, ``update``
         would read and apply them again."""
-        for stream, head in self._published:
+        for stream, head in sorted(self._published, key=lambda one: one[1].position):
             self._heads[stream] = head
-            self._own.add((stream[0], head.position))
+            if head.position == self._seen.get(stream[0], 0) + 1:
+                self._seen[stream[0]] = head.position
+            else:
+                self._own.add((stream[0], head.position))
         self._published = []
 
     def _keep_bytes(self, namespace: str, changes: Sequence[_Change]) -> None:
@@ -319,6 +369,11 @@ def _shared_columns(db: sqlite3.Connection, table: str) -> list[str]:
 
 def _erases(change: _Change) -> bool:
     return change.table in ERASING and (change.event == "d" or (change.event == "u" and change.table == "items"))
+
+
+def _count_changes(db: sqlite3.Connection) -> int:
+    """Return the number of the last change that was recorded in the open transaction, or 0."""
+    return int(db.execute("SELECT coalesce(max(n), 0) FROM temp.changes").fetchone()[0])
 
 
 def _bound_sessions(found: Mapping[Stream, Sequence[_Change]]) -> list[Stream]:
