@@ -43,6 +43,7 @@ for _, name in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
     end
 end
 for _, after in pairs(seen) do if after > 0 then return redis.error_reply('LOST') end end
+if #found == 0 then return string.format('%.6f', now) end
 return {string.format('%.6f', now), room <= 0 and 1 or 0, found}
 """
 )
@@ -144,7 +145,10 @@ class RedisLog:
     def read(self, after: Mapping[str, int]) -> Tail:
         seen = [word for pair in after.items() for word in pair]
         keys = [self._connection.key("namespaces"), self._connection.key("positions")]
-        now, more, found = self._connection.run(_READ, keys, [self._connection.key("log:"), PAGE, *seen])
+        answer = self._connection.run(_READ, keys, [self._connection.key("log:"), PAGE, *seen])
+        if isinstance(answer, bytes):  # only the time: there are no new entries
+            return Tail(float(answer), ())
+        now, more, found = answer
         entries = [_unpack(name.decode(), entry) for name, packed in found for entry in packed]
         return Tail(float(now), entries, bool(more))
 

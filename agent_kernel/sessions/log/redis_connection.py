@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Callable, Sequence
@@ -53,7 +54,7 @@ class RedisConnection:
     def run(self, script: str, keys: Sequence[Any], given: Sequence[Any]) -> Any:
         """Run one script. Raises StoreError."""
         # The digest names a script that the server has. The library's own object for scripts takes a fifth longer.
-        digest = hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
+        digest = _digest(script)
 
         def run(client: Any) -> Any:
             try:
@@ -140,6 +141,11 @@ class RedisConnection:
             f"{self.name} cannot be used: {cause}",
             hint="Check that the server runs and can be reached. The store works again as soon as it does.",
         )
+
+
+@functools.cache
+def _digest(script: str) -> str:
+    return hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
 
 
 def _read_url(url: str, redis: Any) -> tuple[dict[str, Any], str]:

@@ -295,12 +295,28 @@ class Replica:
 
     def _read_changes(self, db: sqlite3.Connection) -> dict[Stream, list[_Change]]:
         found: dict[Stream, list[_Change]] = {}
+        widest = max(map(len, KEYS.values()))
+        widths = {
+            table: (len(KEYS[table]), widest + len(columns) + 2 * (table == "media"))
+            for table, columns in self._columns.items()
+        }
+        updates: dict[tuple[str, str], int] = {}
         for _, table, event, namespace, session, *values in db.execute("SELECT * FROM temp.changes ORDER BY n"):
-            keys, columns = len(KEYS[table]), len(self._columns[table]) + 2 * (table == "media")
-            widest = max(map(len, KEYS.values()))
+            keys, end = widths[table]
+            stream, changes = (namespace, session), found.setdefault((namespace, session), [])
             old = () if event == "i" else values[:keys]
-            new = () if event == "d" else values[widest : widest + columns]
-            found.setdefault((namespace, session), []).append(_Change(table, event, old, new))
+            new = () if event == "d" else values[widest:end]
+            if table == "sessions":
+                # Each turn updates the row of its session. The last update has all values, so it takes the place of
+                # the one before.
+                before = updates.pop(stream, None)
+                if event == "u":
+                    if before is not None:
+                        changes[before] = _Change(table, event, old, new)
+                        updates[stream] = before
+                        continue
+                    updates[stream] = len(changes)
+            changes.append(_Change(table, event, old, new))
         return found
 
     def _snapshot(self, db: sqlite3.Connection, stream: Stream) -> Iterator[_Change]:
@@ -317,6 +333,7 @@ class Replica:
 
     def _record_changes(self, db: sqlite3.Connection) -> None:
         """Record all changes of shared rows from now on, in the temporary table ``changes``."""
+        db.execute("PRAGMA temp_store = MEMORY")  # the changes of one transaction are no more than its rows
         widest_key = max(map(len, KEYS.values()))
         widest = max(len(columns) for columns in self._columns.values()) + 2
         names = [*(f"k{n}" for n in range(widest_key)), *(f"v{n}" for n in range(widest))]
@@ -390,16 +407,20 @@ def _bound_sessions(found: Mapping[Stream, Sequence[_Change]]) -> list[Stream]:
 
 
 def _encode(changes: Sequence[_Change]) -> bytes:
-    rows = [[change.table, change.event, *map(_to_json, (change.old, change.new))] for change in changes]
-    return json.dumps(rows, separators=(",", ":")).encode()
+    return _ENCODER.encode([(change.table, change.event, change.old, change.new) for change in changes]).encode()
 
 
 def _decode(body: bytes) -> list[_Change]:
     return [_Change(table, event, _from_json(old), _from_json(new)) for table, event, old, new in json.loads(body)]
 
 
-def _to_json(values: _Values) -> list[Any]:
-    return [{"base64": base64.b64encode(v).decode()} if isinstance(v, bytes) else v for v in values]
+def _bytes_to_json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value).decode()}
+    raise TypeError(f"{type(value).__name__} in a row")
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_bytes_to_json)
 
 
 def _from_json(values: _Values) -> list[Any]:
