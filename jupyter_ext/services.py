@@ -47,6 +47,7 @@ from jupyter_ext.quotas.request_rates import LocalRates, SharedRates
 from jupyter_ext.quotas.server_db import open_server_db
 from jupyter_ext.quotas.spending_rows import DatabaseSpending, SharedSpending
 from jupyter_ext.quotas.token_spending import TokenSpending
+from jupyter_ext.quotas.turn_slots import LocalSlots, SharedSlots
 from jupyter_ext.turns.access import Access
 from jupyter_ext.turns.chosen_engines import EngineChoices
 from jupyter_ext.turns.dialect_turn_starter import DialectTurnStarter
@@ -204,6 +205,7 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         settings,
         TokenSpending(DatabaseSpending(server_db) if link is None else SharedSpending(link)),
         LocalRates() if link is None else SharedRates(link),
+        LocalSlots() if link is None else SharedSlots(link),
     )
     private_sessions = PrivateSessions(store, runtime.sandbox)
     ephemeral_sessions = EphemeralSessions(private_sessions)

@@ -98,6 +98,10 @@ class MessageBus(Protocol):
         this event. ``event`` is the unique name of the event: a call that is repeated with it counts once. An empty
         name counts nothing. One round trip."""
 
+    def renew_events(self, counted: Sequence[tuple[str, EventCounter]], window_s: float) -> None:
+        """Count each of these events as if it happened now, by the clock of the database, so that it is counted for
+        another ``window_s`` seconds. Limits are not checked, and an event that was forgotten is counted again."""
+
     def uncount_event(self, event: str, counters: Sequence[EventCounter]) -> None:
         """Take back an event that was counted under these counters."""
 

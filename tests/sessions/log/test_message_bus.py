@@ -310,6 +310,25 @@ def test_an_event_counts_under_all_names_or_none_and_once_however_often_it_is_se
 
 
 @WITH_BUS
+def test_an_event_that_is_renewed_counts_longer_and_is_counted_again_if_it_was_forgotten(
+    buses: tuple[MessageBus, MessageBus],
+) -> None:
+    one, two = buses
+    one.count_event("a", [HERE], 60)
+    time.sleep(0.25)
+    assert two.count_event("", [HERE], 0.2) == [EventCount(0)]
+    end = time.monotonic() + 20
+    while two.count_event("", [HERE], 0.2)[0].number == 0:  # again, in case this machine pauses for so long
+        assert time.monotonic() < end
+        one.renew_events([("a", HERE), ("of another", THERE)], 60)
+    two.uncount_event("a", [HERE])
+    assert two.count_event("", [HERE, THERE], 60) == [EventCount(0), EventCount(1)]
+    for _ in range(2):
+        one.renew_events([("a", HERE)], 60)
+        assert two.count_event("", [HERE], 60) == [EventCount(1)]
+
+
+@WITH_BUS
 def test_an_event_is_forgotten_when_its_time_is_over(buses: tuple[MessageBus, MessageBus]) -> None:
     one, two = buses
     narrow = replace(HERE, limit=1)
