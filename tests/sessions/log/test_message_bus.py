@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from importlib import import_module
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -21,6 +23,7 @@ from agent_kernel.sessions.log.message_bus import (
     Topic,
     change_value,
 )
+from agent_kernel.sessions.store import store_url
 from jupyter_ext.auth.callers import Caller
 from jupyter_ext.turns.idempotency import read_key
 from jupyter_ext.turns.idempotency_rows import SharedRows
@@ -290,6 +293,14 @@ def test_events_are_counted_up_to_the_limit_by_all_servers_together(again: Calla
     assert buses[0].count_event("", [replace(counter, namespace="bob")], 60) == [EventCount(0)]
     for bus in buses:
         bus.close()
+
+
+@pytest.mark.parametrize("scheme", sorted(store_url.LOGS))
+def test_servers_of_exactly_the_databases_that_are_said_to_carry_messages_have_a_bus(scheme: str) -> None:
+    module, _, name = store_url.LOGS[scheme].partition(":")
+    made: Any = getattr(import_module(f"agent_kernel.sessions.log.{module}"), name)
+    kind: Any = made if isinstance(made, type) else get_type_hints(made)["return"]
+    assert (get_type_hints(kind.bus)["return"] is not type(None)) == (scheme in store_url.WITH_BUS)
 
 
 @WITH_BUS
