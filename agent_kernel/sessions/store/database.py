@@ -14,7 +14,6 @@ import os
 import shutil
 import sqlite3
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,7 +26,7 @@ from agent_kernel.core.errors import AgentKernelError, StoreCorrupt, StoreError,
 from agent_kernel.core.shielded_await import await_uncancelled
 from agent_kernel.sessions import shared_disk
 from agent_kernel.sessions.blob_files import BlobFiles, StoreConnection
-from agent_kernel.sessions.store import schema_migration
+from agent_kernel.sessions.store import journal_mode, schema_migration
 from agent_kernel.sessions.store.disk_reserve import DiskReserve
 from agent_kernel.sessions.store.moved_store_check import MovedStoreCheck
 from agent_kernel.sessions.tables import blobs
@@ -42,8 +41,6 @@ MAX_GROUPED_WRITES = 32
 READ, WRITE = "BEGIN", "BEGIN IMMEDIATE"
 """Values of ``PendingCall.begin``. BEGIN IMMEDIATE takes the write lock at once, so that a transaction that has read
 never fails later because another process wrote in between."""
-WAL_SIZE_LIMIT = 64 * 2**20
-"""Bytes to which SQLite truncates the -wal file after a checkpoint."""
 _ALMOST_FULL = 2**20
 """If the disk has fewer free bytes than this, an I/O error counts as a full disk, because SQLite reports SQLITE_IOERR
 if it cannot enlarge the -shm file."""
@@ -280,7 +277,12 @@ class Database:
         connection.files = self._files
         try:
             if self.path is not None:
-                _configure(connection, shared=shared_disk.is_shared_disk(self.path), durable=self._durable)
+                journal_mode.configure(
+                    connection,
+                    shared=shared_disk.is_shared_disk(self.path),
+                    durable=self._durable,
+                    wait_s=BUSY_TIMEOUT_S,
+                )
             steps = schema_migration.migration_scripts() if self._steps is None else self._steps
             schema_migration.migrate(connection, self.path, steps)
             self._version = len(steps)
@@ -379,31 +381,3 @@ class PendingCall:
     work: Callable[[sqlite3.Connection], Any]
     outcome: Future[Any]
     frees: bool = False
-
-
-def _configure(connection: sqlite3.Connection, *, shared: bool, durable: bool) -> None:
-    """Set journal and durability.
-
-    On a local disk: WAL with synchronous NORMAL (FULL if ``durable``). With NORMAL a killed process loses nothing, and
-    a power cut loses at most the writes of the last moments. On a disk that several machines share (``shared``): a
-    rollback journal with FULL, since WAL needs shared memory, and NORMAL is not safe with a rollback journal.
-    """
-    wanted = "delete" if shared else "wal"
-    if connection.execute("PRAGMA journal_mode").fetchone()[0] != wanted:
-        _switch_journal(connection, wanted)
-    connection.execute(f"PRAGMA synchronous = {'FULL' if shared or durable else 'NORMAL'}")
-    connection.execute(f"PRAGMA journal_size_limit = {WAL_SIZE_LIMIT}")
-
-
-def _switch_journal(connection: sqlite3.Connection, wanted: str) -> None:
-    """Change the journal mode, retrying for BUSY_TIMEOUT_S. The change needs the file exclusively for a moment, and
-    SQLite's busy timeout does not apply to it."""
-    deadline = time.monotonic() + BUSY_TIMEOUT_S
-    while True:
-        try:
-            connection.execute(f"PRAGMA journal_mode = {wanted}").fetchone()
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)

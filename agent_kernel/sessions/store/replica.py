@@ -8,18 +8,18 @@ and replaces its earlier entries, so that the log does not keep what people dele
 
 from __future__ import annotations
 
-import base64
-import json
 import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from agent_kernel.core.errors import StoreError
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.log.log_store import ENCRYPTED, Append, Entry, LogConflict, LogStore, Stream
+from agent_kernel.sessions.store import row_changes
+from agent_kernel.sessions.store.row_changes import RowChange
 from agent_kernel.sessions.tables import blobs, search_texts
 
 T = TypeVar("T")
@@ -55,16 +55,12 @@ NUMBERED = frozenset({"summaries", "quarantine"})
 UNSHARED = frozenset({"blobs", "search_places", "search_texts", "search_unindexed", "search_chores"})
 """The tables that are not shared: the search index, and the table of bytes, whose rows can be derived from those of
 ``media`` and ``files``."""
-ERASING = frozenset({"sessions", "items", "media", "files", "summaries", "quarantine", "turns", "branches"})
-"""Tables that hold content of people. After a deletion in one of them, all rows of the session are written to the log
-again in one entry, which replaces the earlier ones."""
 MIN_CHANGES, CHANGES_PER_ROW = 400, 4
 """All rows of a session are written again in one entry when its entries together have more than MIN_CHANGES +
 CHANGES_PER_ROW * (rows of the session) changes."""
 
 _BOUND_SESSION = 3
 """Index of ``session`` among the columns of ``bindings``."""
-_Values = Sequence[Any]
 
 
 @dataclass(slots=True)
@@ -79,17 +75,6 @@ class _Head:
     @property
     def is_long(self) -> bool:
         return self.changes > MIN_CHANGES + CHANGES_PER_ROW * self.rows
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """One change of a row. ``event`` is i (insert), u (update) or d (delete). ``old`` are the key columns before the
-    change, and ``new`` are all shared columns after it."""
-
-    table: str
-    event: str
-    old: _Values
-    new: _Values
 
 
 class Replica:
@@ -187,7 +172,7 @@ class Replica:
             unnamed = self._delete_stream(db, entry)
         if entry.body.startswith(ENCRYPTED):
             raise StoreError(f"{self._log.name} is encrypted.", hint="Add #key=FILE to the URL of the store.")
-        changes = _decode(entry.body)
+        changes = row_changes.decode(entry.body)
         for change in changes:
             unnamed |= self._apply_change(db, entry.namespace, change)
         if entry.replaces and place:
@@ -197,7 +182,7 @@ class Replica:
             blobs.remove_unnamed(db, entry.namespace, sorted(unnamed))
         return len(changes)
 
-    def _apply_change(self, db: sqlite3.Connection, namespace: str, change: _Change) -> set[str]:
+    def _apply_change(self, db: sqlite3.Connection, namespace: str, change: RowChange) -> set[str]:
         """Apply a change, and return the hashes of media bytes to which no row may refer any more."""
         table, columns = change.table, self._columns[change.table]
         where = " AND ".join(f"{name} IS ?" for name in KEYS[table])
@@ -250,11 +235,11 @@ class Replica:
             before = self._heads.get(stream, _Head())
             head = _Head(0, before.changes + len(changes), before.rows)
             self._keep_bytes(stream[0], changes)
-            replaces = head.is_long or any(_erases(change) for change in changes)
+            replaces = head.is_long or any(change.erases for change in changes)
             rows = [*self._snapshot(db, stream)] if replaces else changes
             if replaces:
                 head.changes = head.rows = len(rows)
-            appends.append(Append(*stream, before.position, _encode(rows), replaces))
+            appends.append(Append(*stream, before.position, row_changes.encode(rows), replaces))
             heads.append((stream, head))
         appends += [
             Append(*stream, self._heads.get(stream, _Head()).position, None)
@@ -284,7 +269,7 @@ class Replica:
                 self._own.add((stream[0], head.position))
         self._published = []
 
-    def _keep_bytes(self, namespace: str, changes: Sequence[_Change]) -> None:
+    def _keep_bytes(self, namespace: str, changes: Sequence[RowChange]) -> None:
         """Tell the log that rows now refer to these bytes, so that it keeps them. For example, the rows of a fork refer
         to bytes that the fork did not store."""
         for table in ("media", "files"):
@@ -293,8 +278,8 @@ class Replica:
             if digests:
                 self._log.touch_blobs(namespace, digests)
 
-    def _read_changes(self, db: sqlite3.Connection) -> dict[Stream, list[_Change]]:
-        found: dict[Stream, list[_Change]] = {}
+    def _read_changes(self, db: sqlite3.Connection) -> dict[Stream, list[RowChange]]:
+        found: dict[Stream, list[RowChange]] = {}
         widest = max(map(len, KEYS.values()))
         widths = {
             table: (len(KEYS[table]), widest + len(columns) + 2 * (table == "media"))
@@ -312,14 +297,14 @@ class Replica:
                 before = updates.pop(stream, None)
                 if event == "u":
                     if before is not None:
-                        changes[before] = _Change(table, event, old, new)
+                        changes[before] = RowChange(table, event, old, new)
                         updates[stream] = before
                         continue
                     updates[stream] = len(changes)
-            changes.append(_Change(table, event, old, new))
+            changes.append(RowChange(table, event, old, new))
         return found
 
-    def _snapshot(self, db: sqlite3.Connection, stream: Stream) -> Iterator[_Change]:
+    def _snapshot(self, db: sqlite3.Connection, stream: Stream) -> Iterator[RowChange]:
         """Yield all rows of a stream as insertions, in the order in which they were made."""
         for table in ("bindings",) if not stream[1] else _session_tables():
             columns, source = ", ".join(f"t.{name}" for name in self._columns[table]), f"{table} AS t"
@@ -329,7 +314,7 @@ class Replica:
             where = "t.namespace = ?" if not stream[1] else f"t.namespace = ? AND t.{_session_column(table)} = ?"
             order = "" if table in _WITHOUT_ROWID else " ORDER BY t.rowid"
             rows = db.execute(f"SELECT {columns} FROM {source} WHERE {where}{order}", stream[: 1 + bool(stream[1])])
-            yield from (_Change(table, "i", (), row) for row in rows)
+            yield from (RowChange(table, "i", (), row) for row in rows)
 
     def _record_changes(self, db: sqlite3.Connection) -> None:
         """Record all changes of shared rows from now on, in the temporary table ``changes``."""
@@ -384,16 +369,12 @@ def _shared_columns(db: sqlite3.Connection, table: str) -> list[str]:
     return [name for name in names if name not in hidden]
 
 
-def _erases(change: _Change) -> bool:
-    return change.table in ERASING and (change.event == "d" or (change.event == "u" and change.table == "items"))
-
-
 def _count_changes(db: sqlite3.Connection) -> int:
     """Return the number of the last change that was recorded in the open transaction, or 0."""
     return int(db.execute("SELECT coalesce(max(n), 0) FROM temp.changes").fetchone()[0])
 
 
-def _bound_sessions(found: Mapping[Stream, Sequence[_Change]]) -> list[Stream]:
+def _bound_sessions(found: Mapping[Stream, Sequence[RowChange]]) -> list[Stream]:
     """Return the sessions to which new bindings refer. Each of them must still exist when the bindings are written."""
     return sorted(
         {
@@ -404,24 +385,3 @@ def _bound_sessions(found: Mapping[Stream, Sequence[_Change]]) -> list[Stream]:
             if change.table == "bindings" and change.event != "d"
         }
     )
-
-
-def _encode(changes: Sequence[_Change]) -> bytes:
-    return _ENCODER.encode([(change.table, change.event, change.old, change.new) for change in changes]).encode()
-
-
-def _decode(body: bytes) -> list[_Change]:
-    return [_Change(table, event, _from_json(old), _from_json(new)) for table, event, old, new in json.loads(body)]
-
-
-def _bytes_to_json(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return {"base64": base64.b64encode(value).decode()}
-    raise TypeError(f"{type(value).__name__} in a row")
-
-
-_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_bytes_to_json)
-
-
-def _from_json(values: _Values) -> list[Any]:
-    return [base64.b64decode(v["base64"]) if isinstance(v, dict) else v for v in values]
