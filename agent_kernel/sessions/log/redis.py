@@ -147,7 +147,7 @@ class RedisLog:
         keys = [self._connection.key("namespaces"), self._connection.key("positions")]
         answer = self._connection.run(_READ, keys, [self._connection.key("log:"), PAGE, *seen])
         if isinstance(answer, bytes):  # only the time: there are no new entries
-            return Tail(float(answer), ())
+            return Tail(float(answer), [])
         now, more, found = answer
         entries = [_unpack(name.decode(), entry) for name, packed in found for entry in packed]
         return Tail(float(now), entries, bool(more))
