@@ -68,7 +68,7 @@ test-browser: $(VENV)/.test chromium ## The tests of JupyterLab and Notebook in 
 test-torch: $(VENV)/.test $(TORCH) ## The tests that need torch, which it installs into build/torch (on Linux 3 GB)
 	$(BIN)/pytest -m torch $(ARGS)
 
-test-peers: $(VENV)/.test $(PEERS) ## The tests against other frameworks, each installed into build/
+test-peers: $(VENV)/.test $(PEERS) chromium ## The tests against other frameworks, each installed into build/
 	$(BIN)/pytest -m peers $(ARGS)
 
 test-stores: $(VENV)/.stores build/moto/.test ## The tests of sessions on databases, which wheels install or fake

@@ -48,6 +48,7 @@ from jupyter_ext.quotas.request_rates import LocalRates, SharedRates
 from jupyter_ext.quotas.server_db import open_server_db
 from jupyter_ext.quotas.spending_rows import DatabaseSpending, SharedSpending
 from jupyter_ext.quotas.token_spending import TokenSpending
+from jupyter_ext.quotas.turn_slots import LocalSlots, SharedSlots
 from jupyter_ext.turns.access import Access
 from jupyter_ext.turns.chosen_engines import EngineChoices
 from jupyter_ext.turns.dialect_turn_starter import DialectTurnStarter
@@ -311,11 +312,12 @@ def _build_shared_state(runtime: Runtime) -> _SharedState:
     link = None if bus is None else ServerLink(bus)
     spending = TokenSpending(DatabaseSpending(server_db) if link is None else SharedSpending(link))
     rates = LocalRates() if link is None else SharedRates(link)
+    slots = LocalSlots() if link is None else SharedSlots(link)
     return _SharedState(
         server_db=server_db,
         link=link,
         tokens=ApiTokenStore(settings.tokens_path, None if tokens_bus is None else SharedTokens(tokens_bus)),
-        user_limits=Limits(settings, spending, rates),
+        user_limits=Limits(settings, spending, rates, slots),
         engine_choices=EngineChoices(
             settings.data_dir / "engines" if settings.store in ("sqlite", "files") else None, link
         ),

@@ -19,6 +19,10 @@ from agent_kernel.core.settings import Settings
 from agent_kernel.engines.capability_probe import Finding, Probe, missing
 from agent_kernel.engines.local.catalog.catalog import catalog
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
+from agent_kernel.sessions.store.store_url import LOGS, WITH_BUS
+
+_RUNNING = ("running turns", "idempotency keys", "lasting tokens", "limits and budgets", "responses", "skills")
+"""What servers share in addition to sessions if their database carries messages (docs/session-stores.md)."""
 
 
 def doctor(args: argparse.Namespace) -> int:
@@ -35,11 +39,18 @@ def doctor(args: argparse.Namespace) -> int:
     if args.json:
         places = {"data_dir": str(settings.data_dir), "cache_dir": str(settings.cache_dir)}
         policy = {"administrator": [{"path": str(file.path), "binding": file.binding} for file in rules.admin.files]}
-        found = {"sandbox": layers, "missing": missing, "models": models, "python": sys.executable}
+        found = {
+            "store": describe_store(settings),
+            "sandbox": layers,
+            "missing": missing,
+            "models": models,
+            "python": sys.executable,
+        }
         print(json.dumps(found | places | policy))
         return 1 if missing else 0
     print(f"python     {sys.executable} ({platform.python_version()}, {platform.system()})")
-    print(f"sessions   {settings.data_dir}")
+    for line in _store_lines(settings):
+        print(f"sessions   {line}")
     for model in models:
         print(f"model      {model['name']}: {model['state']}, {model['path'] or model['problem'] or model['title']}")
     for name, layer in layers.items():
@@ -49,6 +60,31 @@ def doctor(args: argparse.Namespace) -> int:
     for line in admin_lines(rules):
         print(f"policy     {line}")
     return 1 if missing else 0
+
+
+def describe_store(settings: Settings) -> dict[str, Any]:
+    """Return the kind of the session store, what the servers that use it share, and what each has for itself. Nothing
+    is opened, and the URL of a database is not shown."""
+    scheme = settings.store.partition(":")[0]
+    if scheme not in LOGS:
+        return {"kind": settings.store_name, "shared": [], "separate": []}
+    more = [*_RUNNING]
+    with_bus = scheme in WITH_BUS
+    return {
+        "kind": scheme,
+        "shared": ["sessions", *(more if with_bus else [])],
+        "separate": [] if with_bus else more,
+    }
+
+
+def _store_lines(settings: Settings) -> list[str]:
+    store = describe_store(settings)
+    if not store["shared"]:
+        return [str(settings.data_dir)]
+    lines = [f"{store['kind']}: a database; its servers share {', '.join(store['shared'])}"]
+    if store["separate"]:
+        lines.append(f"{store['kind']}: each server has its own {', '.join(store['separate'])}")
+    return lines
 
 
 def _model_doctor(settings: Settings, model: str, *, json_wanted: bool) -> int:

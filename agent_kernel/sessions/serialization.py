@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
+from functools import lru_cache
 from typing import Any, get_args
 
 from agent_kernel.core.errors import InvalidRequest
@@ -22,6 +23,8 @@ MAX_PATH = 4096
 MAX_TAG = 100
 MAX_EXTRA = 16 * 2**20
 """Maximum characters of the JSON in ``Message.extra``, which holds messages in another program's format."""
+MAX_REMEMBERED = 2000
+"""Maximum characters of a message that is decoded only once while it is among the last 2000 of this process."""
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 """Created once, because creating it takes a third of the time of a call of json.dumps with these options."""
 _ROLES = frozenset(get_args(Role))
@@ -39,6 +42,15 @@ def encode(message: Message) -> str:
 
 
 def decode(body: str) -> Message:
+    # Every turn reads the newest messages of its session again, and decoding takes longer than reading. Messages with
+    # values that a caller could change are not shared.
+    if len(body) > MAX_REMEMBERED or '"tool_calls":' in body or '"extra":' in body:
+        return Message.from_json(json.loads(body))
+    return _decode_plain(body)
+
+
+@lru_cache(maxsize=2000)
+def _decode_plain(body: str) -> Message:
     return Message.from_json(json.loads(body))
 
 

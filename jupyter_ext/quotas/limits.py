@@ -7,13 +7,13 @@ import asyncio
 import itertools
 import math
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from agent_kernel.core.api_tokens import TOKEN_NAMESPACE_MARK
-from agent_kernel.core.errors import BudgetSpent, EngineBusy, TooManyRequests
+from agent_kernel.core.errors import AgentKernelError, BudgetSpent, EngineBusy, TooManyRequests
 from agent_kernel.core.protocols import Engine
 from agent_kernel.core.session import new_id
 from agent_kernel.core.settings import Settings
@@ -23,9 +23,7 @@ from jupyter_ext.quotas.metered_engine import MeteredEngine
 from jupyter_ext.quotas.request_rates import Counts, RequestRates
 from jupyter_ext.quotas.spending_rows import DAY, HOUR, QuotaAccount
 from jupyter_ext.quotas.token_spending import TokenSpending
-
-SOON_S = 2.0
-"""Seconds that a client is told to wait before a retry, if the time cannot be computed."""
+from jupyter_ext.quotas.turn_slots import SOON_S, TurnSlots
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,27 +44,33 @@ class Allowance:
 
 
 class CountedStart:
-    """A start that counts towards the turns of a minute. Call ``undo`` if no turn begins; repeated calls do nothing."""
+    """A start that counts towards the turns of a minute, and a slot of the turns at once. Call ``undo`` if no turn
+    begins, and ``leave`` when the turn is over; repeated calls do nothing."""
 
-    def __init__(self, rates: RequestRates, limits: Mapping[QuotaAccount, int]) -> None:
-        self._rates = rates
+    def __init__(self, limits: Limits, accounts: tuple[QuotaAccount, ...]) -> None:
         self._limits = limits
-        self._is_undone = False
+        self._accounts = accounts
+        self._is_undone = self._has_left = False
         self.id = new_id("start")
 
     def undo(self) -> None:
         if not self._is_undone:
             self._is_undone = True
-            self._rates.take_back(self.id, self._limits)
+            self._limits.rates.take_back(self.id, self._limits.rate_limits(self._accounts))
+        self.leave()
+
+    def leave(self) -> None:
+        if not self._has_left:
+            self._has_left = True
+            self._limits.slots.give_back(self.id, self._limits.slot_limits(self._accounts))
 
 
 class CountedTurn:
     """A turn that counts towards the limits. Call ``leave`` when it is over, or ``undo`` if it never began; repeated
     calls do nothing."""
 
-    def __init__(self, limits: Limits, accounts: tuple[QuotaAccount, ...], start: CountedStart, engine: Engine) -> None:
+    def __init__(self, limits: Limits, start: CountedStart, engine: Engine) -> None:
         self._limits = limits
-        self._accounts = accounts
         self._start = start
         self._engine = engine
         self.number = next(limits.numbers)
@@ -84,7 +88,7 @@ class CountedTurn:
         self.on_queued()
         if self.counted:
             self.counted = False
-            self._limits.running.subtract(self._accounts)
+            self._start.leave()
 
     def undo(self) -> None:
         if self.counted:
@@ -93,10 +97,11 @@ class CountedTurn:
 
 
 class Limits:
-    """The limits of one server; all of them are off by default. Turns at once are counted here, the starts of turns in
-    ``rates``, and tokens in ``spending``."""
+    """The limits of one server; all of them are off by default. Turns at once are counted in ``slots``, the starts of
+    turns in ``rates``, and tokens in ``spending``. These may be shared by several servers; the queues of engines are
+    this server's."""
 
-    def __init__(self, settings: Settings, spending: TokenSpending, rates: RequestRates) -> None:
+    def __init__(self, settings: Settings, spending: TokenSpending, rates: RequestRates, slots: TurnSlots) -> None:
         user = Allowance(
             settings.user_requests_per_minute,
             settings.user_turns_at_once,
@@ -106,56 +111,63 @@ class Limits:
         self._allowed = {False: user, True: user.share(settings.token_share)}
         self._slots, self._most_waiting = settings.turns_at_once, settings.turns_waiting
         self._spending = spending
-        self._rates = rates
+        self.rates = rates
+        self.slots = slots
         self._queues: dict[int, FairQueue] = {}
         self._taken: Counter[QuotaAccount] = Counter()
         self._call_ended = asyncio.Event()
         self.expected: Counter[int] = Counter()
-        self.running: Counter[QuotaAccount] = Counter()
         self.numbers: Iterator[int] = itertools.count(1)
 
     async def aclose(self) -> None:
         """Write the counts that are not written yet."""
-        await self._rates.aclose()
+        await self.rates.aclose()
+        await self.slots.aclose()
         await self._spending.aclose()
 
     # ------------------------------------------------------------------------------------------------ turns
 
     async def check(self, namespace: str, token: str) -> None:
         """Check whether a turn could start now; counts nothing. Raises TooManyRequests, BudgetSpent, StoreError."""
-        self._refuse_if_full(self._rates.peek(self._rate_limits(namespace, token)))
-        for account in accounts_of(namespace, token):
-            self._check_running(account)
+        accounts = accounts_of(namespace, token)
+        self._refuse_if_full(self.rates.peek(self.rate_limits(accounts)))
+        self._refuse_if_running(self.slots.peek(self.slot_limits(accounts)))
         await self.check_budget(namespace, token)
 
     async def count_start(self, namespace: str, token: str) -> CountedStart:
-        """Count the start of a turn. Raises TooManyRequests, and then counts nothing, and StoreError."""
-        limits = self._rate_limits(namespace, token)
-        start = CountedStart(self._rates, limits)
+        """Count the start of a turn, and take a slot for it. Raises TooManyRequests, and then counts nothing, and
+        StoreError."""
+        accounts = accounts_of(namespace, token)
+        start = CountedStart(self, accounts)
+        self._refuse_if_running(self.slots.peek(self.slot_limits(accounts)))
         try:
-            self._refuse_if_full(await self._rates.count(start.id, limits))
+            self._refuse_if_full(await self.rates.count(start.id, self.rate_limits(accounts)))
         except asyncio.CancelledError:
             start.undo()  # it may have been counted
             raise
+        try:
+            self._refuse_if_running(await self.slots.take(start.id, self.slot_limits(accounts)))
+        except (AgentKernelError, asyncio.CancelledError):
+            start.undo()
+            raise
         return start
 
-    def enter(self, namespace: str, token: str, engine: Engine, start: CountedStart) -> CountedTurn:
-        """Count a turn that has started. Raises TooManyRequests or EngineBusy, and then counts nothing."""
-        accounts = accounts_of(namespace, token)
-        for account in accounts:
-            self._check_running(account)
+    def enter(self, engine: Engine, start: CountedStart) -> CountedTurn:
+        """Count a turn that has started in the queue of its engine. Raises EngineBusy, and then counts nothing."""
         self._check_line(engine)
-        self.running.update(accounts)
         self.expected[id(engine)] += 1
-        return CountedTurn(self, accounts, start, engine)
+        return CountedTurn(self, start, engine)
 
     @property
     def waiting(self) -> int:
         """The number of model calls that wait for their engine."""
         return sum(queue.waiting for queue in set(self._queues.values()))
 
-    def _rate_limits(self, namespace: str, token: str) -> dict[QuotaAccount, int]:
-        return {account: self.allowance(account).requests_per_minute for account in accounts_of(namespace, token)}
+    def rate_limits(self, accounts: Sequence[QuotaAccount]) -> dict[QuotaAccount, int]:
+        return {account: self.allowance(account).requests_per_minute for account in accounts}
+
+    def slot_limits(self, accounts: Sequence[QuotaAccount]) -> dict[QuotaAccount, int]:
+        return {account: self.allowance(account).turns_at_once for account in accounts}
 
     def _refuse_if_full(self, counts: Counts) -> None:
         for account, count in counts.items():
@@ -168,14 +180,15 @@ class Limits:
                     details=limit_details("user_requests_per_minute", limit, count.number, count.wait_s),
                 )
 
-    def _check_running(self, account: QuotaAccount) -> None:
-        limit, running = self.allowance(account).turns_at_once, self.running[account]
-        if limit and running >= limit:
-            raise TooManyRequests(
-                f"{account_label(account)} has {running} unfinished turns; {limit} are allowed at once.",
-                hint="Wait for one of them, or stop one.",
-                details=limit_details("user_turns_at_once", limit, running, SOON_S),
-            )
+    def _refuse_if_running(self, counts: Counts) -> None:
+        for account, count in counts.items():
+            if count.wait_s:
+                limit = self.allowance(account).turns_at_once
+                raise TooManyRequests(
+                    f"{account_label(account)} has {count.number} unfinished turns; {limit} are allowed at once.",
+                    hint="Wait for one of them, or stop one.",
+                    details=limit_details("user_turns_at_once", limit, count.number, count.wait_s),
+                )
 
     def _check_line(self, engine: Engine) -> None:
         waiting = self.queue(engine).waiting_for(unwrap(engine)) + self.expected[id(engine)]
@@ -270,16 +283,18 @@ class Limits:
     async def state(self, namespace: str, token: str = "") -> dict[str, Any]:
         """Return the limits as JSON: for each limit, what is ``allowed`` (0 = no limit) and ``used``, for the user and,
         if given, for ``token``. Tokens are counted only where there is a budget. Raises StoreError."""
-        started = await self._rates.read(self._rate_limits(namespace, token))
-        rows = [await self._state(account, started[account].number) for account in accounts_of(namespace, token)]
+        accounts = accounts_of(namespace, token)
+        started = await self.rates.read(self.rate_limits(accounts))
+        running = await self.slots.read(self.slot_limits(accounts))
+        rows = [await self._state(one, started[one].number, running[one].number) for one in accounts]
         return {"user": user_of(namespace), **rows[0], "token": {"id": token, **rows[1]} if token else None}
 
-    async def _state(self, account: QuotaAccount, started: int) -> dict[str, Any]:
+    async def _state(self, account: QuotaAccount, started: int, running: int) -> dict[str, Any]:
         allowed = self.allowance(account)
         spent = asdict(await self._spending.spent_by(account)) if allowed.has_budget else {"hour": None, "day": None}
         return {
             "requests_per_minute": {"allowed": allowed.requests_per_minute, "used": started},
-            "turns_at_once": {"allowed": allowed.turns_at_once, "used": self.running[account]},
+            "turns_at_once": {"allowed": allowed.turns_at_once, "used": running},
             "tokens_per_hour": {"allowed": allowed.tokens_per_hour, "used": spent["hour"]},
             "tokens_per_day": {"allowed": allowed.tokens_per_day, "used": spent["day"]},
         }

@@ -161,6 +161,10 @@ class ServerLink:
         """Count an event on all servers, as ``MessageBus.count_event`` does. Raises StoreError."""
         return await self._run(self._bus.count_event, event, counters, window_s)
 
+    async def renew_events(self, counted: Sequence[tuple[str, EventCounter]], window_s: float) -> None:
+        """Count events as if they happened now, as ``MessageBus.renew_events`` does. Raises StoreError."""
+        await self._run(self._bus.renew_events, counted, window_s)
+
     async def uncount_event(self, event: str, counters: Sequence[EventCounter]) -> None:
         """Undo the counting of an event, as ``MessageBus.uncount_event`` does. Raises StoreError."""
         await self._run(self._bus.uncount_event, event, counters)

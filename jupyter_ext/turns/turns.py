@@ -195,7 +195,7 @@ class Turns:
         start = await self._limits.count_start(order.key.namespace, order.token)
         try:
             self._check_free(order.key, queue)  # again, because another turn may have started meanwhile
-            entry = self._limits.enter(order.key.namespace, order.token, engine, start)
+            entry = self._limits.enter(engine, start)
         except AgentKernelError:
             start.undo()
             raise

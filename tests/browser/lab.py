@@ -46,6 +46,10 @@ class Lab:
     def open(self, notebook: str) -> None:
         """Open the notebook and wait until its kernel's session is connected; keys pressed earlier are lost."""
         self.page.goto(f"{self._url}lab/tree/{notebook}?token={self._token}&reset")
+        self.wait_open()
+
+    def wait_open(self) -> None:
+        """Of a page that goes to a notebook."""
         self.page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=SLOW_MS)
         self.wait_idle()
         with contextlib.suppress(PlaywrightTimeout):  # the question about news is not asked in every version

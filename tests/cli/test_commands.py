@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from agent_kernel.cli.doctor import describe_store
 from agent_kernel.core.session import SessionKey
+from agent_kernel.core.settings import Settings
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.engines.local.model_sources import (
     HUB_PATH,
@@ -284,6 +286,26 @@ def test_the_doctor_tells_the_layers_in_force_and_fails_when_a_required_one_is_m
         report["sandbox"]
     )
     assert any(line.startswith("model      coder-0.5b: missing") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("store", "kind", "shares", "separate"),
+    [
+        ("redis://:secret@127.0.0.1:1", "redis", "responses", ""),
+        ("mongodb://u:secret@127.0.0.1:1/x", "mongodb", "sessions", "lasting tokens"),
+        ("dynamodb://eu-central-1/secret", "dynamodb", "sessions", "limits and budgets"),
+        ("supabase://secret@p.supabase.co", "supabase", "sessions", "running turns"),
+    ],
+)
+def test_the_doctor_says_what_servers_on_one_database_share_and_what_each_has_for_itself(
+    store: str, kind: str, shares: str, separate: str
+) -> None:
+    told = describe_store(Settings(store=store))
+    assert told["kind"] == kind
+    assert shares in told["shared"]
+    assert separate in [*told["separate"], ""]
+    assert bool(told["separate"]) == bool(separate)
+    assert "secret" not in json.dumps(told)
 
 
 def test_the_module_and_the_command_are_the_same(tmp_path: Path) -> None:

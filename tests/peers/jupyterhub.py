@@ -10,8 +10,8 @@ import signal
 import subprocess
 import sysconfig
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -196,15 +196,37 @@ class Hub:
         home = self._directory / "homes" / name
         home.mkdir(parents=True)
         await self.new_user(name)
-        token = str((await self.new_token(name))["token"])
+        user = HubUser(name, self.url, home, str((await self.new_token(name))["token"]))
+        await self.start_server(name)
+        return user
+
+    async def start_server(self, name: str) -> None:
         async with self._client() as http:
             (await http.post(f"hub/api/users/{name}/server")).raise_for_status()
-            user = HubUser(name, self.url, home, token)
-            end = time.monotonic() + START_S
-            while not (await http.get(f"hub/api/users/{name}")).json()["server"]:
+        await self.until_server(name, runs=True)
+
+    async def until_server(self, name: str, *, runs: bool) -> None:
+        """Wait until the server of a user runs, or until it does not. Asking the hub is no activity of that server."""
+        end = time.monotonic() + START_S
+        async with self._client() as http:
+            while bool((await http.get(f"hub/api/users/{name}")).json()["servers"]) != runs:
                 assert time.monotonic() < end, self.log.read_text()[-4000:]
-                await asyncio.sleep(0.3)
-        return user
+                await asyncio.sleep(0.2)
+
+    @contextmanager
+    def culler(self, *options: str) -> Iterator[None]:
+        """The culler that JupyterHub's documentation recommends, which stops servers that nobody uses."""
+        command = [str(self._python), "-m", "jupyterhub_idle_culler", f"--url={self.url}hub/api", *options]
+        with self.log.open("ab") as output:
+            process = subprocess.Popen(
+                command, stdout=output, stderr=output, env={**os.environ, "JUPYTERHUB_API_TOKEN": SERVICE_TOKEN}
+            )
+        try:
+            yield
+            assert process.poll() is None, self.log.read_text()[-4000:]
+        finally:
+            process.terminate()
+            process.wait(20)
 
     def _client(self) -> httpx.AsyncClient:
         headers = {"Authorization": f"token {SERVICE_TOKEN}"}

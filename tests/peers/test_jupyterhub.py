@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import pytest_asyncio
+from playwright.sync_api import expect, sync_playwright
 
+from tests.browser.lab import FLAGS, SLOW_MS, Lab
+from tests.browser.panel import ask, ended, shown_panel
+from tests.conftest import chromium
 from tests.notebook.notebook import Notebook
-from tests.peers.jupyterhub import Hub, HubUser
+from tests.peers.jupyterhub import PASSWORD, Hub, HubUser
 from tests.server import AgentServer
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -20,14 +25,17 @@ BROWSER = {"Accept": "text/html,application/xhtml+xml"}
 SCRIPT: list[dict[str, Any]] = [
     {"when": "compute", "calls": [{"name": "python", "arguments": {"code": "print(6 * 7)"}}]},
     {"when": "compute", "text": "It is 42."},
-    {"when": "a long story", "text": "word " * 400, "deltas": 400, "delay": 0.02},
+    {"when": "a long story", "text": "word " * 200, "deltas": 200, "delay": 0.05},
     {"text": "Hello.", "loop": True},
 ]
+SETTINGS = {"JUPYTERHUB_ACTIVITY_INTERVAL": "1"}
+"""How often, in seconds, a server tells the hub when it was last used: 300 by default."""
+CULLED_AFTER_S = 5
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def hub(tmp_path_factory: pytest.TempPathFactory, hub_python: str) -> AsyncGenerator[Hub, None]:
-    async with Hub(tmp_path_factory.mktemp("hub"), Path(hub_python), SCRIPT, {}) as hub:
+    async with Hub(tmp_path_factory.mktemp("hub"), Path(hub_python), SCRIPT, SETTINGS) as hub:
         yield hub
 
 
@@ -94,14 +102,105 @@ async def test_another_user_cannot_open_the_page_on_which_a_person_confirms(ada:
     assert "decision" not in page.text
 
 
-async def test_a_running_turn_is_activity_so_that_a_culler_keeps_the_server(ada: HubUser) -> None:
-    async def last_activity() -> str:
-        async with ada.client() as http:
-            return str((await http.get("api/status")).json()["last_activity"])
+@contextmanager
+def pages(*users: HubUser) -> Iterator[list[Lab]]:
+    """A page of each user, who has logged in by the form of the hub, in a browser that the users do not share."""
+    with sync_playwright() as playwright:
+        chrome = playwright.chromium.launch(executable_path=chromium(), headless=True, args=list(FLAGS))
+        try:
+            labs = []
+            for user in users:
+                page = chrome.new_context(viewport={"width": 1400, "height": 1000}).new_page()
+                page.goto(f"{user.hub_url}hub/login")
+                page.get_by_label("Username:").fill(user.name)
+                page.get_by_label("Password:").fill(PASSWORD)
+                page.get_by_role("button", name="Sign in").click()
+                page.wait_for_url("**/user/**")
+                labs.append(Lab(page, user.url, ""))
+            yield labs
+        finally:
+            chrome.close()
 
+
+def open_notebook(lab: Lab, user: HubUser, notebook: str) -> None:
+    lab.page.goto(f"{user.url}lab/tree/{notebook}?reset")
+    lab.wait_open()
+
+
+def talk(user: HubUser, lab: Lab) -> tuple[set[str], str]:
+    """Ask in the panel. Returns what the page has requested, and the list of conversations."""
+    requested: set[str] = set()
+    lab.page.on("request", lambda request: requested.add(request.url))
+    lab.page.on("websocket", lambda socket: requested.add(socket.url))
+    open_notebook(lab, user, "panel.ipynb")
+    panel = shown_panel(lab.page)
+    turn = ask(panel, f"hello from {user.name}")
+    expect(turn).to_contain_text("Hello.")
+    ended(turn)
+    panel.get_by_role("button", name="Menu").click()
+    panel.get_by_role("menuitem", name="All conversations").click()
+    sheet = panel.get_by_role("dialog", name="Conversations")
+    sheet.get_by_label("Search conversations").fill("hello from")
+    expect(sheet.locator("q").first).to_be_visible(timeout=SLOW_MS)
+    return requested, sheet.inner_text()
+
+
+@pytest.mark.browser
+async def test_the_panel_of_each_user_answers_through_the_proxy_and_nothing_of_the_other_user_is_in_it(
+    ada: HubUser, bob: HubUser
+) -> None:
+    users = (ada, bob)
+    for user in users:
+        await user.notebook("panel.ipynb")
+
+    def visit() -> None:
+        with pages(*users) as labs:
+            for user, lab, other in zip(users, labs, reversed(users), strict=True):
+                requested, listed = talk(user, lab)
+                assert f"hello from {user.name}" in listed
+                assert other.name not in listed
+                assert {url for url in requested if "/agent/v1/" in url and url.startswith("ws")}, requested
+                assert not {url for url in requested if f"/user/{other.name}/" in url}
+                foreign = lab.page.goto(f"{other.url}lab")
+                assert foreign is not None
+                assert foreign.status in (403, 404)
+
+    await asyncio.to_thread(visit)
+
+
+@pytest.mark.browser
+async def test_a_person_clicks_the_link_of_a_cell_and_confirms_at_the_address_of_the_proxy(ada: HubUser) -> None:
+    async with opened(ada, await ada.notebook("owned.ipynb")) as owner:
+        session = (await owner.run("%%agent\nhello")).turn["session"]
+    await ada.notebook("clicked.ipynb")
+
+    def confirm() -> None:
+        with pages(ada) as (lab,):
+            open_notebook(lab, ada, "clicked.ipynb")
+            lab.type_into(0, f"%agent use {session}")
+            lab.run(0, wait=False)
+            with lab.page.expect_popup() as popup:
+                lab.output(0).get_by_role("link", name="Let this notebook use it").click()
+            asked = popup.value
+            assert asked.url.startswith(f"{ada.url}agent/v1/binds/")
+            asked.get_by_role("button", name="Let it").click()
+            expect(lab.cell(0)).to_contain_text(f"This notebook continues the session {session}.")
+
+    await asyncio.to_thread(confirm)
+
+
+async def test_a_culler_stops_an_idle_server_and_leaves_one_with_a_running_turn_until_it_has_ended(
+    hub: Hub, ada: HubUser, bob: HubUser
+) -> None:
+    """The last test of this hub, because the culler stops the servers of all users."""
     async with ada.client() as http:
         started = await http.post("agent/v1/turns", json={"prompt": "a long story"})
-        assert started.status_code in (200, 201, 202), started.text
-    before = await last_activity()
-    await asyncio.sleep(2)
-    assert await last_activity() > before
+        assert started.status_code == 202, started.text
+    with hub.culler(f"--timeout={CULLED_AFTER_S}", "--cull-every=1"):
+        await hub.until_server(bob.name, runs=False)
+        await hub.until_server(ada.name, runs=False)
+    await hub.start_server(ada.name)
+    async with ada.client() as http:
+        turn = (await http.get(f"agent/v1/turns/{started.json()['turn']}")).json()
+    # The turn lasts twice as long as a server without activity is left running.
+    assert turn["state"] == "committed", turn

@@ -92,8 +92,10 @@ class _Index:
     def is_obsolete(self, row: _Row) -> bool:
         return row.position < self.replaced.get(row.stream, 0)
 
-    def number(self, appends: Sequence[Append]) -> list[_Row]:
+    def number(self, appends: Sequence[Append], after: Mapping[str, int]) -> list[_Row]:
         """Return the rows of a commit with their positions. Raises LogConflict."""
+        if any(self.positions.get(name, 0) != last for name, last in after.items()):
+            raise LogConflict
         if any(self.heads.get((one.namespace, one.session), 0) != one.expect for one in appends):
             raise LogConflict
         positions, rows = dict[str, int](), []
@@ -107,6 +109,8 @@ class _Index:
 
 class BatchedLog:
     """A LogStore on a BatchTable. Only one server at a time can write to a log."""
+
+    compares = True
 
     def __init__(self, table: BatchTable) -> None:
         self.name = table.name
@@ -174,10 +178,12 @@ class BatchedLog:
 
     # ------------------------------------------------------------------------------------------- writing
 
-    def commit(self, id: str, appends: Sequence[Append]) -> Mapping[Stream, int]:
+    def commit(
+        self, id: str, appends: Sequence[Append], after: Mapping[str, int] | None = None
+    ) -> Mapping[Stream, int]:
         self._unsettled.add(id)
         try:
-            positions = self._commit(id, appends)
+            positions = self._commit(id, appends, after or {})
         except LogConflict:
             self._unsettled.discard(id)
             raise
@@ -185,12 +191,12 @@ class BatchedLog:
         self._remove_leftovers()
         return positions
 
-    def _commit(self, id: str, appends: Sequence[Append]) -> Mapping[Stream, int]:
+    def _commit(self, id: str, appends: Sequence[Append], after: Mapping[str, int]) -> Mapping[Stream, int]:
         for attempt in range(MAX_ATTEMPTS):
             if id in self._index.commits:
                 return self._index.commits[id]
             try:
-                rows = self._index.number(appends)
+                rows = self._index.number(appends, after)
             except LogConflict:
                 if not self._catch_up():
                     raise

@@ -58,6 +58,10 @@ class EncryptedBus:
     def count_event(self, event: str, counters: Sequence[EventCounter], window_s: float) -> Sequence[EventCount]:
         return self._bus.count_event(event, self._hide_names(counters), window_s)
 
+    def renew_events(self, counted: Sequence[tuple[str, EventCounter]], window_s: float) -> None:
+        events, counters = [event for event, _ in counted], self._hide_names([counter for _, counter in counted])
+        self._bus.renew_events([*zip(events, counters, strict=True)], window_s)
+
     def uncount_event(self, event: str, counters: Sequence[EventCounter]) -> None:
         self._bus.uncount_event(event, self._hide_names(counters))
 

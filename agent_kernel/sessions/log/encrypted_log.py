@@ -25,7 +25,7 @@ class EncryptedLog:
     installed.
 
     Reading raises StoreError for a wrong key, for entries that were changed, and for a log with entries in plain text.
-    Every server reads before it writes.
+    Every server reads before its first write.
     """
 
     def __init__(self, log: LogStore, key: bytes) -> None:
@@ -35,6 +35,10 @@ class EncryptedLog:
         self._cipher = NamespaceCipher(log.name, key)
         self._heads: dict[Stream, int] = {}
         self._read_up_to: dict[str, int] = {}
+
+    @property
+    def compares(self) -> bool:
+        return self._log.compares
 
     def read(self, after: Mapping[str, int]) -> Tail:
         if not after:
@@ -46,8 +50,15 @@ class EncryptedLog:
         tail = self._log.read(after)
         return replace(tail, entries=[self._decrypt_entry(entry, after) for entry in tail.entries])
 
-    def commit(self, id: str, appends: Sequence[Append]) -> Mapping[Stream, int]:
-        return self._log.commit(id, [self._encrypt_append(append) for append in appends])
+    def commit(
+        self, id: str, appends: Sequence[Append], after: Mapping[str, int] | None = None
+    ) -> Mapping[Stream, int]:
+        positions = self._log.commit(id, [self._encrypt_append(append) for append in appends], after)
+        for stream, position in sorted(positions.items(), key=lambda item: item[1]):
+            if position == self._read_up_to.get(stream[0], 0) + 1:
+                # The caller knows its own entry, and need not read it.
+                self._heads[stream] = self._read_up_to[stream[0]] = position
+        return positions
 
     def put_blob(self, namespace: str, digest: str, data: bytes) -> None:
         name = self._cipher.hide_name(namespace, digest)

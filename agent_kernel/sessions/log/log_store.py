@@ -57,21 +57,29 @@ class Tail:
 
 class LogStore(Protocol):
     """A log in a shared database. Only one thread at a time may use it. Every method raises StoreError while the
-    database cannot be used; a later call connects again. ``name`` is shown to people and contains no password."""
+    database cannot be used; a later call connects again. ``name`` is shown to people and contains no password. If
+    ``compares`` is false, ``commit`` ignores ``after``, and the writer has to read before each write."""
 
     name: str
+
+    @property
+    def compares(self) -> bool: ...
 
     def read(self, after: Mapping[str, int]) -> Tail:
         """Return the entries of all namespaces after the positions ``after`` (0 for a namespace that is not in it),
         sorted by namespace and position. All are read at one moment. If there are too many for one read, a part of them
         is returned, which leaves out no entry before another one of its namespace, and ``more`` is set."""
 
-    def commit(self, id: str, appends: Sequence[Append]) -> Mapping[Stream, int]:
+    def commit(
+        self, id: str, appends: Sequence[Append], after: Mapping[str, int] | None = None
+    ) -> Mapping[Stream, int]:
         """Write all entries or none, and return their positions. Raises LogConflict if one of them does not follow the
-        last entry of its stream. If ``id`` was committed before, nothing is written and the first result is returned
-        again, so that a writer that received no reply can repeat the call. A commit
-        in which no append has a body writes nothing; a repeated one may check the positions again and raise
-        LogConflict."""
+        last entry of its stream, or if a namespace of ``after`` had a later entry than the given one when the call
+        began. So a writer need not read before it writes.
+
+        If ``id`` was committed before, nothing is written and the first result is returned again, so that a writer that
+        received no reply can repeat the call. A commit in which no append has a body writes nothing; a repeated one may
+        check the positions again and raise LogConflict."""
 
     def put_blob(self, namespace: str, digest: str, data: bytes) -> None:
         """Store bytes of media under their hash. The caller does this before it writes an entry that names the hash."""

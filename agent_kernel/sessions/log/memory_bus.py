@@ -73,6 +73,11 @@ class MemoryBus:
                     self._counted[counter.namespace, counter.name].setdefault(event, now)
             return counts
 
+    def renew_events(self, counted: Sequence[tuple[str, EventCounter]], window_s: float) -> None:
+        with self._changed:
+            for event, counter in counted:
+                self._counted.setdefault((counter.namespace, counter.name), {})[event] = time.monotonic()
+
     def uncount_event(self, event: str, counters: Sequence[EventCounter]) -> None:
         with self._changed:
             for counter in counters:

@@ -16,6 +16,8 @@ PAGE = 1000
 class MemoryLog:
     """A LogStore in memory. ``clock`` stands for the clock of the database."""
 
+    compares = True
+
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.name = "The log in memory"
         self._clock = clock
@@ -37,10 +39,14 @@ class MemoryLog:
             ]
             return Tail(self._clock(), found[:PAGE], len(found) > PAGE)
 
-    def commit(self, id: str, appends: Sequence[Append]) -> Mapping[Stream, int]:
+    def commit(
+        self, id: str, appends: Sequence[Append], after: Mapping[str, int] | None = None
+    ) -> Mapping[Stream, int]:
         with self._lock:
             if id in self._commits:
                 return self._commits[id]
+            if any(self._positions.get(name, 0) != last for name, last in (after or {}).items()):
+                raise LogConflict
             if any(self._heads.get((one.namespace, one.session), 0) != one.expect for one in appends):
                 raise LogConflict
             self._commits[id] = {

@@ -105,6 +105,10 @@ class MessageBus(Protocol):
         nothing is counted. The call takes one round trip.
         """
 
+    def renew_events(self, counted: Sequence[tuple[str, EventCounter]], window_s: float) -> None:
+        """Count each of these events as if it happened now, by the clock of the database, so that it is counted for
+        another ``window_s`` seconds. Limits are not checked, and an event that was forgotten is counted again."""
+
     def uncount_event(self, event: str, counters: Sequence[EventCounter]) -> None:
         """Remove an event that was counted under these counters."""
 

@@ -1,4 +1,4 @@
-"""The log of several servers in PostgreSQL: five tables and one function in the schema of the connection."""
+"""The log of several servers in PostgreSQL: five tables and two functions in the schema of the connection."""
 
 from __future__ import annotations
 
@@ -75,6 +75,24 @@ BEGIN
     RETURN places;
 END $$;
 """
+_COMMIT_AFTER = """
+-- As agent_kernel_commit. The result is also NULL when a namespace in homes has another last position than reached.
+CREATE FUNCTION agent_kernel_commit_after(
+    homes text[], reached bigint[],
+    given text, names text[], sessions text[], expected bigint[], bodies bytea[], replacing boolean[]
+) RETURNS bigint[] LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO agent_kernel_namespaces SELECT home, 0 FROM unnest(homes) AS home ORDER BY home ON CONFLICT DO NOTHING;
+    PERFORM 1 FROM agent_kernel_namespaces WHERE name = ANY (homes) ORDER BY name FOR UPDATE;
+    IF EXISTS (
+        SELECT 1 FROM agent_kernel_namespaces AS n JOIN unnest(homes, reached) AS r (name, position) USING (name)
+        WHERE n.position <> r.position
+    ) AND NOT EXISTS (SELECT 1 FROM agent_kernel_commits WHERE id = given) THEN
+        RETURN NULL;
+    END IF;
+    RETURN agent_kernel_commit(given, names, sessions, expected, bodies, replacing);
+END $$;
+"""
 _READ = f"""
 SELECT extract(epoch FROM clock_timestamp())::float8, e.* FROM (SELECT 1) AS always LEFT JOIN LATERAL (
     SELECT e.namespace, e.position, e.session, e.replaces, e.body
@@ -85,11 +103,18 @@ SELECT extract(epoch FROM clock_timestamp())::float8, e.* FROM (SELECT 1) AS alw
 ) AS e ON true
 """
 
+_COMMIT = (
+    "SELECT agent_kernel_commit_after(%s::text[], %s::bigint[], %s, %s::text[], %s::text[], %s::bigint[], %s::bytea[],"
+    " %s::boolean[])"
+)
+
 
 class PostgresLog:
     """A LogStore in the database that ``url`` names (postgresql://...). It connects at its first use, creates its
     tables if they do not exist, and connects again after the connection broke. Raises InvalidRequest for a URL that
     cannot be parsed, or if psycopg is not installed."""
+
+    compares = True
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -108,16 +133,20 @@ class PostgresLog:
         ]
         return Tail(rows[0][0], entries, len(entries) == PAGE)
 
-    def commit(self, id: str, appends: Sequence[Append]) -> Mapping[Stream, int]:
+    def commit(
+        self, id: str, appends: Sequence[Append], after: Mapping[str, int] | None = None
+    ) -> Mapping[Stream, int]:
         columns = (
+            [*(after or {})],
+            [*(after or {}).values()],
+            id,
             [one.namespace for one in appends],
             [one.session for one in appends],
             [one.expect for one in appends],
             [one.body for one in appends],
             [one.replaces for one in appends],
         )
-        sql = "SELECT agent_kernel_commit(%s, %s::text[], %s::text[], %s::bigint[], %s::bytea[], %s::boolean[])"
-        ((positions,),) = self._connection.run(sql, (id, *columns))
+        ((positions,),) = self._connection.run(_COMMIT, columns)
         if positions is None:
             raise LogConflict
         return map_positions(appends, positions)
@@ -163,6 +192,9 @@ class PostgresLog:
             if not (known and known[0]):
                 connection.execute(_SCHEMA.encode())
                 connection.execute("INSERT INTO agent_kernel_version VALUES (%s)", (VERSION,))
+            known = connection.execute("SELECT to_regproc('agent_kernel_commit_after') IS NOT NULL").fetchone()
+            if not (known and known[0]):
+                connection.execute(_COMMIT_AFTER.encode())
             row = connection.execute("SELECT max(version) FROM agent_kernel_version").fetchone()
         if row is None or row[0] != VERSION:
             raise StoreCorrupt(

@@ -216,6 +216,16 @@ class PostgresBus:
         )
         return [EventCount(number, wait) for number, wait in rows]
 
+    def renew_events(self, counted: Sequence[tuple[str, EventCounter]], window_s: float) -> None:
+        self._sender.run(
+            "INSERT INTO agent_kernel_counted"
+            " SELECT n, c, e, clock_timestamp(), clock_timestamp() + make_interval(secs => %s)"
+            " FROM unnest(%s::text[], %s::text[], %s::text[]) AS t (n, c, e) ORDER BY n, c, e"
+            " ON CONFLICT (namespace, name, event) DO UPDATE SET happened = excluded.happened, until = excluded.until"
+            " RETURNING 1",
+            (window_s, *_columns([counter for _, counter in counted]), [event for event, _ in counted]),
+        )
+
     def uncount_event(self, event: str, counters: Sequence[EventCounter]) -> None:
         self._sender.run(
             "DELETE FROM agent_kernel_counted WHERE event = %s"

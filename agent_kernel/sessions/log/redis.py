@@ -7,7 +7,7 @@ All keys begin with ``{PREFIX}:``, so a cluster keeps them on one node, where on
 - ``positions`` (hash): the last position of each namespace;
 - ``log:NAMESPACE`` (sorted set): the entries by their position;
 - ``stream:LENGTH:NAMESPACE:SESSION`` (list): the positions of the entries of one session;
-- ``commit:ID`` (expires after a day): the positions that a commit received;
+- ``commit:ID`` (expires after a day): the positions that a commit received, separated by spaces;
 - ``blobs`` (sorted set) and ``blob:LENGTH:NAMESPACE:DIGEST``: when bytes were stored or touched, and the bytes.
 """
 
@@ -43,26 +43,36 @@ for _, name in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
     end
 end
 for _, after in pairs(seen) do if after > 0 then return redis.error_reply('LOST') end end
+if #found == 0 then return string.format('%.6f', now) end
 return {string.format('%.6f', now), room <= 0 and 1 or 0, found}
 """
 )
 _COMMIT = """
-local known = redis.call('LRANGE', KEYS[3], 0, -1)
-if #known > 0 then return known end
-local count = #ARGV / 5
-for i = 1, count do
-    local expected = ARGV[5 * i - 3]
-    local last = redis.call('LINDEX', KEYS[2 + 2 * i + 1], -1) or '0'
-    if last ~= expected then return false end
+local function split(text)
+    local words = {}
+    for word in string.gmatch(text, '%d+') do words[#words + 1] = word end
+    return words
+end
+local known = redis.call('GET', KEYS[3])
+if known then return split(known) end
+local last = 2 + 4 * tonumber(ARGV[1])
+for i = last + 1, #ARGV, 2 do
+    if (redis.call('HGET', KEYS[2], ARGV[i]) or '0') ~= ARGV[i + 1] then return false end
+end
+local key = 3
+for i = 3, last, 4 do
+    if (redis.call('LINDEX', KEYS[key + 2], -1) or '0') ~= ARGV[i + 1] then return false end
+    key = key + 2
 end
 local places = {}
-for i = 1, count do
-    local name, flag, body = ARGV[5 * i - 4], ARGV[5 * i - 2], ARGV[5 * i - 1]
-    local log, stream = KEYS[2 + 2 * i], KEYS[2 + 2 * i + 1]
+key = 3
+for i = 3, last, 4 do
+    local name, flag, log, stream = ARGV[i], ARGV[i + 2], KEYS[key + 1], KEYS[key + 2]
+    key = key + 2
     local place = 0
     if flag ~= 'check' then
-        redis.call('ZADD', KEYS[1], 0, name)
         place = redis.call('HINCRBY', KEYS[2], name, 1)
+        if place == 1 then redis.call('ZADD', KEYS[1], 0, name) end
         if flag == 'replace' then
             for _, old in ipairs(redis.call('LRANGE', stream, 0, -1)) do
                 redis.call('ZREMRANGEBYSCORE', log, old, old)
@@ -70,13 +80,12 @@ for i = 1, count do
             redis.call('DEL', stream)
         end
         local text = string.format('%.0f', place)
-        redis.call('ZADD', log, text, text .. ':' .. body)
+        redis.call('ZADD', log, text, text .. ':' .. ARGV[i + 3])
         redis.call('RPUSH', stream, text)
     end
-    places[i] = string.format('%.0f', place)
-    redis.call('RPUSH', KEYS[3], places[i])
+    places[#places + 1] = string.format('%.0f', place)
 end
-if count > 0 then redis.call('EXPIRE', KEYS[3], ARGV[5 * count]) end
+if #places > 0 then redis.call('SET', KEYS[3], table.concat(places, ' '), 'EX', ARGV[2]) end
 return places
 """
 _PUT = (
@@ -123,6 +132,8 @@ class RedisLog:
     in the URL's query separates several logs in one database. It connects at the first use, and again after the
     connection broke. Raises InvalidRequest for a URL that cannot be parsed, or if redis-py is not installed."""
 
+    compares = True
+
     def __init__(self, url: str) -> None:
         self._url = url
         self._connection = RedisConnection(url)
@@ -134,24 +145,30 @@ class RedisLog:
     def read(self, after: Mapping[str, int]) -> Tail:
         seen = [word for pair in after.items() for word in pair]
         keys = [self._connection.key("namespaces"), self._connection.key("positions")]
-        now, more, found = self._connection.run(_READ, keys, [self._connection.key("log:"), PAGE, *seen])
+        answer = self._connection.run(_READ, keys, [self._connection.key("log:"), PAGE, *seen])
+        if isinstance(answer, bytes):  # only the time: there are no new entries
+            return Tail(float(answer), [])
+        now, more, found = answer
         entries = [_unpack(name.decode(), entry) for name, packed in found for entry in packed]
         return Tail(float(now), entries, bool(more))
 
-    def commit(self, id: str, appends: Sequence[Append]) -> Mapping[Stream, int]:
+    def commit(
+        self, id: str, appends: Sequence[Append], after: Mapping[str, int] | None = None
+    ) -> Mapping[Stream, int]:
         keys = [
             self._connection.key("namespaces"),
             self._connection.key("positions"),
             self._connection.key(f"commit:{id}"),
         ]
-        given: list[Any] = []
+        given: list[Any] = [len(appends), COMMIT_KEPT_S]
         for one in appends:
             keys += [
                 self._connection.key(f"log:{one.namespace}"),
                 self._connection.pair("stream", one.namespace, one.session),
             ]
             flag = "check" if one.body is None else "replace" if one.replaces else "append"
-            given += [one.namespace, one.expect, flag, _pack(one), COMMIT_KEPT_S]
+            given += [one.namespace, one.expect, flag, _pack(one)]
+        given += [word for pair in (after or {}).items() for word in pair]
         positions = self._connection.run(_COMMIT, keys, given)
         if positions is None:
             raise LogConflict

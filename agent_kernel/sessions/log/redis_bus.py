@@ -78,6 +78,15 @@ if event ~= '' and not is_full then
 end
 return found
 """
+_RENEW = """
+local t = redis.call('TIME')
+local now = string.format('%.0f', t[1] * 1000000 + t[2])
+for i, key in ipairs(KEYS) do
+    redis.call('ZADD', key, now, ARGV[i + 1])
+    redis.call('PEXPIRE', key, ARGV[1])
+end
+return #KEYS
+"""
 _UNCOUNT = """
 for _, key in ipairs(KEYS) do redis.call('ZREM', key, ARGV[1]) end
 return #KEYS
@@ -125,6 +134,10 @@ class RedisBus:
         limits = [counter.limit for counter in counters]
         found = self._sender.run(_COUNT, self._count_keys(counters), [event, round(window_s * 1e6), *limits])
         return [EventCount(int(found[at]), int(found[at + 1]) / 1e6) for at in range(0, len(found), 2)]
+
+    def renew_events(self, counted: Sequence[tuple[str, EventCounter]], window_s: float) -> None:
+        keys = self._count_keys([counter for _, counter in counted])
+        self._sender.run(_RENEW, keys, [round(window_s * 1000), *(event for event, _ in counted)])
 
     def uncount_event(self, event: str, counters: Sequence[EventCounter]) -> None:
         self._sender.run(_UNCOUNT, self._count_keys(counters), [event])

@@ -33,6 +33,8 @@ class SupabaseLog:
     postgrest is not installed, the part of supabase-py that calls functions.
     """
 
+    compares = False  # the function in the project compares the ends of streams only
+
     def __init__(self, url: str) -> None:
         try:
             import httpx
@@ -65,7 +67,9 @@ class SupabaseLog:
         ]
         return Tail(float(found["now"]), entries, found["more"])
 
-    def commit(self, id: str, appends: Sequence[Append]) -> Mapping[Stream, int]:
+    def commit(
+        self, id: str, appends: Sequence[Append], after: Mapping[str, int] | None = None
+    ) -> Mapping[Stream, int]:
         given = [
             {
                 "namespace": one.namespace,

@@ -14,7 +14,6 @@ import os
 import shutil
 import sqlite3
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,7 +26,7 @@ from agent_kernel.core.errors import AgentKernelError, StoreCorrupt, StoreError,
 from agent_kernel.core.shielded_await import await_uncancelled
 from agent_kernel.sessions import shared_disk
 from agent_kernel.sessions.blob_files import BlobFiles, StoreConnection
-from agent_kernel.sessions.store import schema_migration
+from agent_kernel.sessions.store import journal_mode, schema_migration
 from agent_kernel.sessions.store.disk_reserve import DiskReserve
 from agent_kernel.sessions.store.moved_store_check import MovedStoreCheck
 from agent_kernel.sessions.tables import blobs
@@ -40,10 +39,8 @@ BUSY_TIMEOUT_S = 10.0
 MAX_GROUPED_WRITES = 32
 """Maximum number of waiting writes that share one transaction."""
 READ, WRITE = "BEGIN", "BEGIN IMMEDIATE"
-"""Values of ``_PendingCall.begin``. BEGIN IMMEDIATE takes the write lock at once, so that a transaction that has read
+"""Values of ``PendingCall.begin``. BEGIN IMMEDIATE takes the write lock at once, so that a transaction that has read
 never fails later because another process wrote in between."""
-WAL_SIZE_LIMIT = 64 * 2**20
-"""Bytes to which SQLite truncates the -wal file after a checkpoint."""
 _ALMOST_FULL = 2**20
 """If the disk has fewer free bytes than this, an I/O error counts as a full disk, because SQLite reports SQLITE_IOERR
 if it cannot enlarge the -shm file."""
@@ -79,10 +76,11 @@ class Database:
         self._durable = durable
         self._prepare = prepare
         self._before_commit = before_commit
+        self._grouped = frozenset({WRITE} if before_commit is None else ())
         self._connection: StoreConnection | None = None
         self._unclosed: list[StoreConnection] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="agent-kernel-sessions")
-        self._waiting: deque[_PendingCall] = deque()
+        self._waiting: deque[PendingCall] = deque()
         self._lock = threading.Lock()
         self._serving = False
         self._closing: Future[None] | None = None
@@ -114,7 +112,7 @@ class Database:
     async def _run(self, begin: str, work: Callable[[sqlite3.Connection], T], *, frees: bool = False) -> T:
         if self._closing is not None:
             raise StoreError("This session store is closed.")
-        job = _PendingCall(begin, work, Future(), frees)
+        job = PendingCall(begin, work, Future(), frees)
         with self._lock:
             self._waiting.append(job)
             idle, self._serving = not self._serving, True
@@ -131,7 +129,7 @@ class Database:
                 for job in wanted:
                     self._run_single(job)
 
-    def _run_single(self, job: _PendingCall) -> None:
+    def _run_single(self, job: PendingCall) -> None:
         try:
             result = self._run_with_reserve(job) if job.frees else self._transact(job.begin, job.work)
             self._delete_unnamed_files()
@@ -140,7 +138,7 @@ class Database:
         else:
             job.outcome.set_result(result)
 
-    def _run_with_reserve(self, job: _PendingCall) -> Any:
+    def _run_with_reserve(self, job: PendingCall) -> Any:
         """Run a call that may use the disk reserve, then refill the reserve from what the call freed.
 
         Some builds of SQLite overwrite deleted content (secure_delete). That needs as much space in the journal as the
@@ -167,18 +165,20 @@ class Database:
                     self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self._reserve.make()
 
-    def _take_group(self) -> list[_PendingCall]:
+    def _take_group(self) -> list[PendingCall]:
         """Take the call that has waited longest; if it writes, also take the writes that follow directly in the
-        queue."""
+        queue. ``_grouped`` has the values of ``begin`` for which this is done."""
         with self._lock:
             jobs = [self._waiting.popleft()] if self._waiting else []
-            grouped = bool(jobs) and jobs[0].begin == WRITE and self._before_commit is None
-            while grouped and self._waiting and self._waiting[0].begin == WRITE and len(jobs) < MAX_GROUPED_WRITES:
+            begin = jobs[0].begin if jobs else ""
+            while begin in self._grouped and self._waiting and self._waiting[0].begin == begin:
+                if len(jobs) == MAX_GROUPED_WRITES:
+                    break
                 jobs.append(self._waiting.popleft())
             self._serving = bool(jobs)
             return jobs
 
-    def _commit_group(self, jobs: Sequence[_PendingCall]) -> bool:
+    def _commit_group(self, jobs: Sequence[PendingCall]) -> bool:
         """Run several writes in one transaction. This costs a quarter less than one transaction each and, when durable,
         a single wait for the disk.
 
@@ -188,6 +188,7 @@ class Database:
         outcomes: list[Callable[[], None]] = []
 
         def work(connection: sqlite3.Connection) -> None:
+            outcomes.clear()
             for job in jobs:
                 connection.execute("SAVEPOINT job")
                 try:
@@ -201,8 +202,12 @@ class Database:
 
         try:
             self._transact(WRITE, work)
-        except Exception:  # noqa: BLE001  each call runs again alone and gets its own error
-            return False
+        except Exception as error:  # noqa: BLE001  the callers wait for it
+            if self._is_undone():
+                return False  # each call runs again alone and gets its own error
+            for job in jobs:
+                job.outcome.set_exception(error)
+            return True
         self._delete_unnamed_files()
         for set_outcome in outcomes:
             set_outcome()
@@ -227,6 +232,10 @@ class Database:
         except (sqlite3.Error, OSError) as error:
             raise self._to_store_error(error) from error
         return result
+
+    def _is_undone(self) -> bool:
+        """Return whether it is certain that the last transaction, which raised an error, has stored nothing."""
+        return True
 
     def _delete_unnamed_files(self) -> None:
         """Delete the blob files whose last row this write has deleted. A failure is only logged: the write itself is
@@ -268,7 +277,12 @@ class Database:
         connection.files = self._files
         try:
             if self.path is not None:
-                _configure(connection, shared=shared_disk.is_shared_disk(self.path), durable=self._durable)
+                journal_mode.configure(
+                    connection,
+                    shared=shared_disk.is_shared_disk(self.path),
+                    durable=self._durable,
+                    wait_s=BUSY_TIMEOUT_S,
+                )
             steps = schema_migration.migration_scripts() if self._steps is None else self._steps
             schema_migration.migrate(connection, self.path, steps)
             self._version = len(steps)
@@ -358,7 +372,7 @@ class Database:
 
 
 @dataclass(frozen=True, slots=True)
-class _PendingCall:
+class PendingCall:
     """A call that waits for the thread. ``begin`` is the statement that begins its transaction (empty: none), ``work``
     the function to run, and ``outcome`` the future on which the caller waits. ``frees`` is described at
     ``Database.write``."""
@@ -367,31 +381,3 @@ class _PendingCall:
     work: Callable[[sqlite3.Connection], Any]
     outcome: Future[Any]
     frees: bool = False
-
-
-def _configure(connection: sqlite3.Connection, *, shared: bool, durable: bool) -> None:
-    """Set journal and durability.
-
-    On a local disk: WAL with synchronous NORMAL (FULL if ``durable``). With NORMAL a killed process loses nothing, and
-    a power cut loses at most the writes of the last moments. On a disk that several machines share (``shared``): a
-    rollback journal with FULL, since WAL needs shared memory, and NORMAL is not safe with a rollback journal.
-    """
-    wanted = "delete" if shared else "wal"
-    if connection.execute("PRAGMA journal_mode").fetchone()[0] != wanted:
-        _switch_journal(connection, wanted)
-    connection.execute(f"PRAGMA synchronous = {'FULL' if shared or durable else 'NORMAL'}")
-    connection.execute(f"PRAGMA journal_size_limit = {WAL_SIZE_LIMIT}")
-
-
-def _switch_journal(connection: sqlite3.Connection, wanted: str) -> None:
-    """Change the journal mode, retrying for BUSY_TIMEOUT_S. The change needs the file exclusively for a moment, and
-    SQLite's busy timeout does not apply to it."""
-    deadline = time.monotonic() + BUSY_TIMEOUT_S
-    while True:
-        try:
-            connection.execute(f"PRAGMA journal_mode = {wanted}").fetchone()
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)

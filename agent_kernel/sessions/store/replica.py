@@ -8,23 +8,30 @@ and replaces its earlier entries, so that the log does not keep what people dele
 
 from __future__ import annotations
 
-import base64
-import json
 import sqlite3
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from agent_kernel.core.errors import StoreError
 from agent_kernel.core.session import SessionKey
-from agent_kernel.sessions.log.log_store import ENCRYPTED, Append, Entry, LogStore, Stream
+from agent_kernel.sessions.log.log_store import ENCRYPTED, Append, Entry, LogConflict, LogStore, Stream
+from agent_kernel.sessions.store import row_changes
+from agent_kernel.sessions.store.row_changes import RowChange
 from agent_kernel.sessions.tables import blobs, search_texts
 
+T = TypeVar("T")
 LOCAL = frozenset({"bytes", "folded"})
 """Columns of ``sessions`` that are not shared, because every server computes them for its copy: the bytes that count
 towards the quota, and the progress of the search index."""
+MAX_AGE_S = 10.0
+"""A write relies on what was read in the last MAX_AGE_S, and the log compares whether it is still current. After longer
+it reads first, so that ``offset`` follows the clock of the database."""
+QUIET_S = 1.0
+"""After another server wrote at the same moment, writes read first for so many seconds: then reading before is cheaper
+than writing twice."""
 KEYS: Mapping[str, tuple[str, ...]] = {
     "sessions": ("namespace", "id"),
     "turns": ("namespace", "session", "id"),
@@ -48,16 +55,12 @@ NUMBERED = frozenset({"summaries", "quarantine"})
 UNSHARED = frozenset({"blobs", "search_places", "search_texts", "search_unindexed", "search_chores"})
 """The tables that are not shared: the search index, and the table of bytes, whose rows can be derived from those of
 ``media`` and ``files``."""
-ERASING = frozenset({"sessions", "items", "media", "files", "summaries", "quarantine", "turns", "branches"})
-"""Tables that hold content of people. After a deletion in one of them, all rows of the session are written to the log
-again in one entry, which replaces the earlier ones."""
 MIN_CHANGES, CHANGES_PER_ROW = 400, 4
 """All rows of a session are written again in one entry when its entries together have more than MIN_CHANGES +
 CHANGES_PER_ROW * (rows of the session) changes."""
 
 _BOUND_SESSION = 3
 """Index of ``session`` among the columns of ``bindings``."""
-_Values = Sequence[Any]
 
 
 @dataclass(slots=True)
@@ -74,20 +77,12 @@ class _Head:
         return self.changes > MIN_CHANGES + CHANGES_PER_ROW * self.rows
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """One change of a row. ``event`` is i (insert), u (update) or d (delete). ``old`` are the key columns before the
-    change, and ``new`` are all shared columns after it."""
-
-    table: str
-    event: str
-    old: _Values
-    new: _Values
-
-
 class Replica:
     """The copy of one store; it is used on the store's thread only. ``offset`` is the time of the shared database minus
-    ``time.monotonic()``, in seconds."""
+    ``time.monotonic()``, in seconds.
+
+    A transaction that writes may run without ``update`` before it (``begin_unread``). The log then compares whether the
+    copy was current. ``sent`` tells whether the transaction got as far as to write to the log."""
 
     def __init__(self, log: LogStore) -> None:
         self._log = log
@@ -98,6 +93,9 @@ class Replica:
         self._heads: dict[Stream, _Head] = {}
         self._published: list[tuple[Stream, _Head]] = []
         self._records = False
+        self._read_at = self._conflict_at = -MAX_AGE_S
+        self._unread = self._has_guessed = False
+        self.sent = False
 
     def prepare(self, db: sqlite3.Connection) -> None:
         """Start with an empty database, and forget which entries were read."""
@@ -107,19 +105,44 @@ class Replica:
 
     # ------------------------------------------------------------------------------------------- reading
 
-    def update(self, db: sqlite3.Connection) -> None:
-        """Apply the changes that other servers have written since the last call. Raises StoreError if the shared
-        database cannot be read."""
-        more = True
+    def update(self, db: sqlite3.Connection) -> bool:
+        """Apply the changes that other servers have written since the last call, and return whether there were any.
+        Raises StoreError if the shared database cannot be read."""
+        self._unread = self.sent = False
+        more, found = True, False
         while more:
             tail = self._log.read(self._seen)
             self.offset, more = tail.now - time.monotonic(), tail.more
             if tail.entries:
-                self._apply(db, tail.entries)
+                found |= self._apply(db, tail.entries)
+        self._read_at = time.monotonic()
         if not self._records:
             self._record_changes(db)
+        return found
 
-    def _apply(self, db: sqlite3.Connection, entries: Sequence[Entry]) -> None:
+    def begin_unread(self) -> bool:
+        """Begin a transaction without ``update``, if the copy is probably current. Otherwise return False."""
+        now = time.monotonic()
+        may = self._log.compares and self._records
+        may = may and now - self._read_at < MAX_AGE_S and now - self._conflict_at >= QUIET_S
+        self._unread, self._has_guessed, self.sent = may, False, False
+        return may
+
+    def run(self, work: Callable[[sqlite3.Connection], T], db: sqlite3.Connection) -> T:
+        """Run ``work``, a write or one of several in a transaction. In a transaction without ``update``, note that its
+        result is a guess if it changed nothing or was refused: no commit compares what such a result depends on."""
+        if not self._unread:
+            return work(db)
+        before = _count_changes(db)
+        try:
+            result = work(db)
+        except BaseException:
+            self._has_guessed = True
+            raise
+        self._has_guessed |= _count_changes(db) == before
+        return result
+
+    def _apply(self, db: sqlite3.Connection, entries: Sequence[Entry]) -> bool:
         fresh = [entry for entry in entries if (entry.namespace, entry.position) not in self._own]
         counts = []
         if fresh:
@@ -140,6 +163,7 @@ class Replica:
         for entry in entries:
             self._seen[entry.namespace] = entry.position
             self._own.discard((entry.namespace, entry.position))
+        return bool(fresh)
 
     def _apply_entry(self, db: sqlite3.Connection, entry: Entry) -> int:
         here, unnamed = (entry.namespace, entry.session), set[str]()
@@ -148,7 +172,7 @@ class Replica:
             unnamed = self._delete_stream(db, entry)
         if entry.body.startswith(ENCRYPTED):
             raise StoreError(f"{self._log.name} is encrypted.", hint="Add #key=FILE to the URL of the store.")
-        changes = _decode(entry.body)
+        changes = row_changes.decode(entry.body)
         for change in changes:
             unnamed |= self._apply_change(db, entry.namespace, change)
         if entry.replaces and place:
@@ -158,7 +182,7 @@ class Replica:
             blobs.remove_unnamed(db, entry.namespace, sorted(unnamed))
         return len(changes)
 
-    def _apply_change(self, db: sqlite3.Connection, namespace: str, change: _Change) -> set[str]:
+    def _apply_change(self, db: sqlite3.Connection, namespace: str, change: RowChange) -> set[str]:
         """Apply a change, and return the hashes of media bytes to which no row may refer any more."""
         table, columns = change.table, self._columns[change.table]
         where = " AND ".join(f"{name} IS ?" for name in KEYS[table])
@@ -201,6 +225,8 @@ class Replica:
         """Write the changes of the open transaction to the log, before the transaction is committed in the copy. Raises
         LogConflict if another server has changed one of the sessions first, and StoreError."""
         self._published = []
+        if self._unread and self._has_guessed and self._log.read(self._seen).entries:
+            raise LogConflict
         found = self._read_changes(db)
         if not found:
             return
@@ -209,18 +235,24 @@ class Replica:
             before = self._heads.get(stream, _Head())
             head = _Head(0, before.changes + len(changes), before.rows)
             self._keep_bytes(stream[0], changes)
-            replaces = head.is_long or any(_erases(change) for change in changes)
+            replaces = head.is_long or any(change.erases for change in changes)
             rows = [*self._snapshot(db, stream)] if replaces else changes
             if replaces:
                 head.changes = head.rows = len(rows)
-            appends.append(Append(*stream, before.position, _encode(rows), replaces))
+            appends.append(Append(*stream, before.position, row_changes.encode(rows), replaces))
             heads.append((stream, head))
         appends += [
             Append(*stream, self._heads.get(stream, _Head()).position, None)
             for stream in _bound_sessions(found)
             if stream not in found
         ]
-        positions = self._log.commit(uuid.uuid4().hex, appends)
+        after = {name: self._seen.get(name, 0) for name, _ in found} if self._unread else None
+        self.sent = True
+        try:
+            positions = self._log.commit(uuid.uuid4().hex, appends, after)
+        except LogConflict:
+            self._conflict_at = time.monotonic()
+            raise
         for stream, head in heads:
             head.position = positions[stream]
         self._published = heads
@@ -229,12 +261,15 @@ class Replica:
     def settle(self) -> None:
         """Record that the changes that ``publish`` wrote are committed in the copy too. Without this call, ``update``
         would read and apply them again."""
-        for stream, head in self._published:
+        for stream, head in sorted(self._published, key=lambda one: one[1].position):
             self._heads[stream] = head
-            self._own.add((stream[0], head.position))
+            if head.position == self._seen.get(stream[0], 0) + 1:
+                self._seen[stream[0]] = head.position
+            else:
+                self._own.add((stream[0], head.position))
         self._published = []
 
-    def _keep_bytes(self, namespace: str, changes: Sequence[_Change]) -> None:
+    def _keep_bytes(self, namespace: str, changes: Sequence[RowChange]) -> None:
         """Tell the log that rows now refer to these bytes, so that it keeps them. For example, the rows of a fork refer
         to bytes that the fork did not store."""
         for table in ("media", "files"):
@@ -243,17 +278,33 @@ class Replica:
             if digests:
                 self._log.touch_blobs(namespace, digests)
 
-    def _read_changes(self, db: sqlite3.Connection) -> dict[Stream, list[_Change]]:
-        found: dict[Stream, list[_Change]] = {}
+    def _read_changes(self, db: sqlite3.Connection) -> dict[Stream, list[RowChange]]:
+        found: dict[Stream, list[RowChange]] = {}
+        widest = max(map(len, KEYS.values()))
+        widths = {
+            table: (len(KEYS[table]), widest + len(columns) + 2 * (table == "media"))
+            for table, columns in self._columns.items()
+        }
+        updates: dict[tuple[str, str], int] = {}
         for _, table, event, namespace, session, *values in db.execute("SELECT * FROM temp.changes ORDER BY n"):
-            keys, columns = len(KEYS[table]), len(self._columns[table]) + 2 * (table == "media")
-            widest = max(map(len, KEYS.values()))
+            keys, end = widths[table]
+            stream, changes = (namespace, session), found.setdefault((namespace, session), [])
             old = () if event == "i" else values[:keys]
-            new = () if event == "d" else values[widest : widest + columns]
-            found.setdefault((namespace, session), []).append(_Change(table, event, old, new))
+            new = () if event == "d" else values[widest:end]
+            if table == "sessions":
+                # Each turn updates the row of its session. The last update has all values, so it takes the place of
+                # the one before.
+                before = updates.pop(stream, None)
+                if event == "u":
+                    if before is not None:
+                        changes[before] = RowChange(table, event, old, new)
+                        updates[stream] = before
+                        continue
+                    updates[stream] = len(changes)
+            changes.append(RowChange(table, event, old, new))
         return found
 
-    def _snapshot(self, db: sqlite3.Connection, stream: Stream) -> Iterator[_Change]:
+    def _snapshot(self, db: sqlite3.Connection, stream: Stream) -> Iterator[RowChange]:
         """Yield all rows of a stream as insertions, in the order in which they were made."""
         for table in ("bindings",) if not stream[1] else _session_tables():
             columns, source = ", ".join(f"t.{name}" for name in self._columns[table]), f"{table} AS t"
@@ -263,10 +314,11 @@ class Replica:
             where = "t.namespace = ?" if not stream[1] else f"t.namespace = ? AND t.{_session_column(table)} = ?"
             order = "" if table in _WITHOUT_ROWID else " ORDER BY t.rowid"
             rows = db.execute(f"SELECT {columns} FROM {source} WHERE {where}{order}", stream[: 1 + bool(stream[1])])
-            yield from (_Change(table, "i", (), row) for row in rows)
+            yield from (RowChange(table, "i", (), row) for row in rows)
 
     def _record_changes(self, db: sqlite3.Connection) -> None:
         """Record all changes of shared rows from now on, in the temporary table ``changes``."""
+        db.execute("PRAGMA temp_store = MEMORY")  # the changes of one transaction are no more than its rows
         widest_key = max(map(len, KEYS.values()))
         widest = max(len(columns) for columns in self._columns.values()) + 2
         names = [*(f"k{n}" for n in range(widest_key)), *(f"v{n}" for n in range(widest))]
@@ -317,11 +369,12 @@ def _shared_columns(db: sqlite3.Connection, table: str) -> list[str]:
     return [name for name in names if name not in hidden]
 
 
-def _erases(change: _Change) -> bool:
-    return change.table in ERASING and (change.event == "d" or (change.event == "u" and change.table == "items"))
+def _count_changes(db: sqlite3.Connection) -> int:
+    """Return the number of the last change that was recorded in the open transaction, or 0."""
+    return int(db.execute("SELECT coalesce(max(n), 0) FROM temp.changes").fetchone()[0])
 
 
-def _bound_sessions(found: Mapping[Stream, Sequence[_Change]]) -> list[Stream]:
+def _bound_sessions(found: Mapping[Stream, Sequence[RowChange]]) -> list[Stream]:
     """Return the sessions to which new bindings refer. Each of them must still exist when the bindings are written."""
     return sorted(
         {
@@ -332,20 +385,3 @@ def _bound_sessions(found: Mapping[Stream, Sequence[_Change]]) -> list[Stream]:
             if change.table == "bindings" and change.event != "d"
         }
     )
-
-
-def _encode(changes: Sequence[_Change]) -> bytes:
-    rows = [[change.table, change.event, *map(_to_json, (change.old, change.new))] for change in changes]
-    return json.dumps(rows, separators=(",", ":")).encode()
-
-
-def _decode(body: bytes) -> list[_Change]:
-    return [_Change(table, event, _from_json(old), _from_json(new)) for table, event, old, new in json.loads(body)]
-
-
-def _to_json(values: _Values) -> list[Any]:
-    return [{"base64": base64.b64encode(v).decode()} if isinstance(v, bytes) else v for v in values]
-
-
-def _from_json(values: _Values) -> list[Any]:
-    return [base64.b64decode(v["base64"]) if isinstance(v, dict) else v for v in values]

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from agent_kernel.core.errors import StoreError
+from agent_kernel.core.errors import AgentKernelError, StoreError
 from agent_kernel.sessions.blob_files import BlobFiles
 from agent_kernel.sessions.log.log_store import LogConflict, LogStore
 from agent_kernel.sessions.log.message_bus import MessageBus
-from agent_kernel.sessions.store.database import BUSY_TIMEOUT_S, WRITE, Database
+from agent_kernel.sessions.store.database import BUSY_TIMEOUT_S, READ, WRITE, Database, PendingCall
 from agent_kernel.sessions.store.replica import Replica
 from agent_kernel.sessions.store.sqlite import NONE, SqliteStore
 from agent_kernel.sessions.tables.quota import Quota
@@ -64,19 +65,46 @@ class SharedStore(SqliteStore):
 
 
 class _SharedDatabase(Database):
-    """A database in memory that holds a copy of the shared log. Before every call the changes of other servers are
-    applied to it, and every write is published in the log."""
+    """A database in memory that holds a copy of the shared log. Before a call the changes of other servers are applied
+    to it, and every write is published in the log. Calls that wait at the same moment share one request to the log, and
+    a write that follows others closely does without reading before: the log compares whether the copy is current."""
 
     def __init__(self, log: LogStore, replica: Replica, files: BlobFiles) -> None:
         super().__init__(None, prepare=replica.prepare, before_commit=replica.publish, files=files, name=log.name)
         self._log = log
         self._replica = replica
+        self._grouped = frozenset({READ, WRITE})
+
+    async def write(self, work: Callable[[sqlite3.Connection], T], *, frees: bool = False) -> T:
+        return await super().write(functools.partial(self._replica.run, work), frees=frees)
+
+    def _commit_group(self, jobs: Sequence[PendingCall]) -> bool:
+        if jobs[0].begin == WRITE:
+            return super()._commit_group(jobs)
+        try:
+            self._update()
+        except Exception:  # noqa: BLE001  each call runs again alone and gets its own error
+            return False
+        for job in jobs:
+            try:
+                result = super()._transact(READ, job.work)
+            except BaseException as error:  # noqa: BLE001  the caller waits for it and raises it
+                job.outcome.set_exception(error)
+            else:
+                job.outcome.set_result(result)
+        return True
+
+    def _is_undone(self) -> bool:
+        return not self._replica.sent
 
     def _transact(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
         end, attempt = time.monotonic() + BUSY_TIMEOUT_S, 0
         while True:
+            self._open()
+            unread = begin == WRITE and attempt == 0 and self._replica.begin_unread()
             try:
-                self._replica.update(self._open())
+                if not unread:
+                    self._update()
                 result = super()._transact(begin, work)
             except LogConflict:
                 attempt += 1
@@ -86,14 +114,25 @@ class _SharedDatabase(Database):
                         f"{BUSY_TIMEOUT_S:.0f} seconds, while this write was tried.",
                         hint="Nothing was written. Try again.",
                     ) from None
-                # The pause is random, so that two writers do not collide again and again.
-                time.sleep(random.random() * min(MAX_PAUSE_S, 0.001 * attempt))
-            except sqlite3.Error as error:
-                raise self._to_store_error(error) from error
+                if not unread:
+                    # The pause is random, so that two writers do not collide again and again.
+                    time.sleep(random.random() * min(MAX_PAUSE_S, 0.001 * attempt))
+            except AgentKernelError:
+                # Perhaps the call was refused for what another server has changed since.
+                if not unread or self._replica.sent or not self._update():
+                    raise
+                attempt += 1
             else:
                 if begin == WRITE:
                     self._replica.settle()
                 return result
+
+    def _update(self) -> bool:
+        """Apply the changes of other servers, and return whether there were any. Raises StoreError."""
+        try:
+            return self._replica.update(self._open())
+        except sqlite3.Error as error:
+            raise self._to_store_error(error) from error
 
     def _close(self) -> None:
         super()._close()

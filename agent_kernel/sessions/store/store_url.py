@@ -40,6 +40,9 @@ LOGS: Mapping[str, str] = MappingProxyType(
 )
 """The logs of shared databases by the scheme of their URL: a module of ``sessions.log``, and what it calls with the
 URL. A module is imported when a URL names it."""
+WITH_BUS = frozenset({"postgresql", "redis", "rediss"})
+"""The schemes of the databases through which servers also send each other messages. Servers on the others share
+sessions only."""
 FORMS = (
     "sqlite:PATH (a file), files:PATH (a directory of JSON documents), postgresql://USER@HOST/DATABASE,"
     " redis://USER:PASSWORD@HOST:PORT/NUMBER, rediss: (the same with TLS), mongodb://USER:PASSWORD@HOST/DATABASE,"

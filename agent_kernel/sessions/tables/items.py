@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from agent_kernel.core.messages import Message
@@ -38,13 +39,24 @@ class AppendPoint:
 def insert_items(db: sqlite3.Connection, place: AppendPoint, messages: Sequence[Message], now: float) -> list[Item]:
     """Insert messages as items after the seq ``place.head``, store their media, update the head of the session, and
     return the items."""
-    if not messages:
-        return []
-    here = pair(place.key)
-    carried = serialization.collect_media(messages, lambda digest: has_medium(db, place.key, digest))
-    blobs.store_media(db, place.key.namespace, carried.values())
+    return insert_batches(db, [(place, messages)], now) if messages else []
+
+
+def insert_batches(
+    db: sqlite3.Connection, batches: Sequence[tuple[AppendPoint, Sequence[Message]]], now: float
+) -> list[Item]:
+    """Do what ``insert_items`` does for several turns of one session, whose places follow each other. No batch is
+    empty."""
+    (first, _), (last, newest) = batches[0], batches[-1]
+    here = pair(first.key)
+    carried = serialization.collect_media(
+        chain.from_iterable(messages for _, messages in batches), lambda digest: has_medium(db, first.key, digest)
+    )
+    blobs.store_media(db, first.key.namespace, carried.values())
     numbered = [
-        (seq, message, serialization.encode(message)) for seq, message in enumerate(messages, start=place.head + 1)
+        (place, seq, message, serialization.encode(message))
+        for place, messages in batches
+        for seq, message in enumerate(messages, start=place.head + 1)
     ]
     db.executemany(
         "INSERT INTO items (namespace, session, seq, turn, role, kind, call_id, body, cell, epoch, time, segment)"
@@ -63,20 +75,22 @@ def insert_items(db: sqlite3.Connection, place: AppendPoint, messages: Sequence[
                 now,
                 place.segment,
             )
-            for seq, message, body in numbered
+            for place, seq, message, body in numbered
         ],
     )
-    named = [(*here, medium.hash, seq) for seq, message, _ in numbered for medium in message.media]
+    named = [(*here, medium.hash, seq) for _, seq, message, _ in numbered for medium in message.media]
     if named:
         db.executemany(
             "INSERT INTO media (namespace, session, hash, seq) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", named
         )
     db.execute(
-        "UPDATE sessions SET head = ?, turns = coalesce(?, turns), revision = revision + 1, updated = ?, accessed = ?"
+        "UPDATE sessions SET head = ?, turns = coalesce(?, turns), revision = revision + ?, updated = ?, accessed = ?"
         " WHERE namespace = ? AND id = ?",
-        (place.head + len(messages), place.turns, now, now, *here),
+        (last.head + len(newest), last.turns, len(batches), now, now, *here),
     )
-    return [Item(seq, place.turn, serialization.as_stored(message, body), now) for seq, message, body in numbered]
+    return [
+        Item(seq, place.turn, serialization.as_stored(message, body), now) for place, seq, message, body in numbered
+    ]
 
 
 def select_latest(

@@ -69,7 +69,7 @@ def add_messages(
     _check_paired(messages)
     session = sessions.read_end(db, key) or sessions.begin_session(db, key, now)
     sessions.raise_if_busy(session)
-    added: list[Item] = []
+    batches: list[tuple[items.AppendPoint, Sequence[Message]]] = []
     for batch in _split_by_turn(messages):
         place = None if _starts_turn(batch[0]) else _newest_turn_end(db, key, session)
         if place is None:
@@ -77,9 +77,9 @@ def add_messages(
             ordinal = _insert_turn(db, session, turn, now).ordinal
             place = items.AppendPoint(key, turn.id, session.segment, "", "", session.head, ordinal)
             session = replace(session, turns=session.turns + 1)
-        added += items.insert_items(db, place, batch, now)
+        batches.append((place, batch))
         session = replace(session, head=session.head + len(batch))
-    return added
+    return items.insert_batches(db, batches, now) if batches else []
 
 
 def _split_by_turn(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:

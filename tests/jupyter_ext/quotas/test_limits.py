@@ -27,6 +27,7 @@ from jupyter_ext.quotas.request_rates import LocalRates
 from jupyter_ext.quotas.server_db import open_server_db
 from jupyter_ext.quotas.spending_rows import DatabaseSpending, QuotaAccount
 from jupyter_ext.quotas.token_spending import TokenSpending
+from jupyter_ext.quotas.turn_slots import LocalSlots
 from jupyter_ext.turns.turns import LiveTurn, Turns, TurnSpec
 from tests.turns import CancelledAt
 
@@ -57,7 +58,7 @@ class Server:
         self.records = open_server_db(None)
         self.runtime = Runtime.build(self.settings)
         spending = TokenSpending(DatabaseSpending(self.records), self.clock)
-        self.limits = Limits(self.settings, spending, LocalRates(self.clock))
+        self.limits = Limits(self.settings, spending, LocalRates(self.clock), LocalSlots())
         self.turns = Turns(self.runtime, self.limits)
         self._sessions = 0
 
@@ -359,7 +360,7 @@ async def test_no_slot_and_no_place_is_lost_wherever_a_turn_is_cancelled(tmp_pat
         stopped = 0
         for n in range(1, 60):
             key = SessionKey("ada", f"n{n}")
-            entry = server.limits.enter("ada", "", engine, await server.limits.count_start("ada", ""))
+            entry = server.limits.enter(engine, await server.limits.count_start("ada", ""))
             agent = server.runtime.agent(
                 key,
                 TurnRequest("hello"),
@@ -396,7 +397,7 @@ async def test_a_position_counts_the_calls_of_other_models_and_never_rises(tmp_p
     slow = {"text": "abcd", "deltas": 4, "delay": 0.02, "loop": True}
     engines = NamedEngines(settings, ScriptedEngine([slow]), lambda own: ScriptedEngine([slow]))
     records = open_server_db(None)
-    limits = Limits(settings, TokenSpending(DatabaseSpending(records)), LocalRates())
+    limits = Limits(settings, TokenSpending(DatabaseSpending(records)), LocalRates(), LocalSlots())
 
     async def positions(user: str, model: str) -> list[int]:
         async with aclosing(limits.meter(engines.get(model), user, "").stream(EngineRequest((said("x"),)))) as chunks:

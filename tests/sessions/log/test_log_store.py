@@ -64,6 +64,45 @@ def test_an_append_without_a_body_only_checks(log: LogStore, again: Open) -> Non
     assert log.commit("6", [Append("a", "s", 3, None)]) == {}
 
 
+def test_a_writer_that_has_not_read_the_newest_entry_of_a_namespace_writes_nothing_if_it_asks_for_that(
+    log: LogStore, again: Open
+) -> None:
+    if not log.compares:
+        pytest.skip("the function in the project compares streams only")
+    first = log.commit("1", [append("s"), append("s", namespace="b")], {"a": 0, "b": 0})
+    assert first == {("a", "s"): 1, ("b", "s"): 1}
+    other = again()
+    assert other.commit("2", [append("t")], {"a": 1}) == {("a", "t"): 2}
+    for after in ({"a": 1}, {"b": 1, "a": 1}, {"a": 3}):
+        with pytest.raises(LogConflict):
+            log.commit(f"{after}", [append("s", expect=1)], after)
+    assert log.commit("1", [append("s"), append("s", namespace="b")], {"a": 0, "b": 0}) == first, "the reply was lost"
+    assert log.commit("3", [append("s", expect=1), append("u")], {"a": 2}) == {("a", "s"): 3, ("a", "u"): 4}
+    assert log.commit("4", [append("s", namespace="b", expect=1)], {"b": 1, "new": 0}) == {("b", "s"): 2}
+    assert [entry.position for entry in everything(again())] == [1, 2, 3, 4, 1, 2]
+
+
+def test_of_writers_that_all_read_the_same_one_is_first_also_in_different_sessions(log: LogStore, again: Open) -> None:
+    if not log.compares:
+        pytest.skip("the function in the project compares streams only")
+    rounds, logs = 15, [again() for _ in range(3)]
+
+    def race(which: int) -> int:
+        won = 0
+        for at in range(rounds):
+            try:
+                logs[which].commit(f"{which}-{at}", [append(f"{which}-{at}")], {"a": at})
+                won += 1
+            except LogConflict:
+                while len(everything(logs[which])) <= at:
+                    pass
+        return won
+
+    with ThreadPoolExecutor(3) as pool:
+        assert sum(pool.map(race, range(3))) == rounds
+    assert len(everything(log)) == rounds
+
+
 def test_a_commit_whose_reply_was_lost_can_be_repeated(log: LogStore) -> None:
     first = log.commit("1", [append("s")])
     log.commit("2", [Append("a", "s", 1, b"all", replaces=True)])

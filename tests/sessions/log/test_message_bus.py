@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from importlib import import_module
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -21,6 +23,7 @@ from agent_kernel.sessions.log.message_bus import (
     Topic,
     change_value,
 )
+from agent_kernel.sessions.store import store_url
 from jupyter_ext.auth.callers import Caller
 from jupyter_ext.turns.idempotency import read_key
 from jupyter_ext.turns.idempotency_rows import SharedRows
@@ -292,6 +295,14 @@ def test_events_are_counted_up_to_the_limit_by_all_servers_together(again: Calla
         bus.close()
 
 
+@pytest.mark.parametrize("scheme", sorted(store_url.LOGS))
+def test_servers_of_exactly_the_databases_that_are_said_to_carry_messages_have_a_bus(scheme: str) -> None:
+    module, _, name = store_url.LOGS[scheme].partition(":")
+    made: Any = getattr(import_module(f"agent_kernel.sessions.log.{module}"), name)
+    kind: Any = made if isinstance(made, type) else get_type_hints(made)["return"]
+    assert (get_type_hints(kind.bus)["return"] is not type(None)) == (scheme in store_url.WITH_BUS)
+
+
 @WITH_BUS
 def test_an_event_counts_under_all_names_or_none_and_once_however_often_it_is_sent(
     buses: tuple[MessageBus, MessageBus],
@@ -307,6 +318,25 @@ def test_an_event_counts_under_all_names_or_none_and_once_however_often_it_is_se
     two.uncount_event("a", [HERE, THERE])
     two.uncount_event("unknown", [HERE])
     assert one.count_event("c", [HERE, THERE], 60) == [EventCount(1), EventCount(1)]
+
+
+@WITH_BUS
+def test_an_event_that_is_renewed_counts_longer_and_is_counted_again_if_it_was_forgotten(
+    buses: tuple[MessageBus, MessageBus],
+) -> None:
+    one, two = buses
+    one.count_event("a", [HERE], 60)
+    time.sleep(0.25)
+    assert two.count_event("", [HERE], 0.2) == [EventCount(0)]
+    end = time.monotonic() + 20
+    while two.count_event("", [HERE], 0.2)[0].number == 0:  # again, in case this machine pauses for so long
+        assert time.monotonic() < end
+        one.renew_events([("a", HERE), ("of another", THERE)], 60)
+    two.uncount_event("a", [HERE])
+    assert two.count_event("", [HERE, THERE], 60) == [EventCount(0), EventCount(1)]
+    for _ in range(2):
+        one.renew_events([("a", HERE)], 60)
+        assert two.count_event("", [HERE], 60) == [EventCount(1)]
 
 
 @WITH_BUS

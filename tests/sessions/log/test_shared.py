@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -151,8 +152,10 @@ class Failing(MemoryLog):
             raise StoreError("The database is away.", hint="Start it.")
         return super().read(after)
 
-    def commit(self, id: str, appends: Sequence[Append]) -> Mapping[Stream, int]:
-        positions = super().commit(id, appends)
+    def commit(
+        self, id: str, appends: Sequence[Append], after: Mapping[str, int] | None = None
+    ) -> Mapping[Stream, int]:
+        positions = super().commit(id, appends, after)
         if self.loses:
             raise StoreError("The connection broke.")
         return positions
@@ -184,6 +187,118 @@ async def test_a_write_whose_reply_was_lost_is_there_once() -> None:
     assert [item.message.text for item in await store.latest(KEY)] == ["once", "twice"]
     assert await store.verify() == []
     await store.aclose()
+
+
+async def test_writes_that_wait_at_the_same_moment_and_whose_reply_was_lost_are_there_once() -> None:
+    log = Failing()
+    store = SharedStore(log)
+    await store.create(KEY)
+    log.loses = True
+    writes = [store.add_messages(KEY, [user(f"said {n}")]) for n in range(5)]
+    ended = await asyncio.gather(*writes, return_exceptions=True)
+    assert all(isinstance(end, StoreError) for end in ended)
+    log.loses = False
+    assert [item.message.text for item in await store.latest(KEY)] == [f"said {n}" for n in range(5)]
+    await store.aclose()
+
+
+class Counting(MemoryLog):
+    """Notes the requests to the database."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.requests: list[str] = []
+
+    def read(self, after: Mapping[str, int]) -> Tail:
+        self.requests.append("read")
+        return super().read(after)
+
+    def commit(
+        self, id: str, appends: Sequence[Append], after: Mapping[str, int] | None = None
+    ) -> Mapping[Stream, int]:
+        self.requests.append("commit")
+        return super().commit(id, appends, after)
+
+
+@pytest.fixture
+async def counted(clock: Clock) -> AsyncIterator[tuple[Counting, SharedStore, SharedStore]]:
+    """A log, and two servers on it that have read it."""
+    log = Counting(clock)
+    store, other = SharedStore(log, clock=clock), SharedStore(log, clock=clock)
+    await store.create(KEY)
+    assert await other.info(KEY) is not None
+    log.requests.clear()
+    yield log, store, other
+    await store.aclose()
+    await other.aclose()
+
+
+async def test_a_write_that_follows_another_call_takes_one_request_and_so_does_a_read(
+    counted: tuple[Counting, SharedStore, SharedStore],
+) -> None:
+    log, store, _ = counted
+    for n in range(3):
+        await store.add_messages(KEY, [user(f"said {n}")])
+    assert log.requests == ["commit"] * 3
+    assert len(await store.latest(KEY)) == 3
+    assert log.requests == ["commit"] * 3 + ["read"]
+
+
+async def test_calls_that_wait_at_the_same_moment_share_one_request(
+    counted: tuple[Counting, SharedStore, SharedStore],
+) -> None:
+    log, store, other = counted
+    gate = threading.Event()
+    held = asyncio.ensure_future(store._database.run_outside_transaction(lambda _: gate.wait(20)))
+    keys = [SessionKey("local", f"s{n}") for n in range(6)]
+    writes = [asyncio.ensure_future(store.add_messages(key, [user("said")])) for key in keys]
+    reads = [asyncio.ensure_future(store.latest(key)) for key in keys]
+    await asyncio.sleep(0)
+    gate.set()
+    await asyncio.gather(held, *writes)
+    assert [len(items) for items in await asyncio.gather(*reads)] == [1] * 6
+    assert log.requests == ["read", "commit", "read"], "the first read is of the call that held the others"
+    assert [len(await other.latest(key)) for key in keys] == [1] * 6
+
+
+async def test_a_write_without_a_read_before_it_sees_what_another_server_wrote_in_between(
+    counted: tuple[Counting, SharedStore, SharedStore],
+) -> None:
+    log, store, other = counted
+    await store.add_messages(KEY, [user("first")])
+    await other.add_messages(KEY, [user("second")])
+    log.requests.clear()
+    await store.fork(KEY, SessionKey("local", "copy"))
+    assert [item.message.text for item in await other.latest(SessionKey("local", "copy"))] == ["first", "second"]
+    assert log.requests == ["commit", "read", "commit", "read"], "a conflict, then once more with what is there"
+
+
+async def test_a_refusal_and_a_write_that_changes_nothing_are_compared_with_what_others_wrote(
+    counted: tuple[Counting, SharedStore, SharedStore], owner: Owner
+) -> None:
+    log, store, other = counted
+    late = SessionKey("other", "late")
+    await other.create(late)
+    log.requests.clear()
+    await store.rename(late, "found")
+    assert [session.title for session in await other.list("other")] == ["found"]
+    with pytest.raises(SessionNotFound):
+        await store.rename(SessionKey("local", "never"), "x")
+    talk = await Talk.begin(store, owner)
+    assert await other.close_turn(talk.turn, owner, "committed")
+    assert not await store.heartbeat(talk.turn, owner)
+
+
+async def test_of_writes_that_wait_together_one_that_is_refused_leaves_the_others(
+    counted: tuple[Counting, SharedStore, SharedStore],
+) -> None:
+    _, store, other = counted
+    late = SessionKey("other", "late")
+    await other.create(late)
+    renames = [store.rename(key, "new") for key in (KEY, SessionKey("local", "never"), late)]
+    ended = await asyncio.gather(*renames, return_exceptions=True)
+    assert [type(end).__name__ for end in ended] == ["NoneType", "SessionNotFound", "NoneType"]
+    assert [session.title for session in await other.list("other")] == ["new"]
 
 
 async def test_a_refused_write_leaves_nothing_in_the_log(store: SharedStore, log: LogStore) -> None:
@@ -240,11 +355,13 @@ class BusyLog(MemoryLog):
         super().__init__()
         self.conflicts = conflicts
 
-    def commit(self, id: str, appends: Sequence[Append]) -> Mapping[Stream, int]:
+    def commit(
+        self, id: str, appends: Sequence[Append], after: Mapping[str, int] | None = None
+    ) -> Mapping[Stream, int]:
         self.conflicts -= 1
         if self.conflicts >= 0:
             raise LogConflict
-        return super().commit(id, appends)
+        return super().commit(id, appends, after)
 
 
 async def test_a_write_that_loses_a_hundred_times_to_other_servers_is_made_all_the_same() -> None:

@@ -58,7 +58,8 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
                 "AGENT_KERNEL_STORE": store,
                 "AGENT_KERNEL_USER_TOKENS_PER_DAY": "1000000",
                 "AGENT_KERNEL_USER_REQUESTS_PER_MINUTE": "1000",
-                "AGENT_KERNEL_TOKEN_SHARE": "0.002",
+                "AGENT_KERNEL_USER_TURNS_AT_ONCE": "500",
+                "AGENT_KERNEL_TOKEN_SHARE": "0.004",
                 "XDG_RUNTIME_DIR": runtime,
             },
         )
@@ -377,17 +378,39 @@ async def test_an_engine_that_a_person_chooses_is_that_of_the_session_at_both_se
     assert [(await current(client))["name"] for client in clients] == ["", ""]
 
 
-async def test_a_limit_of_turns_in_a_minute_is_that_of_both_servers_together(servers: Pair, clients: Clients) -> None:
+def new_token(servers: Pair) -> str:
+    """A token with a share of the limits of the user."""
     store = str(servers[0].env["AGENT_KERNEL_STORE"])
     with contextlib.closing(open_token_store(servers[0].directory / "data" / "tokens", store)) as tokens:
-        _, text = tokens.new(["turns"], name="limited")
-    body = {"prompt": "hello"}
+        return tokens.new(["turns"], name="limited")[1]
+
+
+async def test_a_limit_of_turns_at_once_is_that_of_both_servers_together(servers: Pair) -> None:
+    text, body = new_token(servers), {"prompt": "long"}
     async with servers[0].client(text) as one, servers[1].client(text) as two:
-        began = [(await client.post("agent/v1/turns", json=body)).status_code for client in (one, two)]
-        assert began == [202, 202], "the limit of a token is two turns here"
+        turns = [(await start_turn(client, "long"))["turn"] for client in (one, two)]
+        for client in (one, two):  # the limit of a token is two turns at once here
+            refused = await client.post("agent/v1/turns", json=body)
+            details = refused.json()["error"]["details"]
+            assert (refused.status_code, details["limit"], details["used"]) == (429, "user_turns_at_once", 2)
+            assert (await client.get("agent/v1/usage")).json()["token"]["turns_at_once"]["used"] == 2
+        await one.post(f"agent/v1/turns/{turns[0]}/cancel", json={})
+        end = time.monotonic() + 20
+        while (started := await two.post("agent/v1/turns", json=body)).status_code != 202:
+            assert time.monotonic() < end
+            await asyncio.sleep(0.05)
+        for turn in (turns[1], started.json()["turn"]):
+            await two.post(f"agent/v1/turns/{turn}/cancel", json={})
+
+
+async def test_a_limit_of_turns_in_a_minute_is_that_of_both_servers_together(servers: Pair, clients: Clients) -> None:
+    text, body = new_token(servers), {"prompt": "hello"}
+    async with servers[0].client(text) as one, servers[1].client(text) as two:
+        for client in (one, two, one, two):  # the limit of a token is four turns here
+            assert (await followed(client, (await start_turn(client, "hello"))["turn"]))[-1]["type"] == "turn.finished"
         for client in (one, two, one):
             refused = await client.post("agent/v1/turns", json=body)
-            assert (refused.status_code, refused.json()["error"]["details"]["used"]) == (429, 2)
+            assert (refused.status_code, refused.json()["error"]["details"]["used"]) == (429, 4)
     used = [(await client.get("agent/v1/usage")).json()["requests_per_minute"]["used"] for client in clients]
     assert used[0] == used[1] >= 2
 

@@ -1,0 +1,49 @@
+"""One change of a row of a shared table, and its form in an entry of the log."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+ERASING = frozenset({"sessions", "items", "media", "files", "summaries", "quarantine", "turns", "branches"})
+"""Tables that hold content of people. After a deletion in one of them, all rows of the session are written to the log
+again in one entry, which replaces the earlier ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """One change of a row. ``event`` is i (insert), u (update) or d (delete). ``old`` are the key columns before the
+    change, and ``new`` are all shared columns after it."""
+
+    table: str
+    event: str
+    old: Sequence[Any]
+    new: Sequence[Any]
+
+    @property
+    def erases(self) -> bool:
+        return self.table in ERASING and (self.event == "d" or (self.event == "u" and self.table == "items"))
+
+
+def encode(changes: Sequence[RowChange]) -> bytes:
+    return _ENCODER.encode([(change.table, change.event, change.old, change.new) for change in changes]).encode()
+
+
+def decode(body: bytes) -> list[RowChange]:
+    return [RowChange(table, event, _from_json(old), _from_json(new)) for table, event, old, new in json.loads(body)]
+
+
+def _bytes_to_json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value).decode()}
+    raise TypeError(f"{type(value).__name__} in a row")
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_bytes_to_json)
+
+
+def _from_json(values: Sequence[Any]) -> list[Any]:
+    return [base64.b64decode(v["base64"]) if isinstance(v, dict) else v for v in values]
