@@ -38,14 +38,25 @@ class AppendPoint:
 def insert_items(db: sqlite3.Connection, place: AppendPoint, messages: Sequence[Message], now: float) -> list[Item]:
     """Insert messages as items after the seq ``place.head``, store their media, update the head of the session, and
     return the items."""
-    if not messages:
-        return []
-    here = pair(place.key)
-    carried = serialization.collect_media(messages, lambda digest: has_medium(db, place.key, digest))
-    blobs.store_media(db, place.key.namespace, carried.values())
+    return insert_batches(db, [(place, messages)], now) if messages else []
+
+
+def insert_batches(
+    db: sqlite3.Connection, batches: Sequence[tuple[AppendPoint, Sequence[Message]]], now: float
+) -> list[Item]:
+    """Insert messages of several turns of one session, as ``insert_items`` does for one. Every batch has messages, and
+    begins where the one before it ends."""
+    last, ending = batches[-1]
+    here = pair(last.key)
     numbered = [
-        (seq, message, serialization.encode(message)) for seq, message in enumerate(messages, start=place.head + 1)
+        (seq, place, message, serialization.encode(message))
+        for place, messages in batches
+        for seq, message in enumerate(messages, start=place.head + 1)
     ]
+    carried = serialization.collect_media(
+        [message for _, _, message, _ in numbered], lambda digest: has_medium(db, last.key, digest)
+    )
+    blobs.store_media(db, last.key.namespace, carried.values())
     db.executemany(
         "INSERT INTO items (namespace, session, seq, turn, role, kind, call_id, body, cell, epoch, time, segment)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -63,20 +74,22 @@ def insert_items(db: sqlite3.Connection, place: AppendPoint, messages: Sequence[
                 now,
                 place.segment,
             )
-            for seq, message, body in numbered
+            for seq, place, message, body in numbered
         ],
     )
-    named = [(*here, medium.hash, seq) for seq, message, _ in numbered for medium in message.media]
+    named = [(*here, medium.hash, seq) for seq, _, message, _ in numbered for medium in message.media]
     if named:
         db.executemany(
             "INSERT INTO media (namespace, session, hash, seq) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", named
         )
     db.execute(
-        "UPDATE sessions SET head = ?, turns = coalesce(?, turns), revision = revision + 1, updated = ?, accessed = ?"
+        "UPDATE sessions SET head = ?, turns = coalesce(?, turns), revision = revision + ?, updated = ?, accessed = ?"
         " WHERE namespace = ? AND id = ?",
-        (place.head + len(messages), place.turns, now, now, *here),
+        (last.head + len(ending), last.turns, len(batches), now, now, *here),
     )
-    return [Item(seq, place.turn, serialization.as_stored(message, body), now) for seq, message, body in numbered]
+    return [
+        Item(seq, place.turn, serialization.as_stored(message, body), now) for seq, place, message, body in numbered
+    ]
 
 
 def select_latest(
