@@ -184,8 +184,11 @@ class EventLog:
         if len(self._pending) > 1:
             body = replace(body, text="".join(delta.text for delta in self._pending))
         self._pending = []
-        # After the time that was due, and not after now: an event that was written early does not raise the rate.
-        self._next_delta = max(self._next_delta, asyncio.get_running_loop().time()) + self._interval
+        # One interval after the time that was due, and not after now: what was written late does not lower the rate.
+        # After a pause the tolerance is added, so that no event comes earlier than an interval after this one.
+        now = asyncio.get_running_loop().time()
+        is_late = now > self._next_delta + self._tolerance
+        self._next_delta = (now + self._tolerance if is_late else self._next_delta) + self._interval
         self._append_numbered(body)
         self._wake()
 
