@@ -67,7 +67,7 @@ class RedactedEvents:
         stream = self._streams.setdefault(_key(body), DeltaStream(body))
         stream.last = body
         text = stream.shown + stream.held + body.text
-        start = self._redactor.held_from(text)
+        start = self._redactor.held_from(text, SHORTEST)
         waits = SHORTEST <= len(text) - start < MAX_SECRET
         cut = max(len(stream.shown), start) if waits else len(text)
         self._show(stream, text[:cut])
@@ -79,7 +79,7 @@ class RedactedEvents:
         fresh = clean[_common(clean, stream.shown) :]
         stream.shown = text[-CONTEXT:] if clean == text else ""
         if fresh:
-            self._emit(replace(stream.last, text=fresh))
+            self._emit(stream.last if fresh == stream.last.text else replace(stream.last, text=fresh))
 
     def _flush(self, key: tuple[str, str, str]) -> None:
         stream = self._streams.pop(key)
@@ -127,6 +127,8 @@ def _key(body: Delta) -> tuple[str, str, str]:
 
 def _common(first: str, second: str) -> int:
     """Return the length of the common prefix of the two texts."""
+    if first.startswith(second):
+        return len(second)
     return next(
         (at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
     )

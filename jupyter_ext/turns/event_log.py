@@ -93,9 +93,10 @@ class EventLog:
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._interval = 1 / per_s
+        self._tolerance = self._interval / 4
         self._pending: list[Delta] = []
         self._due: asyncio.TimerHandle | None = None
-        self._last_delta = float("-inf")
+        self._next_delta = float("-inf")
         self._changed = asyncio.Event()
         self.finished: TurnFinished | None = None
 
@@ -160,16 +161,18 @@ class EventLog:
                 await changed.wait()
 
     def _append_delta(self, body: Delta) -> None:
-        """Write the first delta at once, and the following ones together at each interval."""
+        """Write the first delta at once, and the following ones together at each interval.
+
+        Each time of the schedule has a tolerance, so that the deltas are mostly written by the call that brings the
+        last of them: a timer between two deltas would wake the process once more for every event."""
         if self._pending and not same_stream(self._pending[0], body):
             self._flush()
         self._pending.append(body)
         loop = asyncio.get_running_loop()
-        wait = self._last_delta + self._interval - loop.time()
-        if wait <= 0:
+        if loop.time() >= self._next_delta - self._tolerance:
             self._flush()
         elif self._due is None:
-            self._due = loop.call_later(wait, self._flush)
+            self._due = loop.call_at(self._next_delta + self._tolerance, self._flush)
 
     def _flush(self) -> None:
         if self._due is not None:
@@ -177,9 +180,15 @@ class EventLog:
             self._due = None
         if not self._pending:
             return
-        body = replace(self._pending[0], text="".join(delta.text for delta in self._pending))
+        body = self._pending[0]
+        if len(self._pending) > 1:
+            body = replace(body, text="".join(delta.text for delta in self._pending))
         self._pending = []
-        self._last_delta = asyncio.get_running_loop().time()
+        # One interval after the time that was due, and not after now: what was written late does not lower the rate.
+        # After a pause the tolerance is added, so that no event comes earlier than an interval after this one.
+        now = asyncio.get_running_loop().time()
+        is_late = now > self._next_delta + self._tolerance
+        self._next_delta = (now + self._tolerance if is_late else self._next_delta) + self._interval
         self._append_numbered(body)
         self._wake()
 

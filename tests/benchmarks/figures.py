@@ -81,6 +81,7 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = MappingProxyType(
             Row("append to a session of 10,000 items", _LONG, "append to a session of 10 items"),
             Row("last 20 messages of 10,000 items", _LONG, "last 20 messages of 10 items"),
             Row("longest stall of the event loop while 10,000 items are read", "the_event_loop_goes_on_while"),
+            Row("written to the journal for a turn of two messages", "a_turn_writes_little_to_the_disk"),
             Row("size of the file", "the_file_grows_by_what_is_said", "the JSON in it"),
         ),
         TURN: (

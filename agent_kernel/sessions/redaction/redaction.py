@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -129,9 +130,16 @@ class Redactor:
         return "".join([*clean, self._clean(text[start:])])
 
     def _clean(self, text: str) -> str:
-        for search in self._searches:
+        # One search for the hints of all patterns: most texts contain none of them, and are often a few characters.
+        for search in self._searches if self._hints.search(text) else self._extra:
             text = search.clean_text(text)
         return text
+
+    @functools.cached_property
+    def _hints(self) -> re.Pattern[str]:
+        """The hints of all patterns as one expression. It matches every text if a pattern has no hints."""
+        every = all(pattern.hints for pattern in self._patterns)
+        return re.compile("|".join(re.escape(hint) for pattern in self._patterns for hint in pattern.hints if every))
 
     def value(self, value: Any) -> Any:
         """Return a JSON value with all texts redacted, including keys."""
@@ -165,21 +173,23 @@ class Redactor:
             extra=self.value(message.extra),
         )
 
-    def held_from(self, text: str) -> int:
+    def held_from(self, text: str, shortest: int = 1) -> int:
         """Return the first index of ``text`` at which a secret may begin that continues beyond the end. The text before
-        this index can be shown already."""
+        this index can be shown already. Beginnings of less than ``shortest`` characters may be overlooked."""
         start = max(0, len(text) - MAX_SECRET)
         end = text[start:]
-        searches = self._searches if self._may_begin(end) else self._extra
+        searches = self._searches if self._may_begin(end, shortest) else self._extra
         return start + min((search.held_from(end) for search in searches), default=len(end))
 
-    def _may_begin(self, text: str) -> bool:
-        """Return whether a secret of PATTERNS might begin in the text. This is one search instead of one for each
-        pattern, and most texts contain no such beginning."""
+    def _may_begin(self, text: str, shortest: int) -> bool:
+        """Return whether a secret of PATTERNS might begin in the text, at least ``shortest`` characters before its end.
+        This is one search instead of one for each pattern, and most texts contain no such beginning."""
         if self._patterns is not PATTERNS:
             return True
         match = self._prefixes.search(text, partial=True)
-        return match is not None and match.start() < len(text)  # an empty partial match at the end always exists
+        # A partial match at the end always exists, although it may be empty. The first match is the leftmost one, so
+        # all others begin even closer to the end.
+        return match is not None and match.start() <= len(text) - shortest
 
     @functools.cached_property
     def _prefixes(self) -> regex.Pattern[str]:

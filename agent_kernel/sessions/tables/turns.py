@@ -29,6 +29,9 @@ from agent_kernel.sessions.tables.rows import (
 )
 from agent_kernel.sessions.tables.segments import SegmentRange
 
+RENEW_S = 1.0
+"""An append renews the lease of its turn if it was last renewed this many seconds ago: a row, and a page, less to write
+for most of the items of a turn."""
 _INSERT = (
     f"INSERT INTO turns ({TURN_COLUMNS}, segment, owner, instance, heartbeat, pending)"
     f" VALUES ({', '.join('?' * 19)}, '{{}}')"
@@ -70,15 +73,17 @@ def add_messages(
     session = sessions.read_end(db, key) or sessions.begin_session(db, key, now)
     sessions.raise_if_busy(session)
     batches: list[tuple[items.AppendPoint, Sequence[Message]]] = []
+    fresh: list[Turn] = []
     for batch in _split_by_turn(messages):
         place = None if _starts_turn(batch[0]) else _newest_turn_end(db, key, session)
         if place is None:
-            turn = Turn(_new_turn_id(), key, state="committed", opened=now, closed=now, record=record)
-            ordinal = _insert_turn(db, session, turn, now).ordinal
-            place = items.AppendPoint(key, turn.id, session.segment, "", "", session.head, ordinal)
-            session = replace(session, turns=session.turns + 1)
+            id, number, since = _new_turn_id(), session.turns + 1, session.head
+            fresh.append(Turn(id, key, number, "committed", opened=now, closed=now, record=record, since=since))
+            place = items.AppendPoint(key, id, session.segment, "", "", since, number)
+            session = replace(session, turns=number)
         batches.append((place, batch))
         session = replace(session, head=session.head + len(batch))
+    insert_turn_rows(db, fresh, session.segment, now)
     return items.insert_batches(db, batches, now) if batches else []
 
 
@@ -133,10 +138,11 @@ def append(
     _check_head(lease.place.head, expect_seq)
     waiting = call_pairs.pending_calls(lease.pending, messages)
     added = items.insert_items(db, lease.place, messages, now)
-    db.execute(
-        f"UPDATE turns SET pending = ?, heartbeat = ? WHERE {HERE} AND id = ?",
-        (json.dumps(waiting), now, *pair(turn.key), turn.id),
-    )
+    if waiting != lease.pending or not 0 <= now - lease.renewed < RENEW_S:
+        db.execute(
+            f"UPDATE turns SET pending = ?, heartbeat = ? WHERE {HERE} AND id = ?",
+            (json.dumps(waiting), now, *pair(turn.key), turn.id),
+        )
     return added
 
 
@@ -329,6 +335,11 @@ def insert_turn_row(
     db.execute(_INSERT, (*turn_row(turn), segment, *lease, heartbeat))
 
 
+def insert_turn_rows(db: sqlite3.Connection, turns: Sequence[Turn], segment: int, now: float) -> None:
+    """Insert the rows of closed turns."""
+    db.executemany(_INSERT, [(*turn_row(turn), segment, "{}", "", now) for turn in turns])
+
+
 def _insert_turn(
     db: sqlite3.Connection, session: sessions.SessionEnd, turn: Turn, now: float, owner: Owner | None = None
 ) -> Turn:
@@ -368,18 +379,20 @@ def _check_paired(messages: Sequence[Message]) -> None:
 @dataclass(frozen=True, slots=True)
 class _Lease:
     """An open turn that belongs to the owner who requested it. ``pending`` are its calls without a result (id -> name),
-    and ``place`` is where its next items are inserted."""
+    ``place`` is where its next items are inserted, and ``renewed`` is the time of the last heartbeat or append that
+    renewed it."""
 
     pending: Mapping[str, str]
     place: items.AppendPoint
+    renewed: float
 
 
 def _select_lease(db: sqlite3.Connection, turn: Turn, owner: Owner) -> _Lease | None:
     """Return the lease, or None if the turn is not open or not this owner's."""
     row = db.execute(
-        "SELECT pending, t.segment, cell, epoch, head FROM turns AS t JOIN sessions AS s"
+        "SELECT pending, heartbeat, t.segment, cell, epoch, head FROM turns AS t JOIN sessions AS s"
         " ON s.namespace = t.namespace AND s.id = t.session"
         " WHERE t.namespace = ? AND t.session = ? AND t.id = ? AND t.state = 'open' AND t.instance = ?",
         (*pair(turn.key), turn.id, owner.instance),
     ).fetchone()
-    return _Lease(json.loads(row[0]), items.AppendPoint(turn.key, turn.id, *row[1:])) if row else None
+    return _Lease(json.loads(row[0]), items.AppendPoint(turn.key, turn.id, *row[2:]), row[1]) if row else None

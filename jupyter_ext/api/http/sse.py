@@ -10,6 +10,7 @@ from agent_kernel.core.events import Event
 
 KEEP_ALIVE = b": keep-alive\n\n"
 CONTENT_TYPE = "text/event-stream; charset=utf-8"
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
 LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 """Characters that do not end lines in server-sent events, but do for many readers (``str.splitlines``, httpx). In
 JSON they occur only in strings, so they are escaped there."""
@@ -19,7 +20,7 @@ def encode(data: Mapping[str, Any], kind: str = "", number: int | None = None) -
     """Encode one event. ``kind`` is the name of the event, empty for none; ``number`` is its id, None for none. JSON
     has no raw line breaks, so one data line is enough."""
     head = (f"id: {number}\n" if number is not None else "") + (f"event: {kind}\n" if kind else "")
-    body = json.dumps(data, ensure_ascii=False).translate(LINE_ENDS)
+    body = _ENCODER.encode(data).translate(LINE_ENDS)
     return f"{head}data: {body}\n\n".encode("utf-8", "backslashreplace")
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -65,6 +66,17 @@ async def test_a_turn_has_at_most_twenty_delta_events_a_second() -> None:
     events = await collect(log)
     assert text_of(events) == "x" * 300
     assert len(events) <= 20 * (loop.time() - began) + 3
+
+
+async def test_a_delta_around_the_time_that_is_due_takes_the_held_ones_along() -> None:
+    log = EventLog("t", "s", per_s=0.1)  # the schedule: at once, then from 10 to 15 s, then from 20 to 25 s
+    clock = asyncio.get_running_loop().time()
+    with patch.object(asyncio.get_running_loop(), "time") as time:
+        for second in (0, 3, 9, 11, 13, 19, 21):
+            time.return_value = clock + second
+            log.append(TextDelta(f"{second} "))
+    assert [event.body for event in log.since(0)] == [TextDelta("0 "), TextDelta("3 9 11 "), TextDelta("13 19 21 ")]
+    log.append(END)
 
 
 async def test_output_of_two_streams_keeps_its_order() -> None:

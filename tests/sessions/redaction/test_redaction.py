@@ -13,7 +13,7 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import Media, ToolCall, assistant, tool_result, user
 from agent_kernel.sessions.export.import_export import import_session
 from agent_kernel.sessions.redaction import redaction
-from agent_kernel.sessions.redaction.redaction import MAX_CHARS, PATTERNS, WITHHELD, Redactor
+from agent_kernel.sessions.redaction.redaction import MAX_CHARS, PATTERNS, WITHHELD, Pattern, Redactor
 from agent_kernel.sessions.store.memory import MemoryStore
 
 REDACTOR = Redactor()
@@ -38,6 +38,8 @@ INSIDE = {
     "labelled_secret": ('{"api_key": "', "0123456789abcdef" * 2, '"}'),
     "slack_webhook": ("https://hooks.slack.com/services/", "T00000000/B00000000/" + "X" * 24, " "),
 }
+
+BEGINNINGS = ("token", "sk-", "ak_", "aws", "://", "a", "wo", " ", "eyJ", "-----BEGIN ", "passw", "x", "\n", "A0" * 10)
 
 
 @pytest.mark.parametrize("label", SECRETS)
@@ -151,3 +153,14 @@ def test_the_quick_look_overlooks_no_beginning(text: str) -> None:
     slow = Redactor([*PATTERNS])
     ends = range(1, min(len(text), 200) + 1)
     assert [REDACTOR.held_from(text[:end]) for end in ends] == [slow.held_from(text[:end]) for end in ends]
+
+
+@given(st.lists(st.sampled_from(BEGINNINGS), max_size=9).map("".join))
+def test_a_beginning_that_is_long_enough_to_be_held_back_is_never_overlooked(text: str) -> None:
+    first = REDACTOR.held_from(text)
+    assert REDACTOR.held_from(text, 4) == first or len(text) - first < 4
+
+
+def test_a_pattern_without_hints_is_searched_in_every_text() -> None:
+    redactor = Redactor((*PATTERNS, Pattern("plate", "[A-Z]{2}-[0-9]{4}")), {"badge": "id[0-9]{6}"})
+    assert redactor.text("car AB-1234 of id123456") == "car [REDACTED:plate] of [REDACTED:badge]"

@@ -45,6 +45,30 @@ async def test_the_file_is_private(file_store: SqliteStore, path: Path) -> None:
     assert modes == {f"sessions.db{end}": 0o600 for end in ("", "-wal", "-shm", ".reserve")}
 
 
+async def test_a_turn_writes_a_few_small_pages(file_store: SqliteStore, path: Path) -> None:
+    turn = [user("q" * 300), assistant("a" * 300)]
+    for _ in range(50):
+        await file_store.add_messages(KEY, turn)
+    before = path.with_name("sessions.db-wal").stat().st_size
+    for _ in range(20):
+        await file_store.add_messages(KEY, turn)
+    assert path.with_name("sessions.db-wal").stat().st_size - before <= 20 * 20 * 1024
+
+
+async def test_a_file_of_an_earlier_version_keeps_its_pages_and_the_size_of_its_journal(path: Path) -> None:
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as earlier:
+        earlier.execute("PRAGMA page_size = 4096")
+        earlier.execute("PRAGMA journal_mode = WAL")
+    store = SqliteStore(path)
+    await store.add_messages(KEY, [user("q")])
+    pages = await store._database.read(
+        lambda db: [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "wal_autocheckpoint")]
+    )
+    await store.aclose()
+    assert pages == [4096, 1024]
+
+
 class TurkishCursor(sqlite3.Cursor):
     """A cursor that behaves as Python does in the locale tr_TR, where it takes INSERT for a query."""
 

@@ -160,3 +160,19 @@ async def test_sessions_that_are_due_have_their_counts(file_store: SqliteStore, 
     assert [(session.last_seq, session.turn_count) for session in await file_store.idle(2**40)] == expected
     assert [(session.last_seq, session.turn_count) for session in await file_store.excess(0)] == expected
     assert [session.key.id for session in await file_store.excess(1)] == ["one"]
+
+
+async def test_an_append_renews_the_lease_at_most_once_a_second_and_always_keeps_its_pending_calls(
+    path: Path, owner: Owner
+) -> None:
+    now = [1000.0]
+    store = SqliteStore(path, clock=lambda: now[0])
+    talk = await Talk.begin(store, owner)
+    seen = []
+    for second, message in ((1000.5, user("a")), (1000.6, calls("c1")), (1000.7, result("c1")), (1002.0, user("b"))):
+        now[0] = second
+        await talk.say(message)
+        seen.append(rows(path, "SELECT heartbeat, pending FROM turns")[0])
+    await store.aclose()
+    assert [beat for beat, _ in seen] == [1000.0, 1000.6, 1000.7, 1002.0]
+    assert ["c1" in str(pending) for _, pending in seen] == [False, True, False, False]
