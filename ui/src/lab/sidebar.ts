@@ -14,6 +14,7 @@ import { MissedOutputs } from "./missedOutputs";
 import { Claims } from "./clientCalls";
 import { agentIcon } from "./icon";
 import { FixButtons } from "./fixButtons";
+import { FirstHint } from "./hint";
 import { LabNotebook } from "./notebook";
 import { LabPreferences, SETTINGS } from "./preferences";
 import { askInCell, PromptHighlighter } from "./promptCells";
@@ -168,6 +169,13 @@ export class Sidebar extends Widget {
     const claims = new Claims(this.tracker, transport);
     const buttons = new FixButtons(this.tracker, (content, cell) => this.fix(content, cell), askInCell);
     const highlighter = new PromptHighlighter(this.tracker);
+    const hint =
+      preferences &&
+      new FirstHint(
+        this.tracker,
+        () => preferences.claimHint(),
+        () => void this.reveal(),
+      );
     if (this.completion) this.completion.transport = transport;
     const unsaid = this.status?.follow(mounted.conversation, notebook.asking);
     const ends = [
@@ -179,6 +187,7 @@ export class Sidebar extends Widget {
       () => arrived.dispose(),
       () => claims.dispose(),
       () => buttons.dispose(),
+      () => hint?.dispose(),
       () => preferences?.dispose(),
       () => highlighter.dispose(),
       () => mounted.unmount(),
