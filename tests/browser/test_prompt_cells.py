@@ -1,5 +1,5 @@
-"""Tests a notebook that is a conversation: the kernel "Agent (Python)", from the launcher to the button below
-a prompt.
+"""Tests a notebook that is a conversation: the kernel "Agent prompts (Python)", from the launcher to the
+button below a prompt.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def server(tmp_path: Path) -> Iterator[AgentServer]:
 def test_from_the_launcher_to_answers_in_cells_and_a_button_below_a_sentence(lab: Lab, server: AgentServer) -> None:
     page = lab.page
     page.goto(f"{server.url}lab?token={TOKEN}&reset")
-    card = page.locator(".jp-LauncherCard[data-category='Notebook']", has_text="Agent (Python)")
+    card = page.locator(".jp-LauncherCard[data-category='Notebook']", has_text="Agent prompts (Python)")
     expect(card.locator("img.jp-Launcher-kernelIcon")).to_have_attribute(
         "src", re.compile("kernelspecs/agent-python/logo-svg.svg"), timeout=SLOW
     )

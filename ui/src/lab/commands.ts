@@ -57,8 +57,9 @@ export class Commands {
       execute: () => (this.side.isVisible ? this.side.collapse() : this.side.reveal()),
     });
     commands.addCommand(NEW, {
-      label: (args) => (args.isPalette ? trans.__("Agent: New Notebook with the Agent") : trans.__("Agent notebook")),
-      caption: trans.__("Create a notebook, with the agent beside it"),
+      label: (args) =>
+        args.isPalette ? trans.__("Agent: New Notebook with the Panel") : trans.__("Notebook with agent panel"),
+      caption: trans.__("Create a notebook with the default kernel, and show the agent's panel beside it"),
       icon: agentIcon,
       execute: (args) => this.#create(args),
     });

@@ -1,4 +1,4 @@
-/** Prompt cells in notebooks with the kernel "Agent (Python)": cells are switched to "Ask" and back, and the prompts of
+/** Prompt cells in notebooks with the kernel "Agent prompts (Python)": cells are switched to "Ask" and back, and the prompts of
  * all agent cells are shown as Markdown, with long lines wrapped. */
 import type { Cell, CodeCell } from "@jupyterlab/cells";
 import { NotebookActions, type INotebookTracker, type NotebookPanel } from "@jupyterlab/notebook";
