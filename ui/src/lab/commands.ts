@@ -20,6 +20,8 @@ const TOGGLE = "agent-kernel:toggle";
 const NEW = "agent-kernel:new-notebook";
 const BACK = "agent-kernel:back-to-notebook";
 const STOP = "agent-kernel:stop";
+const NEXT_CHANGE = "agent-kernel:next-change";
+const PREVIOUS_CHANGE = "agent-kernel:previous-change";
 const EXPLAIN = "agent-kernel:explain";
 const FIX = "agent-kernel:fix";
 const FIX_LAST = "agent-kernel:fix-last-error";
@@ -65,6 +67,14 @@ export class Commands {
     });
     commands.addCommand(BACK, { label: trans.__("Agent: Back to the Notebook"), execute: () => this.#back() });
     commands.addCommand(STOP, { label: trans.__("Agent: Stop"), execute: () => this.side.stop() });
+    commands.addCommand(NEXT_CHANGE, {
+      label: trans.__("Agent: Next Change"),
+      execute: () => this.side.goToChange(1),
+    });
+    commands.addCommand(PREVIOUS_CHANGE, {
+      label: trans.__("Agent: Previous Change"),
+      execute: () => this.side.goToChange(-1),
+    });
     commands.addCommand(EXPLAIN, {
       label: trans.__("Agent: Explain"),
       icon: (args) => (args.toolbar ? explainIcon : undefined),
@@ -97,7 +107,7 @@ export class Commands {
     this.#refresh();
     this.#keys();
     this.#menus();
-    for (const command of [SHOW, BACK, STOP, EXPLAIN, FIX_LAST, ASK, ASK_IN_CELL])
+    for (const command of [SHOW, BACK, STOP, NEXT_CHANGE, PREVIOUS_CHANGE, EXPLAIN, FIX_LAST, ASK, ASK_IN_CELL])
       palette?.addItem({ command, category: trans.__("Agent") });
     palette?.addItem({ command: NEW, category: trans.__("Agent"), args: { isPalette: true } });
     launcher?.add({ command: NEW, category: "Notebook", rank: AFTER_KERNELS, kernelIconUrl: agentIconUrl });

@@ -20,6 +20,7 @@ import { LabPreferences, SETTINGS } from "./preferences";
 import { askInCell, PromptHighlighter } from "./promptCells";
 import { fixDraft } from "./prompts";
 import { SCRIPT_FOLDER } from "./scriptUrl";
+import type { Reviewing } from "../review/reviewing";
 import type { InlineCompletion } from "./inlineCompletion";
 import type { Status } from "./status";
 import { widen } from "./width";
@@ -36,6 +37,7 @@ export class Sidebar extends Widget {
   status: Status | null = null;
   completion: InlineCompletion | null = null;
   #notebook: LabNotebook | null = null;
+  #reviews: Reviewing | null = null;
 
   constructor(
     private readonly app: JupyterFrontEnd,
@@ -110,6 +112,11 @@ export class Sidebar extends Widget {
       ?.focus();
   }
 
+  /** Move the focus to the next change of a cell that waits for a review, or with -1 to the one before. */
+  async goToChange(step: 1 | -1): Promise<void> {
+    await this.#reviews?.go(step);
+  }
+
   /** Show the composer with notes that are sent with the next message. */
   async compose(notes: NonNullable<Draft["context"]>): Promise<void> {
     const conversation = (await this.start())?.conversation;
@@ -165,6 +172,7 @@ export class Sidebar extends Widget {
     };
     const mounted = mount(this.node, host);
     const reviews = reviewInNotebook(this.node, host, mounted.conversation);
+    this.#reviews = reviews;
     const arrived = new MissedOutputs(this.tracker, transport);
     const claims = new Claims(this.tracker, transport);
     const buttons = new FixButtons(this.tracker, (content, cell) => this.fix(content, cell), askInCell);
@@ -183,7 +191,10 @@ export class Sidebar extends Widget {
       () => {
         if (this.completion) this.completion.transport = null;
       },
-      () => reviews?.dispose(),
+      () => {
+        this.#reviews = null;
+        reviews?.dispose();
+      },
       () => arrived.dispose(),
       () => claims.dispose(),
       () => buttons.dispose(),
