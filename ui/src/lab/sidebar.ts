@@ -38,6 +38,7 @@ export class Sidebar extends Widget {
   completion: InlineCompletion | null = null;
   #notebook: LabNotebook | null = null;
   #reviews: Reviewing | null = null;
+  #hint: FirstHint | null = null;
 
   constructor(
     private readonly app: JupyterFrontEnd,
@@ -69,6 +70,7 @@ export class Sidebar extends Widget {
   /** The first time that the panel is shown, the side bar becomes as wide as the panel needs; afterwards it stays as the
    * user left it, which Lab stores with its layout. */
   protected override onAfterShow(): void {
+    this.#hint?.withdraw();
     if (browserStorage.read(WIDENED)) return;
     // One frame later the side bar has the width that Lab gives it.
     requestAnimationFrame(() => {
@@ -177,13 +179,8 @@ export class Sidebar extends Widget {
     const claims = new Claims(this.tracker, transport);
     const buttons = new FixButtons(this.tracker, (content, cell) => this.fix(content, cell), askInCell);
     const highlighter = new PromptHighlighter(this.tracker);
-    const hint =
-      preferences &&
-      new FirstHint(
-        this.tracker,
-        () => preferences.claimHint(),
-        () => void this.reveal(),
-      );
+    const hint = preferences && new FirstHint(this.tracker, () => preferences.claimHint(), this);
+    this.#hint = hint;
     if (this.completion) this.completion.transport = transport;
     const unsaid = this.status?.follow(mounted.conversation, notebook.asking);
     const ends = [
