@@ -15,6 +15,8 @@ from playwright.sync_api import Page
 COLOURS = 128
 STEP_MS = 20
 """GIF counts hundredths of a second, and browsers slow frames of less than two of them down."""
+BETWEEN_MS = 250
+"""Between two looks at a page that is waited for. A screenshot takes the time of a processor from the model."""
 
 
 @dataclass
@@ -61,7 +63,7 @@ class Film:
                 break
             if (now - began) * 1000 > timeout_ms:
                 raise TimeoutError(f"The page did not show what was waited for within {timeout_ms / 1000:.0f} s.")
-            self.page.wait_for_timeout(60)
+            self.page.wait_for_timeout(BETWEEN_MS)
         watched = self.frames[first:]
         for frame in watched:
             frame.shown_ms = min(frame.shown_ms, still_ms)
