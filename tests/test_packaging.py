@@ -116,7 +116,7 @@ def test_the_wheel_has_the_kernelspec_and_jupyter_lists_it(wheel: Path, tmp_path
     specs = json.loads(run(jupyter, "kernelspec", "list", "--json", JUPYTER_PATH=str(tmp_path)))["kernelspecs"]
     folder, spec = Path(specs["agent-python"]["resource_dir"]), specs["agent-python"]["spec"]
     assert {path.name for path in folder.iterdir()} == {"kernel.json", "logo-svg.svg", "logo-64x64.png"}
-    assert (spec["display_name"], spec["language"]) == ("Agent (Python)", "python")
+    assert (spec["display_name"], spec["language"]) == ("Agent prompts (Python)", "python")
     assert "ipykernel_launcher" in spec["argv"], "by this module the server knows kernels that run IPython"
     extension = next(word for word in spec["argv"] if word.startswith("--ext=")).removeprefix("--ext=")
     assert hasattr(importlib.import_module(extension), "load_ipython_extension")

@@ -9,6 +9,7 @@ import re
 from contextlib import redirect_stdout
 
 import pytest
+from PIL import Image, ImageSequence
 
 from agent_kernel.core.settings import Settings
 from tests.test_layers import ROOT
@@ -49,6 +50,16 @@ def test_every_seam_of_the_protocols_is_explained(name: str) -> None:
 def test_no_measurement_is_left_open() -> None:
     assert not find_names(r"@@\w+@@")
     assert not find_names(r"\b(?:TODO|TBD|XXX)\b")
+
+
+def test_the_animation_is_small_and_nobody_waits_in_it() -> None:
+    path = ROOT / "docs" / "pictures" / "notebook.gif"
+    assert path.stat().st_size <= 1_500_000
+    with Image.open(path) as animation:
+        assert animation.size[0] <= 960
+        shown_ms = [frame.info["duration"] for frame in ImageSequence.Iterator(animation)]
+    assert 15_000 <= sum(shown_ms) <= 25_000
+    assert max(shown_ms) <= 1500
 
 
 def test_the_python_example_runs() -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from agent_kernel.cli import container_init, hub_service
 from agent_kernel.cli.base.command import CACHE_DIR, DATA_DIR, Command, argument
 from agent_kernel.cli.deferred_iri_grammar import defer_iri_grammar
-from agent_kernel.cli.serve_token import HUB_TOKENS, ServeToken, forget_variables, token
+from agent_kernel.cli.serve_token import HUB_TOKENS, ServeToken, forget_variables, shown_place, token
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, ModelBroken, UnknownModel
 from agent_kernel.core.settings import LIMIT_FIELDS, SETTINGS, SHARED_SERVER_LIMITS, Settings
 from agent_kernel.core.version import __version__
@@ -78,6 +78,7 @@ def _serve(args: argparse.Namespace) -> int:
             sockets,
             config,
             key.value,
+            token_place=shown_place(key),
             check=lambda services: _check_built(args, services.runtime.settings),
             announce=lambda services, query: _announce(args, services, key, _url(args, port), query),
             waits=_wait,

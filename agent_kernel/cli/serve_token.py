@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.core.settings import Settings
 
 VARIABLES = ("JUPYTER_TOKEN", "AGENT_KERNEL_TOKEN")
 FILE_VARIABLE = "JUPYTER_TOKEN_FILE"
@@ -66,6 +67,18 @@ def token(given: Path | None, data_dir: Path, environment: MutableMapping[str, s
         return ServeToken(_check(_read(Path(file)), file), f"in {file}", Path(file))
     own = data_dir / NAME
     return ServeToken(_own(own), f"in {own}", own)
+
+
+def shown_place(key: ServeToken) -> str:
+    """Return the file of the token as the login page names it to everybody: the default file, below ``~``. Return an
+    empty text for any other place, because its path could tell strangers something."""
+    default = Settings().data_dir / NAME
+    if key.file != default:
+        return ""
+    try:
+        return str(Path("~") / default.relative_to(Path.home()))
+    except (ValueError, RuntimeError):  # it is not below the home directory, or there is none
+        return ""
 
 
 def _check(value: str, where: str) -> str:

@@ -25,7 +25,7 @@ from agent_kernel.core.errors import InvalidRequest, ServerStopping
 from jupyter_ext.api import routes
 from jupyter_ext.api.unknown_route import UnknownHandler
 from jupyter_ext.api.webapp.login import LoginHandler
-from jupyter_ext.api.webapp.page import CODE, LINK_SETTING
+from jupyter_ext.api.webapp.page import CODE, LINK_SETTING, TOKEN_PLACE_SETTING
 from jupyter_ext.auth.serve_identity import LoginLink, ServeIdentityProvider, cookie_secret
 from jupyter_ext.services import SETTING, Services
 
@@ -38,11 +38,12 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class HeadlessServer(ServerApp):
     """A Jupyter server that loads only this extension.
 
-    ``sockets`` are bound listening sockets. ``check`` is called before the server starts; if it raises an error, the
-    server does not start. ``announce`` is called once, when the server accepts requests. Its second argument is the
-    query that logs in one browser at the web page: empty if people log in there in another way, None if there is no web
-    page. ``waits`` is called with the number of running turns when the server is asked to stop; the turns then have
-    ``drain_s`` seconds to end by themselves.
+    ``sockets`` are bound listening sockets. ``token_place`` is where the login page says that the token is; empty if it
+    does not say so. ``check`` is called before the server starts; if it raises an error, the server does not start.
+    ``announce`` is called once, when the server accepts requests. Its second argument is the query that logs in one
+    browser at the web page: empty if people log in there in another way, None if there is no web page. ``waits`` is
+    called with the number of running turns when the server is asked to stop; the turns then have ``drain_s`` seconds to
+    end by themselves.
     """
 
     default_services = ()  # type: ignore[assignment]  # fewer than all of them
@@ -55,6 +56,7 @@ class HeadlessServer(ServerApp):
         config: Mapping[str, Mapping[str, Any]],
         token: str,
         *,
+        token_place: str,
         check: Callable[[Services], None],
         announce: Callable[[Services, str | None], None],
         waits: Callable[[int], None],
@@ -62,6 +64,7 @@ class HeadlessServer(ServerApp):
     ) -> None:
         super().__init__(config=Config(config))
         self._token = token
+        self._token_place = token_place
         self._sockets = list(sockets)
         self._check = check
         self._announce = announce
@@ -128,6 +131,7 @@ class HeadlessServer(ServerApp):
         page = routes.page(self.base_url) if self.has_page else []
         web_app: Any = self.web_app
         web_app.settings[LINK_SETTING] = self.link
+        web_app.settings[TOKEN_PLACE_SETTING] = self._token_place
         # The value that tornado uses instead of Jupyter's default, with a warning in the terminal for the first page.
         web_app.settings.setdefault("ws_ping_timeout", WS_PING_INTERVAL)
         web_app.add_handlers(".*$", [*page, *routes.mount(self.base_url), nothing])

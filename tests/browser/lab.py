@@ -30,6 +30,7 @@ SLOW_MS = 60_000
 expect.set_options(timeout=20_000)
 """Playwright's 5 s are too short for two browsers, their servers and kernels on two cores."""
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+HINT_SETTINGS = "agent-kernel/settings"
 SETTLED = "() => [...document.querySelectorAll('.jp-StatusBar-Item, .jp-StatusBar-TextItem')]" + (
     ".some(item => /\\| Idle/.test(item.innerText))"
 )
@@ -143,9 +144,11 @@ def lab_server(
     extensions: Sequence[str] = (),
     env: Mapping[str, str] = MappingProxyType({}),
     dark: bool = False,
+    first_time: bool = False,
 ) -> Iterator[AgentServer]:
     """Start a server with JupyterLab, whose commands a page may run (``jupyterapp``). Call it before the browser
-    starts, because Playwright brings its own event loop.
+    starts, because Playwright brings its own event loop. The hint for a first notebook is shown only if it is
+    the ``first_time``.
     """
     own = ("--LabApp.news_url=None", "--LabApp.expose_app_in_browser=True")
     server = AgentServer(
@@ -153,7 +156,9 @@ def lab_server(
     )
     try:
         if dark:
-            use_dark_theme(server)
+            write_settings(server, "@jupyterlab/apputils-extension/themes", {"theme": "JupyterLab Dark"})
+        if not first_time:
+            write_settings(server, HINT_SETTINGS, {"showHint": False})
         asyncio.run(server.start())
         for name, cells in notebooks.items():
             write_notebook(server.root, name, cells)
@@ -192,7 +197,8 @@ def use_theme(page: Page, theme: str) -> None:
     page.wait_for_timeout(300)
 
 
-def use_dark_theme(server: AgentServer) -> None:
-    settings = server.directory / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
-    settings.mkdir(parents=True, exist_ok=True)
-    (settings / "themes.jupyterlab-settings").write_text(json.dumps({"theme": "JupyterLab Dark"}))
+def write_settings(server: AgentServer, name: str, values: Json) -> None:
+    """As if the user had changed them. ``name`` is that of the plugin, with a slash for its colon."""
+    path = server.directory / "config" / "lab" / "user-settings" / f"{name}.jupyterlab-settings"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(values))

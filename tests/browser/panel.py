@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.lab import SLOW_MS, Lab
@@ -54,3 +56,10 @@ def ask(panel: Locator, words: str) -> Locator:
 
 def ended(turn: Locator, state: str = "committed") -> None:
     expect(turn).to_have_attribute("data-state", state, timeout=SLOW_MS)
+
+
+def violations(page: Page, roots: Sequence[str] = (".agent-kernel-side",)) -> list[str]:
+    """What axe-core objects to in the elements of these selectors that the page has."""
+    answer = Axe().run(page, context=[root for root in roots if page.locator(root).count()]).response
+    assert answer["passes"], "it looked at something"
+    return [f"{one['id']}: {node['html'][:200]}" for one in answer["violations"] for node in one["nodes"]]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.lab import Lab, use_dark_theme
+from tests.browser.lab import Lab, write_settings
 from tests.server import AgentServer
 
 pytestmark = pytest.mark.browser
@@ -83,7 +83,7 @@ def test_a_person_approves_reads_and_goes_on_and_finds_it_all_again(lab: Lab, se
     lab.save()
 
     distrust(server.root / "rain.ipynb")
-    use_dark_theme(server)
+    write_settings(server, "@jupyterlab/apputils-extension/themes", {"theme": "JupyterLab Dark"})
     lab.open("rain.ipynb")
     the_cell_shows_everything(lab)
     lab.cell(0).locator("summary", has_text="python in your kernel").click()

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.lab import SLOW_MS, Lab, use_theme
-from tests.browser.panel import ended, open_panel, say, shown_panel
+from tests.browser.panel import ended, open_panel, say, shown_panel, violations
 from tests.server import AgentServer
 
 pytestmark = pytest.mark.browser
@@ -35,6 +35,8 @@ SCRIPT = [
     {"text": "ok", "loop": True},
 ]
 NOTEBOOKS = {"rain.ipynb": ["df = 1", "df", *(f"x = {n}" for n in range(2, 40))]}
+OWN = (".ak-cell-review", ".ak-review-bar", ".ak-agent-mark")
+"""What a review draws into the notebook."""
 SHARED = "jupyterapp.shell.currentWidget.content.model.sharedModel"
 
 
@@ -64,6 +66,7 @@ def test_a_person_reviews_five_changes_without_leaving_the_notebook(lab: Lab, se
     expect(lab.cell(0)).to_contain_text("print(df)")
     expect(panel.locator(".ak-approval")).to_contain_text("Change cell 1?")
     lab.picture("review-light")
+    assert violations(page, OWN) == []
     card.get_by_role("button", name="Accept").click()
 
     expect(lab.cell(1).locator(".ak-cell-review")).to_be_focused(timeout=SLOW_MS)  # handed on from the first card
@@ -90,6 +93,7 @@ def test_a_person_reviews_five_changes_without_leaving_the_notebook(lab: Lab, se
     page.keyboard.press("Enter")
     field.fill("mean = sum(df) / len(df)")
     lab.picture("review-edit-dark")
+    assert violations(page, OWN) == []
     page.keyboard.press("Control+Enter")
 
     expect(card).to_contain_text("Add a Markdown cell here?", timeout=SLOW_MS)
@@ -118,6 +122,7 @@ def test_a_person_reviews_five_changes_without_leaving_the_notebook(lab: Lab, se
     mark.hover()
     expect(lab.cell(0)).to_contain_text("“tidy up”")
     lab.picture("review-mark-dark")
+    assert violations(page, OWN) == []
     mark.click()
     expect(turn).to_be_focused()
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page
 
 from tests.browser.lab import SLOW_MS, Lab, use_theme
-from tests.browser.panel import ask, ended, open_panel, say, use_kernel
+from tests.browser.panel import ask, ended, open_panel, say, use_kernel, violations
 
 pytestmark = pytest.mark.browser
 
@@ -34,17 +32,11 @@ SCRIPT: list[dict[str, Any]] = [
 ]
 
 
-def found(page: Page) -> list[str]:
-    answer = Axe().run(page, context=".agent-kernel-side").response
-    assert answer["passes"], "it looked at something"
-    return [f"{one['id']}: {node['html'][:200]}" for one in answer["violations"] for node in one["nodes"]]
-
-
 def in_each_theme(lab: Lab) -> dict[str, list[str]]:
     shown: dict[str, list[str]] = {}
     for theme in THEMES:
         use_theme(lab.page, theme)
-        shown[theme] = found(lab.page)
+        shown[theme] = violations(lab.page)
     return shown
 
 
@@ -63,5 +55,5 @@ def test_every_state_can_be_read_aloud_and_told_apart(lab: Lab) -> None:
     for sheet in SHEETS:
         say(panel, sheet)
         panel.get_by_role("dialog").wait_for(timeout=SLOW_MS)
-        assert found(lab.page) == [], sheet
+        assert violations(lab.page) == [], sheet
         lab.page.keyboard.press("Escape")

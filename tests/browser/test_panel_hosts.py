@@ -147,7 +147,7 @@ def test_the_panel_is_found_in_the_palette_the_toolbar_the_view_menu_and_the_lau
     expect(item).not_to_have_class(re.compile("lm-mod-toggled"))
     page.keyboard.press("Escape")
 
-    card = page.locator(".jp-LauncherCard", has_text="Agent notebook")
+    card = page.locator(".jp-LauncherCard", has_text="Notebook with agent panel")
     menu_item(page, "File", "New Launcher").click()
     expect(card).to_be_visible()
     lab.picture("launcher-with-the-agent")

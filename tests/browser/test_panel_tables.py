@@ -10,8 +10,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.lab import SLOW_MS, Lab, use_theme
-from tests.browser.panel import ask, ended, open_panel
-from tests.browser.test_panel_access import found
+from tests.browser.panel import ask, ended, open_panel, violations
 
 pytestmark = pytest.mark.browser
 
@@ -40,7 +39,7 @@ def look(lab: Lab, name: str, *themes: str) -> None:
     for theme in themes:
         use_theme(lab.page, THEMES[theme])
         lab.picture(f"tables-{name}-{theme}")
-        assert found(lab.page) == [], theme
+        assert violations(lab.page) == [], theme
 
 
 def column(table: Locator, number: int) -> list[str]:

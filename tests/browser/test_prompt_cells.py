@@ -1,5 +1,5 @@
-"""Tests a notebook that is a conversation: the kernel "Agent (Python)", from the launcher to the button below
-a prompt.
+"""Tests a notebook that is a conversation: the kernel "Agent prompts (Python)", from the launcher to the
+button below a prompt.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def server(tmp_path: Path) -> Iterator[AgentServer]:
 def test_from_the_launcher_to_answers_in_cells_and_a_button_below_a_sentence(lab: Lab, server: AgentServer) -> None:
     page = lab.page
     page.goto(f"{server.url}lab?token={TOKEN}&reset")
-    card = page.locator(".jp-LauncherCard[data-category='Notebook']", has_text="Agent (Python)")
+    card = page.locator(".jp-LauncherCard[data-category='Notebook']", has_text="Agent prompts (Python)")
     expect(card.locator("img.jp-Launcher-kernelIcon")).to_have_attribute(
         "src", re.compile("kernelspecs/agent-python/logo-svg.svg"), timeout=SLOW
     )
@@ -43,6 +43,13 @@ def test_from_the_launcher_to_answers_in_cells_and_a_button_below_a_sentence(lab
     page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=SLOW)
     lab.wait_idle()
 
+    lab.cell(0).locator(".cm-content").click()
+    for key in "> a person who types without a pause sees a prompt before the end":
+        page.keyboard.press(key)
+        if PROMPT.search(lab.cell(0).get_attribute("class") or ""):
+            break
+        page.wait_for_timeout(40)
+    expect(lab.cell(0)).not_to_contain_text("the end")
     lab.type_into(0, "> count **slowly**\n> and count slowly")
     lab.run(0, wait=False)
     expect(lab.cell(0)).to_contain_text("0 1 2", timeout=SLOW)

@@ -136,6 +136,15 @@ def test_a_person_logs_in_asks_and_finds_the_conversation_again(chrome: Browser,
             column = page.locator(".ak-turn").first.bounding_box()
             assert column is not None
             assert column["width"] <= 900
+        page.get_by_label("Message to the agent").fill("a secret draft")
+        page.get_by_role("button", name="Menu").click()
+        page.get_by_role("menuitem", name="Log out").click()
+        expect(page.get_by_text("You are logged out.")).to_be_visible(timeout=SLOW_MS)
+        assert page.title() == "Agent"
+        assert page.request.get(f"{served.url}/agent/v1/sessions").status == 401
+        assert "secret draft" not in page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}])")
+        page.reload()
+        expect(page.get_by_text("Where is the token?")).to_be_visible(timeout=SLOW_MS)
         assert wrong == []
     anna = ApiTokenStore(served.directory / "data" / "tokens").new(["turns", "sessions", "files"], user="anna")[1]
     with open_page(chrome, served, locale="de-DE") as (page, wrong):

@@ -1,4 +1,4 @@
-"""Tests ``jupyter console`` with the kernelspec "Agent (Python)": a conversation in a terminal."""
+"""Tests ``jupyter console`` with the kernelspec "Agent prompts (Python)": a conversation in a terminal."""
 
 from __future__ import annotations
 

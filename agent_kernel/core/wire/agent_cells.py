@@ -1,8 +1,8 @@
 """Decides which cells are for the agent, and extracts the prompt of such a cell.
 
 A cell is for the agent if it is a ``%%agent`` cell or a prompt cell. A prompt cell begins with ``>``, or its metadata
-state that the user switched it to "Ask". Only kernels of the kernelspec "Agent (Python)" run prompt cells as turns; to
-other kernels ``>`` is a syntax error, so code is never mistaken for a prompt.
+state that the user switched it to "Ask". Only kernels of the kernelspec "Agent prompts (Python)" run prompt cells as
+turns; to other kernels ``>`` is a syntax error, so code is never mistaken for a prompt.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 KERNELSPEC = "agent-python"
-"""The name of the kernelspec "Agent (Python)"."""
+"""The name of the kernelspec "Agent prompts (Python)"."""
 METADATA_KEY = "agent_kernel"
 """The key of this package in the metadata of cells and outputs."""
 MAGIC = re.compile(r"\s*%%agent\b")

@@ -1,4 +1,4 @@
-"""The IPython extension of the kernelspec "Agent (Python)", for notebooks that are conversations.
+"""The IPython extension of the kernelspec "Agent prompts (Python)", for notebooks that are conversations.
 
 It loads the magics, and makes prompt cells turns: cells that begin with ``>``, and cells that the user switched to
 "Ask". Every other cell runs as in any IPython kernel, and no text of it is sent to a model.

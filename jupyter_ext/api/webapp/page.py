@@ -8,6 +8,7 @@ import asyncio
 import functools
 import gzip
 import hashlib
+import html
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -19,6 +20,7 @@ from tornado.web import HTTPError
 from jupyter_ext.auth.serve_identity import LoginLink
 
 LINK_SETTING = "agent_kernel_login_link"
+TOKEN_PLACE_SETTING = "agent_kernel_token_place"
 CODE = "code"
 """The query parameter with the secret of a login link. Jupyter's log does not show the values of this parameter."""
 OWN = "jupyter_ext.api.webapp"
@@ -89,7 +91,8 @@ class PageHandler(JupyterHandler):
         if self.request.method == "GET" and (code := self.get_query_argument(CODE, "")):
             self._log_in(code)
             return
-        body = (await asyncio.to_thread(page_files)).page
+        place = html.escape(self.settings[TOKEN_PLACE_SETTING]).encode()
+        body = (await asyncio.to_thread(page_files)).page.replace(b"TOKEN_PLACE", place)
         _ = self.xsrf_token  # sets the cookie that the page sends back as a header
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.set_header("Cache-Control", "no-store")

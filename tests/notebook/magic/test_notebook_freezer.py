@@ -74,7 +74,7 @@ def test_an_agent_cell_becomes_its_question_its_code_and_its_answer() -> None:
 def test_prompt_cells_become_questions_and_the_notebook_gets_a_kernel_that_others_have() -> None:
     asked = {**cell("b", "and then?"), "metadata": {"agent_kernel": {"ask": True}}}
     given = document(cell("a", "> draw\n> it"), asked, cell("c", "> never answered"))
-    given["metadata"] = {"kernelspec": {"name": "agent-python", "display_name": "Agent (Python)"}}
+    given["metadata"] = {"kernelspec": {"name": "agent-python", "display_name": "Agent prompts (Python)"}}
     turns = [FrozenTurn("a", "draw\nit", "Done.", (("x = 1", "live"),)), FrozenTurn("b", "and then?", "Nothing.", ())]
     made = freeze_notebook(given, turns, as_it_is)
     assert sources(made.document) == [

@@ -1,4 +1,4 @@
-"""Tests the kernelspec "Agent (Python)" in real kernels: of a Jupyter server, of nbconvert, and without any server."""
+"""Tests the kernelspec "Agent prompts (Python)" in real kernels: of a Jupyter server, of nbconvert, and with none."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ async def test_explain_passes_over_prompt_cells(notebook: Notebook) -> None:
 def test_nbconvert_executes_a_conversation_in_a_kernel_that_starts_its_own_server(tmp_path: Path) -> None:
     cells = [nbformat.v4.new_code_cell(source) for source in ("rows = [1, 2, 3]", "> What is in {rows}?", "rows")]
     book = nbformat.v4.new_notebook(cells=cells)
-    book.metadata["kernelspec"] = {"name": "agent-python", "display_name": "Agent (Python)", "language": "python"}
+    book.metadata["kernelspec"] = {"name": "agent-python", "display_name": "Agent prompts", "language": "python"}
     nbformat.write(book, tmp_path / "talk.ipynb")
     command = (sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "--inplace", "talk.ipynb")
     environment = {

@@ -28,5 +28,15 @@ function storageOver(storage: () => Storage): KeyValueStorage {
   };
 }
 
+/** Remove what this tab keeps, such as drafts of messages, for a person who leaves it to others. */
+export function clearTab(): void {
+  try {
+    const { sessionStorage } = globalThis;
+    for (const key of Object.keys(sessionStorage)) if (key.startsWith(PREFIX)) sessionStorage.removeItem(key);
+  } catch {
+    // nothing is kept where storage is not allowed
+  }
+}
+
 export const tabStorage = storageOver(() => globalThis.sessionStorage);
 export const browserStorage = storageOver(() => globalThis.localStorage);

@@ -19,6 +19,8 @@ export interface PanelHost {
   translation?: Translation;
   /** Bring the panel to the front. Absent where it is always there. */
   show?: () => void;
+  /** End the login of this browser. Absent where the host has a way of its own, or no login. */
+  logOut?: () => void;
 }
 
 export interface PanelParts {

@@ -20,6 +20,8 @@ const TOGGLE = "agent-kernel:toggle";
 const NEW = "agent-kernel:new-notebook";
 const BACK = "agent-kernel:back-to-notebook";
 const STOP = "agent-kernel:stop";
+const NEXT_CHANGE = "agent-kernel:next-change";
+const PREVIOUS_CHANGE = "agent-kernel:previous-change";
 const EXPLAIN = "agent-kernel:explain";
 const FIX = "agent-kernel:fix";
 const FIX_LAST = "agent-kernel:fix-last-error";
@@ -57,13 +59,22 @@ export class Commands {
       execute: () => (this.side.isVisible ? this.side.collapse() : this.side.reveal()),
     });
     commands.addCommand(NEW, {
-      label: (args) => (args.isPalette ? trans.__("Agent: New Notebook with the Agent") : trans.__("Agent notebook")),
-      caption: trans.__("Create a notebook, with the agent beside it"),
+      label: (args) =>
+        args.isPalette ? trans.__("Agent: New Notebook with the Panel") : trans.__("Notebook with agent panel"),
+      caption: trans.__("Create a notebook with the default kernel, and show the agent's panel beside it"),
       icon: agentIcon,
       execute: (args) => this.#create(args),
     });
     commands.addCommand(BACK, { label: trans.__("Agent: Back to the Notebook"), execute: () => this.#back() });
     commands.addCommand(STOP, { label: trans.__("Agent: Stop"), execute: () => this.side.stop() });
+    commands.addCommand(NEXT_CHANGE, {
+      label: trans.__("Agent: Next Change"),
+      execute: () => this.side.goToChange(1),
+    });
+    commands.addCommand(PREVIOUS_CHANGE, {
+      label: trans.__("Agent: Previous Change"),
+      execute: () => this.side.goToChange(-1),
+    });
     commands.addCommand(EXPLAIN, {
       label: trans.__("Agent: Explain"),
       icon: (args) => (args.toolbar ? explainIcon : undefined),
@@ -96,7 +107,7 @@ export class Commands {
     this.#refresh();
     this.#keys();
     this.#menus();
-    for (const command of [SHOW, BACK, STOP, EXPLAIN, FIX_LAST, ASK, ASK_IN_CELL])
+    for (const command of [SHOW, BACK, STOP, NEXT_CHANGE, PREVIOUS_CHANGE, EXPLAIN, FIX_LAST, ASK, ASK_IN_CELL])
       palette?.addItem({ command, category: trans.__("Agent") });
     palette?.addItem({ command: NEW, category: trans.__("Agent"), args: { isPalette: true } });
     launcher?.add({ command: NEW, category: "Notebook", rank: AFTER_KERNELS, kernelIconUrl: agentIconUrl });

@@ -118,10 +118,11 @@ export class LabPlaces implements NotebookPlaces {
   };
 }
 
-/** Saving and other shortcuts with Ctrl work within a review. Keys alone belong to its buttons, and in a field all of
- * them but saving. */
+/** Saving, other shortcuts with Ctrl, and those with a function key work within a review. Keys alone belong to its
+ * buttons, and in a field all of them but saving and function keys. */
 function isForLab({ target, key, ctrlKey, metaKey }: KeyboardEvent): boolean {
   const isField = target instanceof HTMLTextAreaElement;
+  if (/^F\d+$/.test(key)) return true;
   return (ctrlKey || metaKey) && (key.toLowerCase() === "s" || (key !== "Enter" && !isField));
 }
 

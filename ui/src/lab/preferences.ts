@@ -27,6 +27,13 @@ export class LabPreferences implements PreferenceStore {
     void this.settings.set("sendKey", key);
   }
 
+  /** Whether the hint for a person's first notebook is due. It is due once: the settings keep that it was shown. */
+  async claimHint(): Promise<boolean> {
+    if (this.settings.composite["showHint"] !== true) return false;
+    await this.settings.set("showHint", false);
+    return true;
+  }
+
   open(): void {
     void this.commands.execute("settingeditor:open", { query: trans.__("Agent") });
   }

@@ -1,4 +1,4 @@
-/** Prompt cells in notebooks with the kernel "Agent (Python)": cells are switched to "Ask" and back, and the prompts of
+/** Prompt cells in notebooks with the kernel "Agent prompts (Python)": cells are switched to "Ask" and back, and the prompts of
  * all agent cells are shown as Markdown, with long lines wrapped. */
 import type { Cell, CodeCell } from "@jupyterlab/cells";
 import { NotebookActions, type INotebookTracker, type NotebookPanel } from "@jupyterlab/notebook";
@@ -56,9 +56,16 @@ export class PromptHighlighter {
 
   readonly #added = (_: INotebookTracker, panel: NotebookPanel): void => {
     let settling: ReturnType<typeof setTimeout> | undefined;
+    let typing: ReturnType<typeof setTimeout> | undefined;
     const changed = () => {
       clearTimeout(settling);
-      settling = setTimeout(() => this.#show(panel), SETTLED_MS);
+      settling = setTimeout(() => this.#show(panel, panel.content.widgets), SETTLED_MS);
+      // A person who types without a pause sees the prompt as Markdown too. Only the active cell is read meanwhile: to
+      // read all cells of a long notebook would delay keys.
+      typing ??= setTimeout(() => {
+        typing = undefined;
+        this.#show(panel, panel.content.activeCell === null ? [] : [panel.content.activeCell]);
+      }, SETTLED_MS);
     };
     this.#heard.set(panel, changed);
     panel.content.modelContentChanged.connect(changed);
@@ -67,10 +74,10 @@ export class PromptHighlighter {
     void panel.context.ready.then(changed);
   };
 
-  #show(panel: NotebookPanel): void {
+  #show(panel: NotebookPanel, cells: readonly Cell[]): void {
     if (this.#disposed || panel.isDisposed) return;
     const prompts = runsPrompts(panel);
-    for (const cell of panel.content.widgets) {
+    for (const cell of cells) {
       if (!isCode(cell)) continue;
       const asks = (prompts && isPrompt(cell)) || isMagicCell(cell.model.sharedModel.getSource());
       const isShown = cell.model.mimeType === MARKDOWN;

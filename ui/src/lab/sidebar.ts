@@ -14,11 +14,13 @@ import { MissedOutputs } from "./missedOutputs";
 import { Claims } from "./clientCalls";
 import { agentIcon } from "./icon";
 import { FixButtons } from "./fixButtons";
+import { FirstHint } from "./hint";
 import { LabNotebook } from "./notebook";
 import { LabPreferences, SETTINGS } from "./preferences";
 import { askInCell, PromptHighlighter } from "./promptCells";
 import { fixDraft } from "./prompts";
 import { SCRIPT_FOLDER } from "./scriptUrl";
+import type { Reviewing } from "../review/reviewing";
 import type { InlineCompletion } from "./inlineCompletion";
 import type { Status } from "./status";
 import { widen } from "./width";
@@ -35,6 +37,8 @@ export class Sidebar extends Widget {
   status: Status | null = null;
   completion: InlineCompletion | null = null;
   #notebook: LabNotebook | null = null;
+  #reviews: Reviewing | null = null;
+  #hint: FirstHint | null = null;
 
   constructor(
     private readonly app: JupyterFrontEnd,
@@ -66,6 +70,7 @@ export class Sidebar extends Widget {
   /** The first time that the panel is shown, the side bar becomes as wide as the panel needs; afterwards it stays as the
    * user left it, which Lab stores with its layout. */
   protected override onAfterShow(): void {
+    this.#hint?.withdraw();
     if (browserStorage.read(WIDENED)) return;
     // One frame later the side bar has the width that Lab gives it.
     requestAnimationFrame(() => {
@@ -107,6 +112,11 @@ export class Sidebar extends Widget {
       .find((widget) => widget.model.id === cell)
       ?.node.querySelector<HTMLElement>(".jp-Stdin-input")
       ?.focus();
+  }
+
+  /** Move the focus to the next change of a cell that waits for a review, or with -1 to the one before. */
+  async goToChange(step: 1 | -1): Promise<void> {
+    await this.#reviews?.go(step);
   }
 
   /** Show the composer with notes that are sent with the next message. */
@@ -164,10 +174,13 @@ export class Sidebar extends Widget {
     };
     const mounted = mount(this.node, host);
     const reviews = reviewInNotebook(this.node, host, mounted.conversation);
+    this.#reviews = reviews;
     const arrived = new MissedOutputs(this.tracker, transport);
     const claims = new Claims(this.tracker, transport);
     const buttons = new FixButtons(this.tracker, (content, cell) => this.fix(content, cell), askInCell);
     const highlighter = new PromptHighlighter(this.tracker);
+    const hint = preferences && new FirstHint(this.tracker, () => preferences.claimHint(), this);
+    this.#hint = hint;
     if (this.completion) this.completion.transport = transport;
     const unsaid = this.status?.follow(mounted.conversation, notebook.asking);
     const ends = [
@@ -175,10 +188,14 @@ export class Sidebar extends Widget {
       () => {
         if (this.completion) this.completion.transport = null;
       },
-      () => reviews?.dispose(),
+      () => {
+        this.#reviews = null;
+        reviews?.dispose();
+      },
       () => arrived.dispose(),
       () => claims.dispose(),
       () => buttons.dispose(),
+      () => hint?.dispose(),
       () => preferences?.dispose(),
       () => highlighter.dispose(),
       () => mounted.unmount(),

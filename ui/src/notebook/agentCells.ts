@@ -1,7 +1,7 @@
 /** Which cells talk to the agent, and what the prompt of such a cell is. The server and the kernel decide the same in
  * `agent_kernel/core/wire/agent_cells.py`. */
 
-/** The name of the kernelspec "Agent (Python)", whose kernels run prompt cells as turns. */
+/** The name of the kernelspec "Agent prompts (Python)", whose kernels run prompt cells as turns. */
 export const AGENT_PYTHON = "agent-python";
 /** The key of this package in the metadata of cells and outputs. */
 export const METADATA_KEY = "agent_kernel";

@@ -110,6 +110,7 @@ export class NotebookReviews implements Reviewing {
     const from = here < 0 && step < 0 ? 0 : here;
     const item = items[(from + step + items.length) % items.length];
     if (item) await this.#show(item, true);
+    else this.#bar?.querySelector("button")?.focus(); // everything is reviewed: the bar still has the turn to undo
   }
 
   leave(item: ReviewItem): void {

@@ -16,7 +16,8 @@ export interface Reviewing {
   changedCells(turn: TurnView): number;
   /** Put an item away that the document has no mark for, or the bar of a turn. */
   dismiss(key: string): void;
-  /** Go to the next item, or to the one before with a negative step, and move the focus there. */
+  /** Go to the next item, or to the one before with a negative step, and move the focus there; to the bar if there is
+   * no item. */
   go(step: number): Promise<void>;
   /** Move the focus from a card to its cell. */
   leave(item: ReviewItem): void;

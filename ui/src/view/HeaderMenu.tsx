@@ -2,6 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { COMMANDS, runCommand, type Command } from "../conversation/commands";
+import { usePanel } from "../conversation/panelContext";
 import { useDesk } from "./panelStateContext";
 import { ButtonIcon } from "./ButtonIcon";
 import { trans } from "../translation/translation";
@@ -46,7 +47,12 @@ export function HeaderMenu() {
 
 function Items({ close, run }: { close: () => void; run: (command: Command) => void }) {
   const desk = useDesk();
+  const { logOut } = usePanel().host;
   const menu = useRef<HTMLDivElement>(null);
+  const leave = () => {
+    close();
+    logOut?.();
+  };
   useEffect(() => {
     menu.current?.querySelector<HTMLElement>("[role=menuitem]")?.focus();
     const elsewhere = (event: PointerEvent) => {
@@ -90,6 +96,13 @@ function Items({ close, run }: { close: () => void; run: (command: Command) => v
           ))}
         </div>
       ))}
+      {logOut && (
+        <div role="group" class="ak-menu-group">
+          <button type="button" role="menuitem" class="ak-menu-item" tabIndex={-1} onClick={leave}>
+            <span>{trans.__("Log out")}</span>
+          </button>
+        </div>
+      )}
     </div>
   );
 }

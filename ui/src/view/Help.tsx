@@ -20,7 +20,10 @@ export function Help() {
       [trans.__("Escape"), trans.__("Back to the notebook")],
     ),
     [trans.__("Escape twice, Ctrl+. or Cmd+."), trans.__("Stop the running turn")],
-    ...besideNotebook([trans.__("Ctrl+Shift+L or Cmd+Shift+L"), trans.__("From the notebook to the message")]),
+    ...besideNotebook(
+      [trans.__("Ctrl+Shift+L or Cmd+Shift+L"), trans.__("From the notebook to the message")],
+      [trans.__("Alt+F5, Alt+Shift+F5"), trans.__("To the next or previous change of a cell")],
+    ),
     [trans.__("Alt+Up, Alt+Down"), trans.__("From turn to turn")],
     [trans.__("Alt+Enter"), trans.__("To the first approval")],
     ["A, R", trans.__("On an approval: allow once, deny")],

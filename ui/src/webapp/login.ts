@@ -3,7 +3,6 @@ import type { ServerSettings } from "../transport/server";
 import { trans } from "../translation/translation";
 import { logIn, type LoginResult } from "./session";
 
-const OWN_TOKEN = "cat ~/.local/share/agent-kernel/serve-token";
 const NEW_TOKEN = "agent-kernel token new --scope turns --scope sessions --scope files --user NAME";
 
 function problem(result: LoginResult): string {
@@ -32,7 +31,7 @@ function element<Name extends keyof HTMLElementTagNameMap>(
   return made;
 }
 
-/** Show the form in `place`. `reason` is shown above it; `loggedIn` is called once, after the login. */
+/** Show the form in `place`, whose attribute names the file with the server's token, if that may be shown. `reason` is shown above it; `loggedIn` is called once, after the login. */
 export function showLogin(place: HTMLElement, server: ServerSettings, reason: string, loggedIn: () => void): void {
   const form = element("form", "", "ak-login");
   const field = element("input");
@@ -47,7 +46,7 @@ export function showLogin(place: HTMLElement, server: ServerSettings, reason: st
   failure.setAttribute("role", "alert");
   form.append(element("h1", trans.__("Agent")));
   if (reason) form.append(element("p", reason));
-  form.append(label, button, failure, ...explanation());
+  form.append(label, button, failure, ...explanation(place.dataset["tokenFile"] ?? ""));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     void submit();
@@ -68,16 +67,13 @@ export function showLogin(place: HTMLElement, server: ServerSettings, reason: st
   field.focus();
 }
 
-function explanation(): HTMLElement[] {
+function explanation(file: string): HTMLElement[] {
+  const own = file
+    ? [element("p", trans.__("The token of the server is in this file of its machine:")), element("pre", file)]
+    : [element("p", trans.__("The command that started the server says where its token is."))];
   return [
     element("h2", trans.__("Where is the token?")),
-    element(
-      "p",
-      trans.__(
-        "The command that started the server says where its token is. By default it is in a file on that machine:",
-      ),
-    ),
-    element("pre", OWN_TOKEN),
+    ...own,
     element("p", trans.__("If somebody else runs the server, ask them for a token of your own. They create it with:")),
     element("pre", NEW_TOKEN),
   ];

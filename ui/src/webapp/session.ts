@@ -37,3 +37,13 @@ export async function logIn(server: ServerSettings, token: string, page: Documen
     return "offline";
   }
 }
+
+/** End the login of this browser. Returns whether the server has confirmed that it no longer knows the browser. */
+export async function logOut(server: ServerSettings): Promise<boolean> {
+  try {
+    await fetch(`${server.baseUrl}logout`, { credentials: "same-origin", cache: "no-store" });
+  } catch {
+    return false;
+  }
+  return await isUnknownHere(server);
+}

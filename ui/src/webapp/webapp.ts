@@ -1,9 +1,11 @@
 /** The panel in a page of its own, which `agent-kernel serve` serves: the login, then the panel in the whole window. The
  * panel itself is in the module of the widget, which the page loads beside this one (`build.mjs`). */
 import { setTranslation, trans, translationFor } from "../translation/translation";
+import { clearTab } from "../conversation/browserStorage";
+import { ApiError } from "../transport/transport";
 import { CATALOGS, mount, ServerTransport } from "../widget/widget";
 import { showLogin } from "./login";
-import { isUnknownHere, serverAt } from "./session";
+import { isUnknownHere, logOut, serverAt } from "./session";
 import "./webapp.css";
 
 const LOOK_AGAIN_MS = 5_000;
@@ -20,19 +22,34 @@ function showPanel(place: HTMLElement): void {
   const box = document.createElement("div");
   place.replaceChildren(heading, box);
   const transport = new ServerTransport(server);
-  const mounted = mount(box, { transport, notebook: null, translation });
+  const mounted = mount(box, { transport, notebook: null, translation, logOut: () => void leave() });
   const endTitle = mounted.conversation.session.subscribe((session) => {
     document.title = [session?.title, trans.__("Agent")].filter(Boolean).join(" - ");
   });
   const looking = setInterval(() => void look(), LOOK_AGAIN_MS);
+  const end = (reason: string) => {
+    clearInterval(looking);
+    endTitle();
+    document.title = trans.__("Agent");
+    mounted.unmount();
+    transport.close();
+    askForLogin(place, reason);
+  };
   /** A server that is gone comes back; a login that has ended does not. */
   const look = async () => {
     if (transport.connection.value !== "offline" || !(await isUnknownHere(server)) || !box.isConnected) return;
-    clearInterval(looking);
-    endTitle();
-    mounted.unmount();
-    transport.close();
-    askForLogin(place, trans.__("Your login has ended. Log in again to continue."));
+    end(trans.__("Your login has ended. Log in again to continue."));
+  };
+  const leave = async () => {
+    const isOut = await logOut(server);
+    if (!box.isConnected) return;
+    if (!isOut) {
+      const message = trans.__("The server has not confirmed that you are logged out. Try again when it answers.");
+      mounted.conversation.failure.value = new ApiError(0, { code: "logout", message });
+      return;
+    }
+    end(trans.__("You are logged out."));
+    clearTab(); // after the panel, which would write its draft again
   };
 }
 

@@ -40,6 +40,17 @@ test("the key that sends is taken over from the browser once, unless the setting
   expect(chosen.set).not.toHaveBeenCalled();
 });
 
+test("the hint for a first notebook is due once, and never where a server does not know it", async () => {
+  const { settings, set } = settingsOf({ showHint: true });
+  expect(await new LabPreferences(settings, commands, signal).claimHint()).toBe(true);
+  expect(set).toHaveBeenCalledExactlyOnceWith("showHint", false);
+  for (const later of [{ showHint: false }, {}]) {
+    const shown = settingsOf(later);
+    expect(await new LabPreferences(shown.settings, commands, signal).claimHint()).toBe(false);
+    expect(shown.set).not.toHaveBeenCalled();
+  }
+});
+
 test("the texts of a schema are translated, and its values and names are not", () => {
   const texts = textsOf({ Draft: ["Entwurf"], title: ["Titel"] });
   const schema = {

@@ -14,6 +14,7 @@ vi.mock("@lumino/widgets", () => ({
     }
   },
 }));
+vi.mock("@jupyterlab/apputils", () => ({ Notification: {} }));
 vi.mock("@jupyterlab/notebook", () => ({ NotebookActions: {} }));
 vi.mock("../../src/lab/icon", () => ({ agentIcon: null }));
 vi.mock("../../src/lab/scriptUrl", () => ({ SCRIPT_FOLDER: "http://localhost/" }));

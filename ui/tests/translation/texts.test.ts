@@ -37,6 +37,7 @@ const NOT_SHOWN: Record<string, readonly string[]> = {
   "lab/commands.ts": ["Accel Shift L", "Notebook"],
   "lab/container.ts": ["agent-kernel has no module …"],
   "lab/fix.ts": ["%agent fix In[…] …"],
+  "lab/hint.ts": ["agent-kernel: the hint for the first notebook could not be shown."],
   "lab/inlineCompletion.ts": ["agent-kernel: the code cannot be completed. …"],
   "lab/missingServer.ts": ["jupyter server extension enable jupyter_ext", "jp-mod-styled jp-mod-accept"],
   "lab/places.ts": ["ak-at-cell ak-at-…"],

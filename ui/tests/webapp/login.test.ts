@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { clearTab, tabStorage } from "../../src/conversation/browserStorage";
 import { showLogin } from "../../src/webapp/login";
-import { isUnknownHere, logIn, serverAt } from "../../src/webapp/session";
+import { isUnknownHere, logIn, logOut, serverAt } from "../../src/webapp/session";
 
 const server = serverAt("https://agents.example/team/?code=x");
 const answers = (status: number, type = "basic") =>
@@ -62,6 +63,17 @@ describe("the login", () => {
     expect(loggedIn).not.toHaveBeenCalled();
   });
 
+  it("names the file with the token as the server names it, and no file if the token is elsewhere", () => {
+    const file = "~/Library/Application Support/agent-kernel/serve-token";
+    place.dataset["tokenFile"] = file;
+    showLogin(place, server, "", loggedIn);
+    expect(place.querySelector("pre")?.textContent).toBe(file);
+    place.dataset["tokenFile"] = "";
+    showLogin(place, server, "", loggedIn);
+    expect(place.textContent).toContain("The command that started the server says where its token is.");
+    expect(place.textContent).not.toContain("serve-token");
+  });
+
   it("ends when the server has set its cookie", async () => {
     vi.stubGlobal("fetch", answers(0, "opaqueredirect"));
     showLogin(place, server, "", loggedIn);
@@ -83,5 +95,29 @@ describe("the login", () => {
       vi.fn(() => Promise.reject(new TypeError("gone"))),
     );
     expect(await logIn(server, "x")).toBe("offline");
+  });
+});
+
+describe("the logout", () => {
+  it("is done when the server no longer knows the browser, and not before", async () => {
+    const fetched = answers(401);
+    vi.stubGlobal("fetch", fetched);
+    expect(await logOut(server)).toBe(true);
+    expect(fetched.mock.calls[0]?.[0]).toBe("https://agents.example/team/logout");
+    vi.stubGlobal("fetch", answers(200));
+    expect(await logOut(server)).toBe(false);
+    vi.stubGlobal(
+      "fetch",
+      vi.fn(() => Promise.reject(new TypeError("gone"))),
+    );
+    expect(await logOut(server)).toBe(false);
+  });
+
+  it("leaves nothing of the person in the tab, and what is not ours alone", () => {
+    tabStorage.write("draft", "a secret");
+    sessionStorage.setItem("other", "stays");
+    clearTab();
+    expect(Object.keys(sessionStorage)).toEqual(["other"]);
+    sessionStorage.clear();
   });
 });

@@ -66,6 +66,7 @@ def test_the_page_runs_only_scripts_of_this_server_and_no_other_page_may_embed_i
         assert "<script>" not in page.text
         assert "style=" not in page.text
         assert served.token not in page.text
+        assert 'data-token-file=""' in page.text, "a data directory of one's own is not shown to everybody"
         assert client.head("/").status_code == 200
 
 
