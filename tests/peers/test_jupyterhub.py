@@ -122,7 +122,7 @@ def pages(*users: HubUser) -> Iterator[list[Lab]]:
             chrome.close()
 
 
-def open_notebook(lab: Lab, user: HubUser, notebook: str) -> None:
+def show_notebook(lab: Lab, user: HubUser, notebook: str) -> None:
     lab.page.goto(f"{user.url}lab/tree/{notebook}?reset")
     lab.wait_open()
 
@@ -132,7 +132,7 @@ def talk(user: HubUser, lab: Lab) -> tuple[set[str], str]:
     requested: set[str] = set()
     lab.page.on("request", lambda request: requested.add(request.url))
     lab.page.on("websocket", lambda socket: requested.add(socket.url))
-    open_notebook(lab, user, "panel.ipynb")
+    show_notebook(lab, user, "panel.ipynb")
     panel = shown_panel(lab.page)
     turn = ask(panel, f"hello from {user.name}")
     expect(turn).to_contain_text("Hello.")
@@ -170,13 +170,13 @@ async def test_the_panel_of_each_user_answers_through_the_proxy_and_nothing_of_t
 
 @pytest.mark.browser
 async def test_a_person_clicks_the_link_of_a_cell_and_confirms_at_the_address_of_the_proxy(ada: HubUser) -> None:
-    async with opened(ada, await ada.notebook("owned.ipynb")) as owner:
+    async with open_notebook(ada, await ada.notebook("owned.ipynb")) as owner:
         session = (await owner.run("%%agent\nhello")).turn["session"]
     await ada.notebook("clicked.ipynb")
 
     def confirm() -> None:
         with pages(ada) as (lab,):
-            open_notebook(lab, ada, "clicked.ipynb")
+            show_notebook(lab, ada, "clicked.ipynb")
             lab.type_into(0, f"%agent use {session}")
             lab.run(0, wait=False)
             with lab.page.expect_popup() as popup:
