@@ -58,10 +58,6 @@ def insert_batches(
         for place, messages in batches
         for seq, message in enumerate(messages, start=place.head + 1)
     ]
-    carried = serialization.collect_media(
-        [message for _, _, message, _ in numbered], lambda digest: has_medium(db, last.key, digest)
-    )
-    blobs.store_media(db, last.key.namespace, carried.values())
     db.executemany(
         "INSERT INTO items (namespace, session, seq, turn, role, kind, call_id, body, cell, epoch, time, segment)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
