@@ -22,7 +22,7 @@ from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.sessions.store.store_url import LOGS, WITH_BUS
 
 _RUNNING = ("running turns", "idempotency keys", "lasting tokens", "limits and budgets", "responses", "skills")
-"""What servers share in addition to sessions if their database carries messages (docs/session-stores.md)."""
+"""What servers share in addition to sessions if their database carries messages."""
 
 
 def doctor(args: argparse.Namespace) -> int:

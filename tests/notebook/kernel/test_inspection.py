@@ -84,7 +84,7 @@ def test_an_object_we_do_not_know_is_read_past_whatever_it_overrides() -> None:
     shell = shell_with(hostile=Hostile(), cells=pd.DataFrame({"of": [Mute(), Mute()]}), array=np.array([Mute()]))
     assert "hostile: " in variables(shell)
     told = variables(shell, "hostile")
-    assert "Breaks whoever touches it." in told
+    assert "An object whose every attribute access and repr raises an error." in told
     assert ".field = 7" in told
     assert "methods: poke" in told
     assert "of=test_inspection.Mute" in variables(shell, "cells").replace("tests.notebook.kernel.", "")
