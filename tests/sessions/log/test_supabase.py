@@ -85,6 +85,13 @@ def test_a_call_whose_reply_was_lost_has_happened_once(supabase: Any, monkeypatc
     log.close()
 
 
+def test_what_a_writer_has_read_is_not_compared_and_the_log_says_so(supabase: Any) -> None:
+    log = SupabaseLog(supabase.fresh())
+    assert not log.compares
+    assert log.commit("1", [append("s")], {"a": 7}) == {("a", "s"): 1}
+    log.close()
+
+
 def test_the_tables_are_those_of_the_store_postgresql_and_both_can_use_them(supabase: Any) -> None:
     assert postgresql._SCHEMA.strip() in read_sql()
     assert f"INSERT INTO agent_kernel_version VALUES ({postgresql.VERSION});" in read_sql()
