@@ -21,7 +21,7 @@ from agent_kernel.engines.local.catalog.catalog import catalog
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.sessions.store.store_url import LOGS, WITH_BUS
 
-_RUNNING = ("running turns", "idempotency keys", "lasting tokens", "limits and budgets", "responses", "skills")
+_SHARED_WITH_BUS = ("running turns", "idempotency keys", "lasting tokens", "limits and budgets", "responses", "skills")
 """What servers share in addition to sessions if their database carries messages."""
 
 
@@ -68,7 +68,7 @@ def describe_store(settings: Settings) -> dict[str, Any]:
     scheme = settings.store.partition(":")[0]
     if scheme not in LOGS:
         return {"kind": settings.store_name, "shared": [], "separate": []}
-    more = [*_RUNNING]
+    more = [*_SHARED_WITH_BUS]
     with_bus = scheme in WITH_BUS
     return {
         "kind": scheme,

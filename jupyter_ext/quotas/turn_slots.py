@@ -1,4 +1,4 @@
-"""How many unfinished turns accounts have, and which of them may start no more."""
+"""Count the unfinished turns of each account, so that an account at its limit can start no further turn."""
 
 from __future__ import annotations
 
@@ -34,17 +34,18 @@ class TurnSlots(Protocol):
         """Give back the slots of a turn, whether they were taken or not."""
 
     def peek(self, limits: Mapping[QuotaAccount, int]) -> Counts:
-        """Return what this server knows at once, for an early refusal. ``take`` decides."""
+        """Return what this server knows without asking the database, so that a request can be refused early; ``take``
+        makes the final decision."""
 
     async def read(self, limits: Mapping[QuotaAccount, int]) -> Counts:
-        """Return the counts, to be shown. Raises StoreError."""
+        """Return the counts for display. Raises StoreError."""
 
     async def aclose(self) -> None:
         """Wait until the slots that were given back are free."""
 
 
 class LocalSlots:
-    """The turns of one server, in memory."""
+    """Counts the unfinished turns of one server in memory."""
 
     def __init__(self) -> None:
         self._turns: dict[str, tuple[QuotaAccount, ...]] = {}
@@ -75,7 +76,7 @@ class LocalSlots:
 
 
 class SlotEvents(Protocol):
-    """Counts that servers share (``MessageBus``), on the event loop."""
+    """The interface to event counts that servers share (``MessageBus``), for use on the event loop."""
 
     async def count_event(
         self, event: str, counters: Sequence[EventCounter], window_s: float
@@ -87,9 +88,9 @@ class SlotEvents(Protocol):
 
 
 class SharedSlots:
-    """The turns of the servers that share a store. A slot is an event that counts for LEASE_S, and that its server
-    renews while the turn runs. So the slots of a server that was killed become free by themselves. Accounts without a
-    limit need no request to the database: each server counts their turns for itself."""
+    """Counts the unfinished turns of all servers that share a store. A slot is an event that counts for LEASE_S, and
+    the server of the turn renews it while the turn runs. So the slots of a server that was killed become free by
+    themselves. Accounts without a limit need no request to the database: each server counts their turns for itself."""
 
     def __init__(self, events: SlotEvents, renew_s: float = RENEW_S) -> None:
         self._events = events
@@ -147,8 +148,8 @@ class SharedSlots:
             self._renewing = asyncio.create_task(self._renew(), name="renew the slots of turns")
 
     async def _renew(self) -> None:
-        """Renew all slots of this server until it holds none. While the database is away, they may run out; the next
-        renewal counts them again."""
+        """Renew all slots of this server until it holds none. While the database cannot be reached, they may expire;
+        the next renewal counts them again."""
         try:
             while True:
                 await asyncio.sleep(self._renew_s)
