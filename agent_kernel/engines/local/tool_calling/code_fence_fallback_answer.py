@@ -9,7 +9,7 @@ replaced by the rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from agent_kernel.core.messages import Message
 from agent_kernel.core.program_outcome import failed_line
@@ -93,20 +93,14 @@ def rows_of(output: str) -> list[str]:
     return rows if len(rows) > 1 else []
 
 
-def surplus_rows(output: str, question: str, tables: Collection[int]) -> int:
+def surplus_rows(output: str, question: str) -> int:
     """Return the number of rows of ``output`` if the question asks for one value and the rows are too many for that;
-    otherwise 0. ``tables`` are the numbers of rows of the tables in question.
-
-    A question for one value per group ("mean salary per department") is answered by several rows, but not by one row
-    for each row of the table.
-    """
-    if not ONE_VALUE.search(question):
+    otherwise 0. A question for one value per group ("mean salary per department") is answered by several rows."""
+    if EACH.search(question) or not ONE_VALUE.search(question):
         return 0
     lengths = [int(first or second) for first, second in LENGTH.findall(output)]
     rows = lengths[-1] if lengths else len(rows_of(output))
-    if rows < MANY_ROWS:
-        return 0
-    return rows if rows in tables or not EACH.search(question) else 0
+    return rows if rows >= MANY_ROWS else 0
 
 
 def in_rows(rows: Sequence[str]) -> str:

@@ -28,7 +28,6 @@ a question beside tables need not be about them."""
 FACTS = re.compile(r"(?:(?:Variables|Earlier variables|Newest tables): )?([A-Za-z_]\w*): \S")
 """Matches a fact about a variable in hidden context: the variable's name, followed by its description."""
 TABLES = re.compile(r"(?:(?:Variables|Earlier variables|Newest tables): )?([A-Za-z_]\w*): (?:\w*DataFrame|Series)\b")
-TABLE_ROWS = re.compile(r"\bDataFrame, (\d+) rows x ")
 FAILED_CELL = "The cell that failed:"
 """The beginning of the hidden context of ``%agent fix``."""
 FILE = re.compile(r"\b[\w-]+\.(?:csv|tsv|jsonl?|txt|log|md|xlsx?|parquet)\b", re.IGNORECASE)
@@ -187,8 +186,7 @@ class Exchange:
             return f"ended with: {error_line(result.text)}"
         if result.status != "success" or not self.ran_python(result):
             return ""
-        tables = {int(rows) for text in self.hidden for rows in TABLE_ROWS.findall(text)}
-        rows = surplus_rows(result.text, self.question, tables)
+        rows = surplus_rows(result.text, self.question)
         return f"printed {rows} rows, but the question asks for one value" if rows else ""
 
     @property
