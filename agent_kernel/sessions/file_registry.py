@@ -54,7 +54,7 @@ TURNS = 1_000
 """Number of recent tool rounds whose file counters are remembered. Only turns that are running need them."""
 GONE_MESSAGES = {
     NOT_PRODUCED: "not produced",
-    "vanished": "it was gone, or was no file, when it was to be kept",
+    "vanished": "it was deleted, or was not a regular file, before it could be stored",
 }
 
 
@@ -118,7 +118,7 @@ class FileRegistry:
         except StoreError as error:
             return await self._without_bytes(context.key, facts, error.code, error.message)
         except (OSError, InvalidRequest) as error:
-            log.debug("%r of turn %s was not kept: %s", produced.name, context.turn, error)
+            log.debug("the file %r of turn %s was not stored: %s", produced.name, context.turn, error)
             return await self._without_bytes(context.key, facts, "vanished", GONE_MESSAGES["vanished"])
         try:
             file = _fill_facts(facts, arrived)
@@ -134,7 +134,7 @@ class FileRegistry:
         try:
             await self._store.add_files(key, [(file, None)])
         except (QuotaExceeded, StoreFull) as full:
-            log.warning("that %r was not kept is not noted: %s", file.name, full)
+            log.warning("the file %r was not stored, and its error could not be recorded either: %s", file.name, full)
         return StoredFile(file, file.to_json())
 
     async def _copy(self, produced: ProducedFile, budget: CopyBudget) -> ReceivedFile:

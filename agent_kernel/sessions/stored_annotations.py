@@ -42,7 +42,7 @@ class StoredAnnotations:
 
     def take_edit(self, call: str) -> str | None:
         """Remove the annotations of a call that ended, and return the text that a person wrote in place of the proposed
-        one; None if they changed nothing."""
+        one; None if the person changed nothing."""
         approval = self.take(call).get("approval")
         edited = approval.get(EDITED) if isinstance(approval, Mapping) else None
         return edited if isinstance(edited, str) else None

@@ -29,7 +29,9 @@ async def undo(store: SessionStore, key: SessionKey) -> UndoResult | None:
     if not tail:
         return None
     if not await store.rewind(key, tail):
-        raise Conflict("The session has changed meanwhile. Nothing was undone.", hint="Read the session again.")
+        raise Conflict(
+            "The session has changed meanwhile. Nothing was undone.", hint="Read the session again, then undo."
+        )
     prompts = [item.message.text for item in tail if item.message.role == "user" and not item.message.hidden]
     ran = tuple(
         item.message.name or "a tool"

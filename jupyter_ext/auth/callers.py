@@ -67,8 +67,8 @@ class Caller:
 
 
 def subject(caller: Caller) -> str:
-    """Return whose credential it is within the namespace: a kernel's, a program's, or the user's own. A program is
-    known by the name of its token, which stays the same when a token is renewed."""
+    """Return a name for the owner of the caller's credential within the namespace: a kernel, a program, or the user. A
+    program is identified by the name of its token, which stays the same when the token is renewed."""
     if caller.token is not None:
         return f"token {caller.token.name}"
     return f"kernel {caller.kernel.id}" if caller.kernel else "user"

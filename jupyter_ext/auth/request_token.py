@@ -1,5 +1,5 @@
-"""The token of a request: the headers that may contain it, and the removal of a lasting token from them. A token in the
-URL is not accepted, because proxies, browsers and logs record URLs."""
+"""Reads the token in the headers of a request, and removes a lasting token from them. A token in the URL is not
+accepted, because proxies, browsers and logs record URLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The login of ``agent-kernel serve`` in a browser: by the server's token, by a lasting token, or by the link that the
+"""Logs browsers in to ``agent-kernel serve``: by the server's token, by a lasting token, or by the link that the
 command prints when it starts. The browser gets a signed cookie, which contains no token."""
 
 from __future__ import annotations

@@ -41,7 +41,8 @@ def page_url(server: ServerApp, env: Mapping[str, str] = os.environ) -> str:
 def remote_url(server: ServerApp) -> str:
     """Return the address at which a process on another machine reaches the server, ending in ``/``.
 
-    It is that of ``page_url`` if it is complete, else ``server_url``.
+    If ``page_url`` returns a complete URL, this is the address. If it returns only a path, the address is that of
+    ``server_url``.
     """
     stated = page_url(server)
     return stated if "://" in stated else server_url(server)

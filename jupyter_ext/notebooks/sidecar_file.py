@@ -29,8 +29,8 @@ Outcome: TypeAlias = Literal["unchanged", "written", "conflict"]
 class SidecarFile:
     """The files of one sidecar.
 
-    ``main`` is NAME.agent.json; the names of the other files beside the notebook derive from it. ``backup`` is where
-    the previous version of ``main`` is kept. If it is None, that is ``beside_bak``.
+    ``main`` is NAME.agent.json; the names of the other files beside the notebook derive from it. ``backup`` is the path
+    of the previous version of ``main``. None stands for the path ``beside_bak``.
     """
 
     main: Path
@@ -115,8 +115,9 @@ class SidecarFile:
                 old_path.rename(new_path)
 
     def move_backup(self, new: SidecarFile) -> None:
-        """Rename the backup to that of ``new``, to which a person has moved the files beside the notebook; do nothing
-        if ``new`` has a backup or this sidecar is still there. Raises OSError."""
+        """Move the backup of this sidecar to the place of the backup of ``new``, after a person has moved the files
+        beside the notebook to ``new``. Do nothing if ``new`` has a backup already, or if this sidecar still exists.
+        Raises OSError."""
         if self.backup and new.backup and self.backup.is_file() and not (self.main.exists() or new.backup.exists()):
             _make_private_directory(new.backup.parent)
             self.backup.rename(new.backup)

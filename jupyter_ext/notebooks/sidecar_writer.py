@@ -276,8 +276,9 @@ class Sidecars:
     def _write_locked(
         self, file: SidecarFile, exported: Exported, is_known: Callable[[bytes], bool]
     ) -> tuple[Outcome, FileStamp | None, str]:
-        """Compare and write under the lock shared by all servers of this user. Return the outcome, the stamp of the
-        file (None after a conflict, since the file is another one), and the SHA-256 of the document."""
+        """Write the sidecar if ``is_known`` accepts its present content, under a lock that all servers of this user
+        share. Return the outcome, the stamp of the sidecar, and the SHA-256 of the document. After a conflict the stamp
+        is None, because the document was then written to another file."""
         digest = hashlib.sha256(exported.document).hexdigest()
         with _lock(self._data_dir):
             outcome = file.write(exported.document, exported.files, is_known)

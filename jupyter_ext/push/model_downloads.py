@@ -1,4 +1,5 @@
-"""Model downloads started over HTTP: one process for each model, with any number of readers."""
+"""Runs the model downloads that clients start over HTTP: one process for each model, whose progress any number of
+readers can follow."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Notifications to pages about the sessions and kernels that the pages watch: turns that start, wait for a person and
-end, and sessions that change. The events of the turn itself are in the turn's event log."""
+"""Notifies pages about the sessions and kernels that they watch: turns that start, wait for a person and end, and
+sessions that change. The events of the turn itself are in the turn's event log."""
 
 from __future__ import annotations
 

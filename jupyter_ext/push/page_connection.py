@@ -1,5 +1,5 @@
-"""The connection of one open page: the turns that the page follows, the sessions and kernels that it watches, and the
-calls that it can run. All of these end with the page, except for the turns."""
+"""Manages the connection of one open page: the turns that the page follows, the sessions and kernels that it watches,
+and the calls that it can run. When the page is closed, all of these end except for the turns themselves."""
 
 from __future__ import annotations
 
@@ -85,7 +85,10 @@ class PageConnection:
         """Remove a turn that has ended, unless the page follows it again."""
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("the events of a turn could not be sent to a page", exc_info=error)
-            shown_error = AgentKernelError("This turn cannot be shown.", hint="The log of the Jupyter server has more.")
+            shown_error = AgentKernelError(
+                "The events of this turn could not be sent because of an unexpected error.",
+                hint="Reload the page. The log of the Jupyter server contains the error.",
+            )
             self.outbox.send_now({"type": "error", "error": shown_error.to_json(), "about": dict(about)})
         if self._followed.get(turn) is task:
             del self._followed[turn]

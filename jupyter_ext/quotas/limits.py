@@ -44,8 +44,9 @@ class Allowance:
 
 
 class CountedStart:
-    """A start that counts towards the turns of a minute, and a slot of the turns at once. Call ``undo`` if no turn
-    begins, and ``leave`` when the turn is over; repeated calls do nothing."""
+    """A counted start of a turn. It counts towards the turns of the last minute, and holds one of the slots for
+    unfinished turns. Call ``undo`` if no turn begins, and ``leave`` when the turn is over; repeated calls do
+    nothing."""
 
     def __init__(self, limits: Limits, accounts: tuple[QuotaAccount, ...]) -> None:
         self._limits = limits

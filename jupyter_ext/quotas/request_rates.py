@@ -1,4 +1,5 @@
-"""How many turns accounts have started within the last minute, and which of them may start no more."""
+"""Counts the turns that each account has started within the last minute, so that an account at its limit can start no
+further turn."""
 
 from __future__ import annotations
 

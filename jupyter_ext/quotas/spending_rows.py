@@ -1,4 +1,4 @@
-"""Where the tokens that accounts spend are stored, summed for each minute of the last day."""
+"""Stores the tokens that accounts have spent, summed for each minute of the last day."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ class SharedSpending:
         return {minute: tokens for minute, tokens in rows.items() if minute > since}
 
     async def add(self, charges: Charges, minute: int) -> Charges:
-        """Add the charges of one account. The next calls add those of the others, so that an error never leaves it
-        uncertain which charges were written.
+        """Add only the charges of the first account, and return them; the caller passes the others again in its next
+        calls. Because each call writes one value, it is always known which charges were written.
         """
         account = next(iter(charges))[0]
         mine = {key: tokens for key, tokens in charges.items() if key[0] == account}

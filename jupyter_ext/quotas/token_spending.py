@@ -1,4 +1,4 @@
-"""The tokens that users have spent in the last hour and the last day."""
+"""Counts the tokens that users have spent in the last hour and the last day."""
 
 from __future__ import annotations
 

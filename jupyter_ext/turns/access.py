@@ -156,7 +156,7 @@ class Access:
                 raise
             raise UnknownModel(
                 f"This conversation uses {chosen}, which is not in the configuration any more.",
-                hint="Choose another model, or go back to the server's own.",
+                hint="Choose another model, or the server's default.",
             ) from error
         return name
 

@@ -1,5 +1,5 @@
-"""The engine that a person chose for a session. Turns that name no engine use it. Most choices are stored on disk, or
-in the database that servers share, so that they survive a restart of the server."""
+"""Remembers the engine that a person chose for a session. Turns that name no engine use it. Most choices are stored on
+disk, or in the database that servers share, so that they survive a restart of the server."""
 
 from __future__ import annotations
 
@@ -80,8 +80,9 @@ class EngineChoices:
 
 
 class _SharedChoices:
-    """The choices in a shared database: one value for each session with a choice. That of a URL names only the choice,
-    and the server that made it knows the URL. So a later choice on another server replaces the URL here as well."""
+    """The choices in a shared database: one value for each session with a choice. If the choice is a URL, the database
+    holds only an id of the choice, and the server on which the choice was made remembers the URL under this id. A later
+    choice on another server has another id, so the URL does not apply any more."""
 
     def __init__(self, link: ServerLink) -> None:
         self._link = link

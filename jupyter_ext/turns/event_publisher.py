@@ -31,7 +31,8 @@ INTERVAL_S = 0.02
 RETRY_S = 1.0
 MAX_BATCH_BYTES = 1 << 20
 MAX_TOPIC_BYTES = 16 << 20
-"""A topic that has more is replaced by the log, which joins old events."""
+"""Maximum number of bytes that are published for a turn. When there are more, the messages are replaced by the present
+event log, in which old events are joined."""
 
 log = logging.getLogger(__name__)
 

@@ -332,6 +332,4 @@ def answer_not_kept() -> KeyReused:
 
 
 def key_reused() -> KeyReused:
-    return KeyReused(
-        f"This {HEADER} was already used for another request.", hint="A key belongs to one request; send a new one."
-    )
+    return KeyReused(f"This {HEADER} was already used for another request.", hint="Use a new key for this request.")

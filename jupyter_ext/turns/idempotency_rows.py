@@ -171,7 +171,8 @@ def _encode_row(request: str, session: str, facts: str) -> bytes:
 
 
 def _describe_session(session: str, facts: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the facts about a turn's session, and the other fields of its answer, that may be stored."""
+    """Return (session id, other fields of the answer as JSON) as a row may store them: nothing about a private session
+    is stored."""
     return (PRIVATE, "{}") if is_private(session) else (session, json.dumps(dict(facts)))
 
 

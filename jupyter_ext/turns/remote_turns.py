@@ -22,9 +22,10 @@ from jupyter_ext.turns.stored_events import finished_event
 from jupyter_ext.turns.turns import CANCEL_WITHIN_S, KEEP_S, LiveTurn, TurnSpec
 
 FIND_S = 1.0
-"""Time in which the server of a turn has to answer."""
+"""Seconds that the server of a turn has to answer a question."""
 OPEN_FIND_S = 3.0
-"""The same for a turn that the store holds as running: its server is there, unless it died a moment ago."""
+"""Seconds that the server has to answer if the store says that the turn is running. They are more than FIND_S, because
+that server exists unless it died a moment ago."""
 COMMAND_S = CANCEL_WITHIN_S + 1.0
 RENEW_S = 5.0
 """How often the server of a followed turn is asked to go on."""

@@ -36,7 +36,7 @@ class RevisionLock:
             if session is not None and session.revision != revision:
                 raise Conflict(
                     "The session has changed since you read it.",
-                    hint="Read it again.",
+                    hint="Read the session again, and repeat the change.",
                     details={"revision": session.revision},
                 )
             yield

@@ -173,8 +173,9 @@ class ServerLink:
         """Call ``listener`` with the messages of a topic, from the oldest stored one on. Return a function that stops
         this.
 
-        The receiver notices a new topic only when its next message arrives, so ask a question afterwards: the answer
-        makes the receiver read the topic at once.
+        The thread that receives messages waits only for messages of the topics that it knew when it began to wait. It
+        reads a new topic after it has received another message, at the latest after WAIT_S. To have the topic read at
+        once, call ``ask`` after ``subscribe``: the answer of the other server is such a message.
         """
         self._listeners[topic] = listener
         with self._lock:
@@ -191,7 +192,7 @@ class ServerLink:
     async def _run(self, work: Callable[P, T], *given: P.args, **options: P.kwargs) -> T:
         """Call a method of the bus in the thread that sends. Raises StoreError, and ServerStopping after ``aclose``."""
         if self._is_closed:
-            raise ServerStopping("The server stops, and asks and tells other servers nothing any more.")
+            raise ServerStopping("This server is stopping, so it exchanges no more messages with other servers.")
         call = functools.partial(work, *given, **options)
         return await asyncio.get_running_loop().run_in_executor(self._sender, call)
 

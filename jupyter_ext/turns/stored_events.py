@@ -39,7 +39,7 @@ from agent_kernel.turn.turn_annotations import MAX_CALLS
 from jupyter_ext.turns.turn_versions import TurnVersions
 
 POLL_S = 1.0
-GONE = "The live log of this turn is gone; its stored items can be read from the beginning."
+GONE = "The live events of this turn no longer exist. Read its stored events from the beginning (after=0)."
 
 
 async def find_turn(store: SessionStore, namespace: str, turn: str, session: str | None = None) -> Turn:

@@ -320,7 +320,8 @@ class Turns:
         self._on_end(turn)
 
     def _advance(self, key: SessionKey) -> None:
-        """Allow the first unfinished turn of the session to run, and announce their positions to the others."""
+        """Allow the first unfinished turn of the session to run, and announce to each of the other turns its
+        position."""
         line = self._lines[key]
         line[0].is_first.set()
         for index, turn in enumerate(line):
@@ -358,5 +359,7 @@ def failed_event(error: BaseException) -> TurnFinished:
     """Return the last event of a turn that could not be opened."""
     if not isinstance(error, AgentKernelError):
         log.error("a turn could not be started", exc_info=error)
-        error = AgentKernelError(f"{type(error).__name__}: {error}", hint="The log of the Jupyter server has more.")
+        error = AgentKernelError(
+            f"{type(error).__name__}: {error}", hint="The log of the Jupyter server contains the error."
+        )
     return TurnFinished("failed", error.message, 0, {}, error.to_json())

@@ -19,8 +19,8 @@ Columns: TypeAlias = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class FrameworkSession:
-    """A session in a file of another framework. ``id`` is its id there, which agent-kernel may not allow. ``name``
-    finds it in the file."""
+    """A session in a file of another framework. ``id`` is the id that the other framework gave the session;
+    agent-kernel may not allow such an id. ``name`` is the name under which the file holds the session."""
 
     namespace: str
     id: str

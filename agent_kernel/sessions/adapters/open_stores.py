@@ -1,4 +1,4 @@
-"""The SQLite files that adapters of this process have opened. All adapters on one file share its connection and
+"""Opens SQLite files for the adapters of this process, so that all adapters on one file share its connection and
 thread."""
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ RECORD = {"by": "openai-agents"}
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """Read settings of a session, used if the SDK with its own SessionSettings is not installed. ``limit`` is the
-    number of newest items to return (None: all)."""
+    """The settings for reading a session. They are used if the SDK with its own SessionSettings is not installed.
+    ``limit`` is the number of newest items to return (None: all)."""
 
     limit: int | None = None
 
@@ -198,8 +198,8 @@ class AgentsSession:
 
 
 def to_message(item: Mapping[str, Any]) -> Message:
-    """Convert an item to a message. Raises TypeError if the item is not a JSON object, and InvalidRequest if it is too
-    deep."""
+    """Convert an item to a message. Raises TypeError if the item is not a JSON object, and InvalidRequest if it has too
+    many levels."""
     if not isinstance(item, Mapping):
         raise TypeError(f"An item must be a mapping, not {type(item).__name__}.")
     if is_too_deep(item, MAX_DEPTH):

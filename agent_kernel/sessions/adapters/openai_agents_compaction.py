@@ -1,4 +1,5 @@
-"""Automatic compaction by OpenAI's Agents SDK: the newest items of a session, and what replaces them.
+"""Serves the automatic compaction of OpenAI's Agents SDK: returns the newest items of a session, and replaces the last
+of them with a shorter version.
 
 The SDK reads the newest items of a session regardless of its read limit, has the API write a shorter version of the
 last ones, and replaces these items with that version. Here the shorter version is stored on a new branch, in one

@@ -124,7 +124,8 @@ def _select_usage(db: sqlite3.Connection, id: str, places: Places) -> dict[int, 
 
 
 def _seconds(value: object, default: float) -> float:
-    """Return a time of SQLite (UTC) in seconds since the epoch; ``default`` if it is not one."""
+    """Convert ``value``, a time that SQLite wrote (UTC), to seconds since the epoch. Return ``default`` if ``value`` is
+    not a time."""
     try:
         time = datetime.fromisoformat(str(value))
     except ValueError:

@@ -33,8 +33,9 @@ def open_selectools(path: Path, namespace: str) -> FrameworkFiles:
 
 
 class SelectoolsDatabase:
-    """The sessions of a SQLiteSessionStore. It stores a namespace only as a part of the id (``namespace:id``). An id
-    can contain a colon as well, so the id stays as it is, and the session belongs to ``namespace``."""
+    """The sessions of a SQLiteSessionStore. This store has a namespace only as a part of the id (``namespace:id``).
+    Because an id without a namespace can contain a colon too, the id is not divided, and every session belongs to
+    ``namespace``."""
 
     def __init__(self, path: Path, namespace: str) -> None:
         self._path = path

@@ -18,7 +18,7 @@ from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions import call_pairs, serialization
 from agent_kernel.sessions.export.imported_charts import ImportedCharts
 
-REASON = "It was running when it was exported."
+REASON = "The turn was running when its session was exported."
 MAX_TITLE = 500
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 

@@ -32,7 +32,8 @@ from agent_kernel.sessions.serialization import dumps
 
 START = b'{"type":"session","format":'
 FORMAT = 2
-"""Each line stands for itself, so its rows are complete, as in documents of format 2."""
+"""The version of the row format. Each line can be read without the line before it, so the rows are complete, as in
+format 2 of ``transcript.py``."""
 MAX_LINE = 64 * 2**20
 MAX_LINES = 1_000_000
 _HASHED = re.compile(rb',"sha256":"([0-9a-f]{64})"\}\s*\Z')

@@ -98,7 +98,8 @@ def parse(
 
 
 def facts(transcript: Transcript) -> dict[str, Any]:
-    """Return everything but the messages, as ``transcript_reader.build_transcript`` reads it."""
+    """Return everything in the transcript except its messages, in the form that ``transcript_reader.build_transcript``
+    reads."""
     session, tree = transcript.session, transcript.tree
     by_id = {turn.id: turn for turn in transcript.turns}
     return {

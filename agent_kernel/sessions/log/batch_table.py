@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 INLINE_BYTES = 32 * 1024
-"""Larger bytes are stored as pieces beside the item that names them."""
+"""Maximum number of bytes that are stored in an item itself. More bytes are stored as pieces beside the item."""
 REWRITTEN_AT_ONCE = 100
-"""Batches that one call of ``fetch`` and ``rewrite`` gets: DynamoDB allows so many items in one transaction."""
+"""Maximum number of batches in one call of ``fetch`` or ``rewrite``: DynamoDB allows 100 items in one transaction."""
 STUB_KEPT_S = 86_400
-"""How long a batch without entries is kept, so that its commit can be repeated."""
+"""Seconds for which a batch is kept after its last entry was removed. Until then, a writer that received no reply can
+repeat the commit of the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,8 @@ class BatchTable(Protocol):
 
     def rewrite(self, batches: Sequence[Batch]) -> bool:
         """Replace the data of each batch, if its stored version is one less than the new one. Returns False if another
-        writer has rewritten or deleted some of them. The database deletes batches that expire after STUB_KEPT_S.
+        writer has rewritten or deleted some of them. If a batch has ``expires``, the database deletes it STUB_KEPT_S
+        seconds after this call.
         """
 
     def put_pieces(self, token: str, data: bytes) -> int:

@@ -32,9 +32,9 @@ from agent_kernel.sessions.log.batch_table import (
 from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail
 
 MAX_ATTEMPTS = 200
-"""How often a commit or a deletion tries again because other servers wrote at the same moment."""
+"""Maximum number of attempts of a commit or a deletion, when other servers write at the same moment."""
 COMMITS_KEPT = 10_000
-"""The latest commits that a log remembers, so that one of them can be repeated."""
+"""Number of latest commits that a log remembers, so that a writer that received no reply can repeat its commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +317,10 @@ class BatchedLog:
         return self._table.get_pieces(data.token, data.count) if data.token else data.inline
 
     def _contention_error(self) -> StoreError:
-        return StoreError(f"{self.name}: other servers wrote all the time.", hint="Nothing was written. Try again.")
+        return StoreError(
+            f"{self.name}: this write did not succeed, because other servers kept writing.",
+            hint="Nothing was written. Try again.",
+        )
 
     def _loss_error(self) -> StoreCorrupt:
         return StoreCorrupt(

@@ -26,12 +26,12 @@ from agent_kernel.sessions.log.batched_log import BatchedLog
 
 VERSION = 1
 PIECE_BYTES = 350_000
-"""DynamoDB refuses items of more than 400 kB."""
+"""Maximum number of bytes in one piece; DynamoDB refuses items of more than 400 kB."""
 WRITTEN_AT_ONCE = 25
-"""Items that one BatchWriteItem takes."""
+"""Maximum number of items in one BatchWriteItem request."""
 CREATION_S = 60.0
 TORN_ATTEMPTS = 15
-"""How often a query is repeated that saw a part of a commit."""
+"""Maximum number of attempts of a query that has seen only a part of a commit."""
 _HEAD = "head"
 """Sort key of the head; it is behind those of all batches, which are numbers."""
 Item = dict[str, Any]
@@ -67,7 +67,7 @@ class DynamoTable:
             raise InvalidRequest(
                 "The URL of the DynamoDB store cannot be read.",
                 hint="Use dynamodb://REGION/TABLE, for example dynamodb://eu-central-1/chats; the query may have"
-                " prefix=NAME, profile=NAME and endpoint=URL. Keys of access do not belong into it.",
+                " prefix=NAME, profile=NAME and endpoint=URL. The URL must not contain access keys.",
             ) from None
         self._prefix = options.get("prefix", "")
         self._profile, self._endpoint = options.get("profile"), options.get("endpoint")

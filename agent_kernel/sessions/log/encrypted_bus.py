@@ -1,4 +1,4 @@
-"""Messages between servers that are encrypted before the database gets them. Topics remain readable."""
+"""Encrypts the messages between servers before the database gets them. The names of topics remain readable."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ log = logging.getLogger(__name__)
 
 
 class EncryptedBus:
-    """A MessageBus over ``bus``, with a ``key`` of 32 bytes. A message is bound to its topic. One that cannot be
-    decrypted is received without a body, so that whoever writes to the database cannot stop the others."""
+    """A MessageBus over ``bus``, with a ``key`` of 32 bytes. A message is bound to its topic. If a message cannot be
+    decrypted, its receiver gets it with an empty body and without an error, so that somebody who can write to the
+    database cannot stop the receivers."""
 
     def __init__(self, bus: MessageBus, key: bytes) -> None:
         self.name = bus.name

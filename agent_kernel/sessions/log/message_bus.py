@@ -16,7 +16,7 @@ from agent_kernel.core.errors import StoreError
 Topic = tuple[str, str]
 """(namespace, name). The namespace "" stands for messages between servers that belong to no namespace."""
 PAGE = 500
-"""Messages that one ``receive`` returns at most."""
+"""Maximum number of messages that one ``receive`` returns."""
 CHANGE_WITHIN_S = 10.0
 MAX_PAUSE_S = 0.01
 """The longest pause before a value is changed again, after another server changed it at the same time."""
@@ -24,8 +24,8 @@ MAX_PAUSE_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """A message to be sent. It is deleted ``keep_s`` seconds later, or when a post that ``replaces`` all earlier
-    messages of its topic follows."""
+    """A message to be sent. It is deleted after ``keep_s`` seconds. If ``replaces`` is true, sending it deletes all
+    earlier messages of its topic."""
 
     topic: Topic
     body: bytes
@@ -94,8 +94,8 @@ class MessageBus(Protocol):
 
     def swap_value(self, namespace: str, name: str, expect: str, value: SharedValue | None, keep_s: float) -> bool:
         """Replace the value of version ``expect`` (an empty string: no value exists) for ``keep_s`` seconds; None
-        deletes it. Returns False if the stored version is another one, unless it is that of ``value``, so that a call
-        can be repeated.
+        deletes it. Returns False, without a change, if the stored value has another version. Returns True if the stored
+        value already has the version of ``value``, so that a caller that received no reply can repeat the call.
         """
 
     def count_event(self, event: str, counters: Sequence[EventCounter], window_s: float) -> Sequence[EventCount]:
@@ -135,7 +135,8 @@ def change_value(
             return
         if time.monotonic() > end:
             raise StoreError(
-                f"{bus.name}: other servers changed the same value at the same time for {CHANGE_WITHIN_S:.0f} seconds.",
+                f"{bus.name}: a value could not be changed within {CHANGE_WITHIN_S:.0f} seconds, because other servers "
+                "kept changing it.",
                 hint="Nothing was written. Try again.",
             )
         # The pause is random, so that two writers do not collide again and again.

@@ -25,9 +25,9 @@ from agent_kernel.sessions.log.batched_log import BatchedLog
 T = TypeVar("T")
 VERSION = 1
 PAGE = 200
-"""Batches that one ``tail`` returns."""
+"""Maximum number of batches that one ``tail`` returns."""
 PIECE_BYTES = 8 * 1024 * 1024
-"""MongoDB refuses documents of more than 16 MiB."""
+"""Maximum number of bytes in one piece; MongoDB refuses documents of more than 16 MiB."""
 DATABASE = "agent-kernel"
 CLOCK_KEPT_S = 10.0
 """How long the difference between the clock of the server and our own is used before it is measured again."""
@@ -50,7 +50,8 @@ class MongoTable:
             import pymongo
         except ImportError:
             raise InvalidRequest(
-                "The store mongodb: needs pymongo.", hint="Install it: pip install 'agent-kernel[mongodb]'."
+                "The store 'mongodb:' needs the Python package pymongo.",
+                hint="Install it: pip install 'agent-kernel[mongodb]'.",
             ) from None
         self._pymongo = pymongo
         self._url = url

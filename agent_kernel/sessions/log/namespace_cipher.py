@@ -1,4 +1,5 @@
-"""AES-256-GCM with a key for each namespace, which HKDF-SHA256 (RFC 5869) derives from the key of a store."""
+"""Encrypts with AES-256-GCM and a key for each namespace, which HKDF-SHA256 (RFC 5869) derives from the key of a
+store."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class NamespaceCipher:
             import cryptography  # noqa: F401  # cryptography is an optional library
         except ImportError as error:
             raise InvalidRequest(
-                "Encrypted stores need the cryptography library.", hint="pip install 'agent-kernel[encryption]'"
+                "Encrypted stores need the Python package cryptography.",
+                hint="Install it: pip install 'agent-kernel[encryption]'.",
             ) from error
         self._name = name
         self._key = key

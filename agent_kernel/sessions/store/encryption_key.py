@@ -1,4 +1,5 @@
-"""The key of an encrypted store: 32 bytes as base64, in a file, an environment variable, or the system's keyring."""
+"""Reads the key of an encrypted store: 32 bytes as base64, in a file, an environment variable, or the system's
+keyring."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def _from_keyring(name: str) -> str:
     try:
         import keyring  # keyring is an optional library
     except ImportError:
-        raise InvalidRequest("Keys in a keyring need the keyring library.", hint="pip install keyring") from None
+        raise InvalidRequest(
+            "A key in the system's keyring needs the Python package keyring.", hint="Install it: pip install keyring."
+        ) from None
     service, _, user = name.partition("/")
     try:
         return keyring.get_password(service, user) or ""

@@ -1,4 +1,4 @@
-"""The journal of a SQLite file, and what a power cut may take from it."""
+"""Sets the journal mode of a SQLite file, which determines what a power cut can destroy."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import time
 
 PAGE_SIZE = 1024
 """Bytes of a page of a new file; an existing file keeps its size. A write puts whole pages into the journal, and a turn
-changes a few bytes in a dozen pages of indexes. With SQLite's default of 4096 it writes three times as much."""
+changes a few bytes in a dozen pages of indexes. With SQLite's default page size of 4096, a turn writes three times as
+much."""
 CHECKPOINT_BYTES = 4 * 2**20
-"""Bytes of pages in the journal after which SQLite copies them to the file: as many as with its defaults."""
+"""When the pages in the journal have this number of bytes, SQLite copies them to the file. SQLite's defaults give the
+same number."""
 WAL_SIZE_LIMIT = 64 * 2**20
 """Bytes to which SQLite truncates the -wal file after a checkpoint."""
 

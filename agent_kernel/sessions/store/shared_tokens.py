@@ -19,13 +19,15 @@ from agent_kernel.sessions.store.store_url import open_bus
 INDEX = "tokens"
 """The name of the value that lists the ids of all tokens. Each token is a value of its own."""
 KEEP_S = 2 * MAX_DAYS * DAY_S
-"""Tokens are kept for some time after they expired, so that a list shows them."""
+"""Seconds for which a token is stored. This is longer than any token is valid, so that a list also shows tokens that
+have expired."""
 NAMESPACE = ""
 
 
 def open_token_store(directory: Path, store: str) -> ApiTokenStore:
-    """Return the tokens of a server with the session store ``store``. ``directory`` is that of the files. It connects
-    to the database of a shared store at its first use. Raises InvalidRequest for a URL that cannot be read."""
+    """Return the tokens of a server with the session store ``store``. If servers share this store, the tokens are in
+    its database, to which the result connects at its first use; otherwise they are files in ``directory``. Raises
+    InvalidRequest for a URL that cannot be read."""
     bus = open_bus(store)
     return ApiTokenStore(directory, None if bus is None else SharedTokens(bus))
 

@@ -1,4 +1,4 @@
-"""Bindings: which session belongs to which notebook."""
+"""SQL for bindings, which record the session of each notebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes of media and files, stored once per namespace: small ones in their row, large ones in a file.
+"""Stores the bytes of media and files, once per namespace: small ones in their row, large ones in a file.
 
 If a row has no data although its size is not 0, its bytes are in a file.
 """

@@ -1,4 +1,5 @@
-"""Files of sessions. Name, type, size and origin are in a row; the bytes are a blob, which several files may share."""
+"""SQL for the files of sessions. Name, type, size and origin are in a row; the bytes are a blob, which several files
+may share."""
 
 from __future__ import annotations
 

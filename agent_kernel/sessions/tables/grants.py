@@ -1,4 +1,4 @@
-"""Decisions of people about tool calls: questions, answers, and grants for the rest of a session."""
+"""SQL for the decisions of people about tool calls: questions, answers, and grants for the rest of a session."""
 
 from __future__ import annotations
 

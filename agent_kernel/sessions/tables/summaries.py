@@ -1,5 +1,5 @@
-"""Summaries: a row for every summary that was written, and the claims by which only one process at a time writes a
-summary of a session."""
+"""SQL for summaries: a row for every summary that was written, and the claims by which only one process at a time
+writes a summary of a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The conversations of Anthropic's message threads. A client that knows the id of an answer sends only new messages.
+"""Remembers the conversations of Anthropic's message threads. A client that continues a thread sends the id of the last
+answer and only its new messages.
 
 Threads are stored in memory. If a thread no longer exists, Anthropic's clients send the whole conversation again.
 """

@@ -58,11 +58,13 @@ class Container(Words):
     @model_validator(mode="after")
     def auto(self) -> Container:
         if self.type != "auto":
-            raise ValueError("the container of code_interpreter must be auto")
+            raise ValueError('the container of code_interpreter must be {"type": "auto"}')
         if self.file_ids:
-            raise ValueError("a container has no file_ids here: send files as parts of a user's message")
+            raise ValueError("a container cannot have file_ids on this server: send files as parts of a user's message")
         if self.memory_limit is not None:
-            raise ValueError("a container has no memory_limit here: the server's settings have it")
+            raise ValueError(
+                "a container cannot have a memory_limit: remove it; the server's setting sandbox_memory_mb applies"
+            )
         return self
 
 

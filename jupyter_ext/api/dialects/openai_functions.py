@@ -114,7 +114,8 @@ def parse_tool_choice(said: object) -> Chosen:
             inner = said.get("allowed_tools")
             return _read_allowed_tools(inner if isinstance(inner, dict) else said)
     raise ValueError(
-        "tool_choice can name a function of the request, but not a tool of the server; allow only that tool"
+        "tool_choice can name a function of the request, but not a tool of the server: to offer only "
+        "that tool, send it in a tool_choice of the type allowed_tools"
     )
 
 

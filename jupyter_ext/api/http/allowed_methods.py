@@ -1,4 +1,4 @@
-"""The HTTP methods that a handler implements, for the ``Allow`` header."""
+"""Makes the ``Allow`` header, which lists the HTTP methods that a handler implements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The revision of a session that a client has seen: the ETag of ``sessions/{id}``, sent back as If-Match."""
+"""Reads the revision of a session that a client has seen. The client got it as the ETag of ``sessions/{id}``, and sends
+it back as If-Match."""
 
 from __future__ import annotations
 

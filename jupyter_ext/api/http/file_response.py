@@ -1,4 +1,5 @@
-"""A file as an HTTP response: headers, and the requested byte range. Pure functions."""
+"""Makes the headers of an HTTP response that contains a file, and parses the byte range that a client requests. Pure
+functions."""
 
 from __future__ import annotations
 

@@ -239,9 +239,9 @@ class AgentHandler(APIHandler):
         configured = self.services.runtime.settings.namespace
         if KERNEL_HEADER in self.request.headers:
             if self.kernel is None:
-                raise Unauthenticated("This kernel's credential is not valid (any more).", hint="Restart the kernel.")
+                raise Unauthenticated("The credential of this kernel is not valid.", hint="Restart the kernel.")
             if not kernels:
-                raise Forbidden("This must be done by a person in the browser.")
+                raise Forbidden("Code in a kernel may not do this; only a person can, in the browser.")
             return Caller(self.kernel.namespace, kernel=self.kernel)
         if self.lasting or isinstance(self.current_user, TokenUser):
             return await self._holder()
@@ -262,7 +262,7 @@ class AgentHandler(APIHandler):
         self.current_user = None  # the caller is the token, whatever cookies came with it
         enough = scopes_of(self.request.method or "", self.route)
         if not enough:
-            raise Forbidden("This must be done by a person in the browser.")
+            raise Forbidden("No token allows this; only a person can do it, in the browser.")
         if not token.has_any_scope(enough):
             wanted = " or ".join(sorted(enough | {"all"}))
             raise Forbidden(

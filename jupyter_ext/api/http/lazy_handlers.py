@@ -1,4 +1,4 @@
-"""Handlers that are imported at their first request, so that the start of a server does not wait for them."""
+"""Imports each handler at its first request, so that the start of a server does not wait for the import."""
 
 from __future__ import annotations
 

@@ -43,29 +43,42 @@ class Arguments(BaseModel):
 
 class AgentArguments(Arguments):
     prompt: Annotated[str, Field(min_length=1, max_length=1_000_000, description="What to ask the agent")]
-    session: Annotated[Id | None, Field(description="A conversation to go on with; it is made if there is none")] = None
+    session: Annotated[
+        Id | None, Field(description="The id of a conversation to continue; it is created if it does not exist")
+    ] = None
     notebook: Annotated[
         str | None,
         Field(
-            max_length=1_000, description="Path of a notebook: its conversation, and its cells for the agent's tools"
+            max_length=1_000,
+            description="The path of a notebook: the turn continues its conversation, and the agent can read its cells",
         ),
     ] = None
-    max_rounds: Annotated[int | None, Field(ge=0, le=256, description="Rounds of tool calls at most")] = None
+    max_rounds: Annotated[int | None, Field(ge=0, le=256, description="The maximum number of rounds of tool calls")] = (
+        None
+    )
 
 
 class ListArguments(Arguments):
-    limit: Annotated[int, Field(ge=1, le=200, description="The most recently used first")] = LISTED
+    limit: Annotated[
+        int,
+        Field(ge=1, le=200, description="The maximum number of conversations; the most recently used ones come first"),
+    ] = LISTED
 
 
 class ReadArguments(Arguments):
-    session: Annotated[Id, Field(description="Id of a conversation, of list_sessions")]
-    limit: Annotated[int, Field(ge=1, le=500, description="Its newest messages")] = 50
+    session: Annotated[Id, Field(description="The id of a conversation, as list_sessions returns it")]
+    limit: Annotated[int, Field(ge=1, le=500, description="How many of its newest messages to return")] = 50
 
 
 class NotebookArguments(Arguments):
     notebook: Annotated[str, Field(min_length=1, max_length=1_000, description="Path of a notebook")]
-    cells: Annotated[str, Field(max_length=1_000, description="Numbers or ids, as '3, 5-8'; empty: a list of all")] = ""
-    start: Annotated[int, Field(ge=0, description="The first cell of the list, from 0")] = 0
+    cells: Annotated[
+        str,
+        Field(
+            max_length=1_000, description="The cells to read, by number or id, such as '3, 5-8'; empty: list all cells"
+        ),
+    ] = ""
+    start: Annotated[int, Field(ge=0, description="The number of the first cell in the list; cells count from 0")] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +92,9 @@ class ToolKind:
 
 
 TOOLS: Mapping[str, ToolKind] = {
-    "agent": ToolKind("Ask the agent of this Jupyter server one turn; its answer comes back.", AgentArguments),
-    "list_sessions": ToolKind("The conversations with the agent, most recently used first.", ListArguments),
-    "read_session": ToolKind("What was said in a conversation with the agent.", ReadArguments),
+    "agent": ToolKind("Send a prompt to the agent of this Jupyter server, and return its answer.", AgentArguments),
+    "list_sessions": ToolKind("List the conversations with the agent, the most recently used first.", ListArguments),
+    "read_session": ToolKind("Return the messages of a conversation with the agent.", ReadArguments),
     "read_notebook": ToolKind(
         "The cells of a notebook, as it was saved: a list, or some of them with their outputs. To run one, or to look "
         "at variables, ask the agent with that notebook.",

@@ -187,7 +187,7 @@ class McpTurn:
         text = "".join(self._text)
         if failed:
             error = dict(end.error or {})
-            text = f"The turn {end.state}: {error.get('message') or end.reason}\n{text}".strip()
+            text = f"The turn ended as {end.state}: {error.get('message') or end.reason}\n{text}".strip()
         facts = {
             "session": self._turn.spec.key.id,
             "turn": self._turn.id,
@@ -217,7 +217,7 @@ def _line(event: Event) -> str:
         case CallFinished():
             return f"{body.name}: {body.status}"
         case ApprovalRequired():
-            return f"{body.label or body.name} waits for a person's yes"
+            return f"{body.label or body.name} waits for a person's approval"
         case Notice():
             return body.line
     return ""

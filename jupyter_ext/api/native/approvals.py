@@ -1,4 +1,5 @@
-"""Approval questions that wait for a person, their answers, and the decisions stored for the rest of a session."""
+"""Routes that list the approval questions that wait for a person, take the answers, and list and revoke the decisions
+stored for the rest of a session."""
 
 from __future__ import annotations
 

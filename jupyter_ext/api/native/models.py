@@ -258,7 +258,8 @@ class EngineUnloadHandler(AgentHandler):
         self.parse(EmptyBody)
         if self.services.turns.running:
             raise Conflict(
-                "The model cannot be unloaded while a turn is running.", hint="Stop it, or wait for its end."
+                "The model cannot be unloaded while a turn is running.",
+                hint="Stop the turn, or wait until it has ended, and unload the model then.",
             )
         engines = self.services.runtime.engines.local_engines
         freed = 0

@@ -100,7 +100,7 @@ class RebuildHandler(AgentHandler):
         if permission == "deny" or (permission == "ask" and self.caller.kernel is not None):
             raise Forbidden(
                 "The permission policy of this server does not allow this code to run.",
-                hint="A person may, in the browser.",
+                hint="A person can rebuild the variables in the browser.",
             )
 
     async def _read(self, key: SessionKey) -> list[Path]:

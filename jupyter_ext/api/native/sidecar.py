@@ -95,8 +95,8 @@ class BesideHandler(ImportingHandler):
         return document
 
     async def _arrival(self, place: str, transcript: Transcript | None) -> Mapping[str, Any] | None:
-        """Describe the conversation in exactly the bytes that the hash names, with the reason if it cannot be
-        imported."""
+        """Describe the conversation that an import would create, or give the reason why it cannot be imported. The
+        description and ``sha256`` are those of the same bytes, so that the user confirms exactly what is imported."""
         document, files = await self._document(place)
         digest = hashlib.sha256(document).hexdigest()
         try:

@@ -101,7 +101,8 @@ class SkillUpload(SharedHandler):
 
     @property
     def first(self) -> bool:
-        """Whether the client expects the beta format: it says so, or sends nothing but ``source``."""
+        """Whether the client expects the first (beta) version of Anthropic's format: its header anthropic-beta says so,
+        or it sends no header anthropic-version."""
         headers = self.request.headers
         return FIRST in headers.get("anthropic-beta", "") or "anthropic-version" not in headers
 

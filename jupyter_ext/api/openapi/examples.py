@@ -1,4 +1,5 @@
-"""One example of each operation, recorded from a server with a scripted model (``examples.json``)."""
+"""Reads the example of each operation from ``examples.json``. The examples were recorded from a server with a scripted
+model."""
 
 from __future__ import annotations
 

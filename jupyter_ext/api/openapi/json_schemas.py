@@ -1,4 +1,4 @@
-"""The JSON schemas of the types in the OpenAPI document, each with one name."""
+"""Makes the JSON schemas of the types in the OpenAPI document, and gives each schema one name."""
 
 from __future__ import annotations
 

@@ -120,8 +120,8 @@ async def _resolve(responses: LiveResponses, owner: ResponseOwner, items: Sequen
 async def _newest_response(
     responses: LiveResponses, owner: ResponseOwner, items: Sequence[AnyItem]
 ) -> StoredResponse | None:
-    """Return the response of this server that produced the last such item in the input; None if no item is from this
-    server. A client that keeps its own conversation sends items of earlier responses back."""
+    """Return the response that produced the newest of those items in the input that come from this server; None if no
+    item comes from this server. A client that keeps its own conversation sends items of earlier responses back."""
     for id in dict.fromkeys(stem_of(getattr(item, "id", None) or "") for item in reversed(items)):
         if id and (response := await responses.find(owner, id)) is not None:
             return response

@@ -118,7 +118,7 @@ class LiveResponses:
             try:
                 await self.store.add(stored)
             except StoreError:
-                await self._turns.cancel(turn, "its response could not be kept")
+                await self._turns.cancel(turn, "the response of this turn could not be stored")
                 raise
             self._live[stored.id] = live
         self._also(asyncio.create_task(self._run(live, kept=kept), name=f"response of {turn.id}"))
@@ -204,7 +204,11 @@ class LiveResponses:
                     await live.ended.wait()
         resource = await self.resource(stored)
         if resource["status"] not in ENDED:
-            why = "It is being stopped." if turn is not None else "Another server runs it; cancel it there."
+            why = (
+                "It is being stopped: read it again in a moment."
+                if turn is not None
+                else "Another server runs it: send the request to that server."
+            )
             raise Conflict(f"This response has not ended. {why}")
         return resource
 

@@ -1,4 +1,5 @@
-"""The resource of a response: the request, the status and the output. No side effects."""
+"""Builds the JSON object of a response, which OpenAI's API calls its resource: the fields of the request, the status
+and the output. No side effects."""
 
 from __future__ import annotations
 
@@ -86,7 +87,9 @@ class ResponseFacts:
         incomplete: str = "",
         completed: float | None = None,
     ) -> dict[str, Any]:
-        """Return the resource. ``incomplete`` is the reason why an answer was cut off."""
+        """Return the response as a JSON object with this status and output. ``completed`` is the time at which the
+        response ended, in seconds since the epoch. ``incomplete`` is the reason why the answer was cut off; empty if it
+        is complete."""
         return {
             "id": self.id,
             "object": "response",

@@ -18,13 +18,13 @@ PREVIEW = ("web_search_preview", "web_search_preview_2025_03_11")
 ELSEWHERE = {
     "mcp": "MCP servers are configured where this server runs (mcp_config)",
     "file_search": "this server has no vector stores: add files to the request, and tools that read them",
-    "computer": "no screen is driven here",
-    "computer_use_preview": "no screen is driven here",
+    "computer": "this server has no tool that operates a screen",
+    "computer_use_preview": "this server has no tool that operates a screen",
     "image_generation": "no model of this server generates images",
-    "local_shell": "declare a function for what you run yourself",
-    "apply_patch": "declare a function for what you run yourself",
+    "local_shell": "the client runs such calls itself: declare a function for them",
+    "apply_patch": "the client runs such calls itself: declare a function for them",
     "tool_search": "the model always gets all tools",
-    "programmatic_tool_calling": "declare the functions themselves",
+    "programmatic_tool_calling": "declare the functions that the code would call",
 }
 """Types of OpenAI's tools that this server does not have, each with a text that says what to use instead."""
 

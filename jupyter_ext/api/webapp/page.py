@@ -32,7 +32,7 @@ TYPES = {
     "widget.js": (PANEL, "text/javascript; charset=utf-8"),
     "widget.css": (PANEL, "text/css; charset=utf-8"),
 }
-"""By the name of each file of the page: the package with the file, and its type."""
+"""Maps the name of each file of the page to the package that contains the file, and to its media type."""
 POLICY = "; ".join(
     [
         "default-src 'none'",

@@ -212,6 +212,6 @@ def test_only_the_latest_commits_are_remembered(table: Faulty, monkeypatch: pyte
 def test_a_commit_gives_up_when_others_are_always_first(table: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batched_log, "MAX_ATTEMPTS", 5)
     monkeypatch.setattr(Faulty, "append", lambda self, batch: False)
-    with pytest.raises(StoreError, match="other servers wrote all the time"):
+    with pytest.raises(StoreError, match="other servers kept writing"):
         BatchedLog(table).commit("1", [append("s", body=b"large" * 50_000)])
     assert table.pieces == {}

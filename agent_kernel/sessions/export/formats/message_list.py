@@ -61,8 +61,8 @@ def visible_messages(transcript: Transcript, branch: str | None, left_out: dict[
 
 
 def message_to_json(message: Message) -> dict[str, Any]:
-    """Return the message without ``hidden`` and ``extra``: mistral.rs can read only texts and lists of objects as
-    values."""
+    """Return the message as JSON, without the fields ``hidden`` and ``extra``, because mistral.rs can read only texts
+    and lists of objects as values."""
     return {name: value for name, value in message.to_json().items() if name not in ("hidden", "extra")}
 
 
