@@ -1,4 +1,4 @@
-"""The server extension: its settings, and how it starts and stops."""
+"""Defines the settings of the server extension, and starts and stops it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The parts of one server, which are created once and connected here. Nothing in this module depends on the HTTP API or
-on the server extension."""
+"""Creates the parts of one server, each once, and connects them. Nothing in this module depends on the HTTP API or on
+the server extension."""
 
 from __future__ import annotations
 

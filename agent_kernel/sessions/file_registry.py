@@ -1,4 +1,4 @@
-"""The file registry: files that tools produced and people uploaded, stored with their session."""
+"""Stores the files that tools produce and people upload, each with its session, and returns them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The form in which messages are compared, and hashes of the beginnings of conversations. The functions have no side
-effects.
+"""Converts messages to the form in which they are compared, and hashes the beginnings of conversations. The functions
+have no side effects.
 
 Only role, content and calls are compared, not nulls, unknown keys, names, reasoning, status and call ids. Adjacent
 texts are joined and lose trailing white space, media are represented by their hashes, and arguments are JSON with

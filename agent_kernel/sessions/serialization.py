@@ -1,5 +1,5 @@
-"""The serialization that all stores use: JSON text for messages and records. The bytes of media are stored separately,
-by hash. The functions have no side effects.
+"""Serializes messages and records as the JSON text that all stores use. The bytes of media are stored separately, by
+hash. The functions have no side effects.
 
 Decoding normalizes: empty text parts are removed, adjacent texts are joined, tuples become lists, media have no data.
 """

@@ -1,4 +1,4 @@
-"""Undo of the newest turn of the current branch."""
+"""Removes the newest turn of the current branch."""
 
 from __future__ import annotations
 

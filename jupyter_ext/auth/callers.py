@@ -1,5 +1,5 @@
-"""The caller of a request: a Jupyter user, one kernel with its own credential, or a program with a lasting token;
-and the namespace whose sessions the caller sees."""
+"""Describes the caller of a request (a Jupyter user, one kernel with its own credential, or a program with a lasting
+token), and determines the namespace whose sessions the caller sees."""
 
 from __future__ import annotations
 

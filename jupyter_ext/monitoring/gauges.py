@@ -1,4 +1,4 @@
-"""Gauges: the present state of the server as metrics, read when they are requested."""
+"""Reports the present state of the server as metrics (gauges), which are read when they are requested."""
 
 from __future__ import annotations
 

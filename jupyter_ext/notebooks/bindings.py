@@ -1,5 +1,5 @@
-"""Bindings: the session of each notebook, or of a kernel without a notebook. Follows renames and deletions of files
-that go through this server."""
+"""Finds, creates and changes the session of each notebook, or of a kernel without a notebook (its binding). Follows
+renames and deletions of files that go through this server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The credential of each kernel. Only that kernel knows it, and it is valid until the kernel restarts or ends."""
+"""Issues and checks the credential of each kernel. Only that kernel knows it, and it is valid until the kernel restarts
+or ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Environment variables that the server sets for its kernels: its address, and settings that the magic follows."""
+"""Computes the environment variables that the server sets for its kernels: its address, and settings that the magic
+follows."""
 
 from __future__ import annotations
 

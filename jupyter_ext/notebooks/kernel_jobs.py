@@ -1,5 +1,5 @@
-"""Jobs: code of the agent that the server itself runs in a notebook's kernel. A job can outlive the turn that started
-it.
+"""Runs code of the agent in a notebook's kernel, from the server. Each such run is a job. A job can outlive the turn
+that started it.
 
 A job starts only in a kernel whose main shell is idle, so it never waits behind the person's code. The server
 interrupts a job only while the kernel reports that it executes this job.

@@ -1,5 +1,5 @@
-"""The kernels of this server: their credentials, their restarts and ends, and the ``%%agent`` magic in those that run
-IPython.
+"""Registers the kernels of this server, gives each one a credential, notices its restarts and its end, and loads the
+``%%agent`` magic in those that run IPython.
 
 This module wraps the kernel manager's ``pre_start_kernel``, because it is the only place where the environment and
 arguments of a kernel can be set whoever starts it (sessions, the kernels API, other extensions). A manager of kernels

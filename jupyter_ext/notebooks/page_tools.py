@@ -1,5 +1,5 @@
-"""The tools that open pages can run for the notebook of a kernel; turns of that notebook can use them while a page
-is open."""
+"""Records the tools that open pages can run for the notebook of a kernel. Turns of that notebook can use these tools
+while a page is open."""
 
 from __future__ import annotations
 

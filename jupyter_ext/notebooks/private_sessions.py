@@ -1,4 +1,5 @@
-"""The private sessions of this server, and their data outside of the store, which is deleted together with them."""
+"""Keeps track of the private sessions of this server, and deletes them together with their data outside of the
+store."""
 
 from __future__ import annotations
 

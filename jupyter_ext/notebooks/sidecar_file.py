@@ -39,7 +39,7 @@ class SidecarFile:
 
     @property
     def bak(self) -> Path:
-        """The previous version of ``main``."""
+        """The path of the previous version of ``main``."""
         return self.backup or self.beside_bak
 
     @property

@@ -1,4 +1,4 @@
-"""Sidecars: NAME.agent.json beside NAME.ipynb, the conversation that travels with the notebook file.
+"""Writes sidecars: NAME.agent.json beside NAME.ipynb, the conversation that travels with the notebook file.
 
 Saving a notebook only records that its sidecar is out of date. One background task writes the sidecars in a thread. A
 file that this store neither wrote nor knows is never overwritten: the new document goes to NAME.agent.conflict.json.

@@ -1,4 +1,4 @@
-"""A summary of what happened in a session while no page was open, for one card in the panel."""
+"""Summarizes what happened in a session while no page was open, for one card in the panel."""
 
 from __future__ import annotations
 

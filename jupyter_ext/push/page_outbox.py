@@ -1,4 +1,4 @@
-"""The queue of messages to one page, in order and limited in length.
+"""Queues the messages to one page and sends them in order. The queue has a limited length.
 
 Events of turns are read one by one: the next event is taken when the queue has room, so a slow page delays only its own
 readers. Notifications cannot wait. A page that leaves too many of them unread, or reads nothing at all, is

@@ -1,5 +1,5 @@
-"""Limits of each user on a shared server: turns per minute, concurrent turns, and tokens per hour and per day. Also
-limits the length of the queue in front of an engine."""
+"""Applies the limits of each user on a shared server: turns per minute, concurrent turns, and tokens per hour and per
+day. Also limits the length of the queue in front of an engine."""
 
 from __future__ import annotations
 

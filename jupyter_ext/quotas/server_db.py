@@ -1,4 +1,4 @@
-"""The database for data that outlives this server but belongs to no session: tokens spent and idempotency keys.
+"""Opens the database for data that outlives this server but belongs to no session: tokens spent and idempotency keys.
 Servers that share a data directory share it."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Access checks: which sessions, turns, notebooks, kernels and engines a caller may use.
+"""Checks which sessions, turns, notebooks, kernels and engines a caller may use.
 
 A user may use every session of their namespace. A kernel may use the sessions bound to its notebook, those it created,
 and those that a person allowed it to use.

@@ -1,4 +1,5 @@
-"""In-memory sessions for dialect requests that name no session. They are never listed, and unused ones are deleted.
+"""Creates in-memory sessions for dialect requests that name no session. These sessions are never listed, and unused
+ones are deleted.
 
 A client of a dialect sends the whole conversation with every request. The server finds the session by comparing that
 text with its sessions, so that the tool calls and the state of earlier turns are available again. A session is kept for

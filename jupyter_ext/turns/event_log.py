@@ -1,4 +1,4 @@
-"""The numbered events of one turn. Any number of readers can follow the log from any number.
+"""Stores the numbered events of one turn in memory. Any number of readers can follow the log from any number.
 
 Text arrives as deltas. The log joins deltas before numbering them, so that there are at most DELTAS_PER_S events a
 second, and joins old events further when the log would exceed its bound. A late reader still gets all of the text.

@@ -1,5 +1,5 @@
-"""Idempotency keys: a request that is sent again with the same key starts no second turn. Its answer is that of the
-turn that the first request started.
+"""Answers requests that are repeated with an idempotency key. The repeated request starts no second turn: it gets the
+answer of the turn that the first request started.
 
 The answer is read from the running turn, later from its event log, and after that from the items stored in the session.
 """

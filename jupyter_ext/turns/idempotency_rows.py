@@ -1,5 +1,4 @@
-"""The database rows that say which turn answered the request of an idempotency key. The answer itself is only in the
-session."""
+"""Stores which turn answered the request of an idempotency key. The answer itself is only in the session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tool calls that a client has to run, and the sessions that wait for the results.
+"""Remembers the tool calls that a client has to run, and the sessions that wait for the results.
 
 A client that names no session sends each result with the id of its call. The id identifies the session, even before
 there is any answer text by which the conversation could be found.

@@ -1,4 +1,4 @@
-"""Turns that run on another server of a shared store: copies of their events, and commands that are sent to their
+"""Gives access to turns that run on another server of a shared store: copies their events, and sends commands to their
 server.
 """
 

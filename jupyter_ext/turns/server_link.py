@@ -1,4 +1,4 @@
-"""The connection of this server to the other servers of a shared store. It carries questions about turns, answers to
+"""Connects this server to the other servers of a shared store. The connection carries questions about turns, answers to
 them, and the messages of topics.
 
 A question goes to all servers, and the server that runs the turn answers it. This module does not know the content of

@@ -1,4 +1,4 @@
-"""Running a cell again: returns its stored answer, or asks again on a new branch.
+"""Handles a cell that is run again: returns its stored answer, or asks again on a new branch.
 
 The turns of a session form a tree. If a cell is run again and its turn is on the current branch, a new branch is
 created that ends before that turn. The old branch stays as it is, with the turns that follow. A cell without a turn on

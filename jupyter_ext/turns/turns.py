@@ -1,5 +1,5 @@
-"""Running turns: start, queue, follow, cancel. A turn is a task of this server with an event log. Readers may leave
-and return; a reader that leaves never ends a turn."""
+"""Starts, queues, follows and cancels turns. A turn is a task of this server with an event log. Readers may leave and
+return; a reader that leaves never ends a turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An event loop on its own thread, for synchronous callers that wait for its results."""
+"""Runs an event loop on a thread of its own, so that synchronous callers can wait for the results of coroutines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The interface of files in which other frameworks keep their sessions, and read-only access to their databases."""
+"""Defines the interface to files in which other frameworks keep their sessions, and opens their databases for reading
+only."""
 
 from __future__ import annotations
 

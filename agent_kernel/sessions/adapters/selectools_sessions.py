@@ -1,5 +1,4 @@
-"""The operations that a selectools store needs: saving and loading the windows of memories, and removing expired
-sessions."""
+"""Does the work of a selectools store: saves and loads the windows of memories, and removes expired sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Conversations for programs: ``Sessions.open("sqlite:chats.db")["support-42"]`` adds and reads messages.
+"""Lets programs keep conversations: ``Sessions.open("sqlite:chats.db")["support-42"]`` is a conversation to which a
+program adds messages, and from which it reads them.
 
 Everything else that a session can do is in the interface of the store, ``Sessions.store``.
 """

@@ -1,4 +1,4 @@
-"""A consistent read of a whole session with its media, for an export while turns run."""
+"""Reads a whole session with its media, as it was at one moment, for an export while turns run."""
 
 from __future__ import annotations
 

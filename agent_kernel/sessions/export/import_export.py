@@ -1,4 +1,4 @@
-"""Export of sessions to documents and import of documents as sessions."""
+"""Exports sessions as documents, and imports documents as sessions."""
 
 from __future__ import annotations
 

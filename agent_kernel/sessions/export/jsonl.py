@@ -1,5 +1,5 @@
-"""JSONL: a session as one JSON object per line, each with a hash over itself and all lines before it. The functions
-have no side effects.
+"""Reads and writes a session as JSON Lines: one JSON object per line, each with a hash over itself and all lines before
+it. The functions have no side effects.
 
     {"type":"session","format":2,"session":{...},"sha256":"..."}
     {"type":"segment"|"branch"|"turn"|"summary", ..., "sha256":"..."}

@@ -1,4 +1,4 @@
-"""Conversion between items of OpenAI's Responses API and agent-kernel's messages. The functions have no side effects.
+"""Converts between items of OpenAI's Responses API and agent-kernel's messages. The functions have no side effects.
 
 Items of a program that uses this API are stored unchanged in ``Message.extra``, together with the text that people and
 search can read. Their calls and results are stored as hidden messages without ``calls``, because the API allows a call

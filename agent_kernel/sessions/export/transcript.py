@@ -1,4 +1,4 @@
-"""The format of NAME.agent.json: one session as a document that is stored beside a notebook. The functions convert
+"""Reads and writes NAME.agent.json: one session as a document that is stored beside a notebook. The functions convert
 values to bytes and back, without side effects.
 
     {"agent_kernel": {"format": 3, "session": {...}, "branches": [...], "segments": [...], "turns": [...],

@@ -47,7 +47,7 @@ def _with_key(version: Transcript, key: SessionKey) -> Transcript:
 
 
 def _choose(base: T | None, ours: T, theirs: T) -> T:
-    """Return ``theirs`` if only it differs from ``base``, otherwise ``ours``."""
+    """Return ``theirs`` if ``theirs`` differs from ``base`` and ``ours`` does not; otherwise return ``ours``."""
     return theirs if base is not None and ours == base else ours
 
 

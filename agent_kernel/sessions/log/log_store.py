@@ -1,4 +1,4 @@
-"""What a shared database must do: keep an ordered log of changes for each namespace, and the bytes of media."""
+"""Defines what a shared database must do: keep an ordered log of changes for each namespace, and the bytes of media."""
 
 from __future__ import annotations
 

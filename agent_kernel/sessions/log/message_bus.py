@@ -1,5 +1,5 @@
-"""The interface to what servers with a shared database share beside sessions: messages that are kept for a bounded time
-under topics, values under names, and counts of recent events.
+"""Defines the interface to what servers with a shared database share beside sessions: messages that are kept for a
+bounded time under topics, values under names, and counts of recent events.
 """
 
 from __future__ import annotations

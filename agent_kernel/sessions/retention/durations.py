@@ -1,4 +1,4 @@
-"""Durations as people write them: ``30m``, ``24h``, ``7d``, ``1h30m``. The functions have no side effects."""
+"""Parses durations as people write them: ``30m``, ``24h``, ``7d``, ``1h30m``. The functions have no side effects."""
 
 from __future__ import annotations
 

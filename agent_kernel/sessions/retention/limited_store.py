@@ -1,4 +1,4 @@
-"""A wrapper that applies the retention limits to any session store."""
+"""Wraps any session store so that the retention limits apply to it."""
 
 from __future__ import annotations
 

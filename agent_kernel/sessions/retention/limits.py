@@ -1,5 +1,5 @@
-"""The limits on how many sessions are stored and for how long. This module only defines them: ``retention.py`` deletes
-sessions beyond the limits, and ``limited_store.py`` hides sessions and turns beyond them from readers."""
+"""Defines the limits on how many sessions are stored and for how long, but does not apply them: ``retention.py``
+deletes sessions beyond the limits, and ``limited_store.py`` hides sessions and turns beyond them from readers."""
 
 from __future__ import annotations
 

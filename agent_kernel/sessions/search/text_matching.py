@@ -1,5 +1,5 @@
-"""The rules of search that are the same in every store: words, case folding, scores and snippets. The functions have no
-side effects.
+"""Implements the rules of search that are the same in every store: words, case folding, scores and snippets. The
+functions have no side effects.
 
 A session matches if one of the search words occurs in a message of a user or a model, also as part of a longer word.
 """

@@ -1,4 +1,4 @@
-"""One SQLite file and the one thread that uses it.
+"""Opens one SQLite file, and runs all calls that use it on one thread.
 
 This is not aiosqlite: there, each statement is sent to the thread separately, so a cancelled task could stop between
 two statements of a transaction. Here, a call passes one function that runs on the thread from beginning to end, so it

@@ -1,4 +1,4 @@
-"""Disk space reserved for deletions on a full disk: a DELETE needs journal space before it frees any."""
+"""Reserves disk space for deletions on a full disk, because a DELETE needs journal space before it frees any."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Private sessions, which are stored in memory only, beside the store that holds all other sessions. The id of a
-session determines which of the two stores holds it."""
+"""Combines the store of the server with a store in memory for private sessions. The id of a session determines which of
+the two stores holds it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""API tokens of servers that share a database: each token is valid on all of them, and revoking it takes effect on all
-of them.
+"""Stores the API tokens of servers that share a database: each token is valid on all of these servers, and revoking it
+takes effect on all of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files of sessions in a SQLite file."""
+"""Stores the files of sessions in a SQLite file."""
 
 from __future__ import annotations
 

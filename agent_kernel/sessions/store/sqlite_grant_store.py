@@ -1,4 +1,4 @@
-"""Permission grants and questions in a SQLite file."""
+"""Stores permission grants and approval questions in a SQLite file."""
 
 from __future__ import annotations
 

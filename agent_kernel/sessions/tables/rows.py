@@ -1,4 +1,4 @@
-"""Conversion of rows to sessions, turns and items, and the SQL fragments that all statements share."""
+"""Converts rows to sessions, turns and items, and defines the SQL fragments that all statements share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Full-text search. Matches are counted by the ids of texts, and rows are read only for the best sessions.
+"""Searches the texts of sessions. Matches are counted by the ids of texts, and rows are read only for the best
+sessions.
 
 New messages are found at once: messages whose text is not yet copied ("folded") into ``search_texts`` are read from the
 items.

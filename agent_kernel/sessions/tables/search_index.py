@@ -1,5 +1,5 @@
-"""The trigram index over ``search_texts``. It only makes search faster: if it is missing or unusable, the texts are
-read instead.
+"""Maintains and searches the trigram index over ``search_texts``. The index only makes search faster: if it is missing
+or unusable, the texts are read instead.
 
 The index stores which texts contain which trigrams, but not their positions, so each candidate is checked against its
 text. Without positions the index is half as large and a third faster to fill. It cannot find words of one or two

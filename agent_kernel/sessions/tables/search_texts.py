@@ -1,4 +1,5 @@
-"""The case-folded texts of all messages, for search. They are copied ("folded") from the items in batches.
+"""Maintains the table of the case-folded texts of all messages, in which search looks. The texts are copied ("folded")
+from the items in batches.
 
 The id of a text consists of its session's number, its seq and its role. So matches can be counted without reading rows,
 and the texts of a session or a namespace have a contiguous range of ids.

@@ -1,4 +1,4 @@
-"""The branch tree of a session: its segments, its branches, and their paths.
+"""SQL for the branch tree of a session: its segments, its branches, and their paths.
 
 A segment is a sequence of items; new items are appended at its end. It begins after item ``since`` of the segment
 ``parent``. Segment 0 is the beginning of the session and has no row. A branch is a name for its last segment. It shows

@@ -1,4 +1,5 @@
-"""The bodies of Anthropic's requests. Keys that have no effect on this server (cache_control, metadata) are ignored."""
+"""Defines and checks the bodies of Anthropic's requests. Keys that have no effect on this server (cache_control,
+metadata) are ignored."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The tools of an Anthropic request: those that the client runs, and those of the server that the request enables. The
-functions have no side effects."""
+"""Reads the tools of an Anthropic request: those that the client runs, and those of the server that the request
+enables. The functions have no side effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages of ``chat/completions`` requests."""
+"""Parses the messages of ``chat/completions`` requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The body of ``chat/completions``: the fields of OpenAI and mistral.rs, and the turn that they request.
+"""Parses the body of ``chat/completions``, with the fields of OpenAI and mistral.rs, and converts it to the request of
+a turn.
 
 Unknown fields are ignored, because clients of other versions send them; so are ``metadata``, ``store`` and ``user``.
 Options that an engine does not support are refused by the engine. Validation raises ValueError for contradictory

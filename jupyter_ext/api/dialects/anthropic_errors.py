@@ -1,4 +1,4 @@
-"""Errors in Anthropic's format. Pure functions."""
+"""Converts errors to Anthropic's format. Pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of models in the formats of OpenAI and Anthropic. Pure functions."""
+"""Makes lists of models in the formats of OpenAI and Anthropic. Pure functions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Content parts of OpenAI's format: data URLs become media, files become SubmittedFile. Pure functions; an invalid
-request raises ValueError with a message that does not repeat what was sent."""
+"""Converts content parts of OpenAI's format: data URLs become media, files become SubmittedFile. Pure functions; an
+invalid request raises ValueError with a message that does not repeat what was sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors in OpenAI's format ``{message, type, param, code}``, with agent-kernel's ``hint`` added."""
+"""Converts errors to OpenAI's format ``{message, type, param, code}``, with agent-kernel's ``hint`` added."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that a client declares, the choice among them, and the output format, in OpenAI's format. Pure
+"""Parses the functions that a client declares, the choice among them, and the output format, in OpenAI's format. Pure
 functions; an invalid request raises ValueError."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The token usage of a turn in OpenAI's format, with the token rates and durations that mistral.rs adds."""
+"""Converts the token usage of a turn to OpenAI's format, with the token rates and durations that mistral.rs adds."""
 
 from __future__ import annotations
 

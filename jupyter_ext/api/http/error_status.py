@@ -1,4 +1,4 @@
-"""The HTTP status of each error, and the error for a status or for the JSON of an error."""
+"""Maps each error to its HTTP status, and converts a status or the JSON of an error back to an error."""
 
 from __future__ import annotations
 

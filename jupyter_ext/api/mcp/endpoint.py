@@ -1,4 +1,4 @@
-"""The MCP endpoint of this server: the server and the session manager of the MCP SDK, behind a tornado handler.
+"""Runs the MCP endpoint of this server: the server and the session manager of the MCP SDK, behind a tornado handler.
 
 The SDK's transport (both protocol generations, sessions, resumption, errors) is used unchanged. It is an ASGI
 application, which ``api/http/asgi.py`` runs. The SDK is imported when the first client connects.

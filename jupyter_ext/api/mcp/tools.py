@@ -1,5 +1,5 @@
-"""The tools for MCP clients: they ask the agent, and read conversations and notebooks. Access is checked as in every
-route."""
+"""Runs the tools that MCP clients call: they ask the agent, and read conversations and notebooks. Access is checked as
+in every route."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A turn for an MCP client: follow it to its end, and ask the client's user for approvals where that is possible."""
+"""Follows a turn for an MCP client to its end, and asks the client's user for approvals where that is possible."""
 
 from __future__ import annotations
 

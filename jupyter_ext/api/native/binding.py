@@ -1,4 +1,4 @@
-"""The binding of a notebook to a session, and the page on which a person confirms a kernel's request."""
+"""Routes that bind a notebook to a session, and the page on which a person confirms a kernel's request."""
 
 from __future__ import annotations
 

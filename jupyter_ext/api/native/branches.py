@@ -1,4 +1,5 @@
-"""The branches of a session: list, create, switch, drop; fork, undo, and the versions of a turn."""
+"""Routes that list, create, switch and drop the branches of a session, fork a session, undo a turn, and list the
+versions of a turn."""
 
 from __future__ import annotations
 

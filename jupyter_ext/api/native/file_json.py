@@ -1,4 +1,4 @@
-"""JSON of files and lists of files: in OpenAI's format, which mistral.rs uses too, and in Anthropic's. Pure
+"""Converts files and lists of files to JSON: in OpenAI's format, which mistral.rs uses too, and in Anthropic's. Pure
 functions."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files: upload, list, read, delete; those of one session, or all that the caller may use."""
+"""Routes that upload, list, read and delete files: those of one session, or all that the caller may use."""
 
 from __future__ import annotations
 

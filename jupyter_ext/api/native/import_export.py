@@ -1,4 +1,4 @@
-"""Export a session as a document, import a document as a session, and clear the tool outputs of cells."""
+"""Routes that export a session as a document, import a document as a session, and clear the tool outputs of cells."""
 
 from __future__ import annotations
 

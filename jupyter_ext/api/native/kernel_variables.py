@@ -1,4 +1,5 @@
-"""The variables of a notebook's kernel, for a person to choose from: names and one-line summaries, never values."""
+"""The route that lists the variables of a notebook's kernel, for a person to choose from: names and one-line summaries,
+never values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much is used: the metrics of this server for Prometheus, and the limits of one caller."""
+"""Routes that report how much is used: the metrics of this server for Prometheus, and the limits of one caller."""
 
 from __future__ import annotations
 

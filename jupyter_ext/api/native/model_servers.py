@@ -1,5 +1,5 @@
-"""The model servers that a user adds: list, test, save, remove. Only a person may use these routes, because such a
-server receives conversations. A key is stored in the key store and is never part of a response.
+"""Routes that list, test, save and remove the model servers that a user adds. Only a person may use these routes,
+because such a server receives conversations. A key is stored in the key store and is never part of a response.
 """
 
 from __future__ import annotations

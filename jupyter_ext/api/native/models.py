@@ -1,4 +1,5 @@
-"""Models and engines: list, describe, download, unload, choose, complete code; and the health of this server."""
+"""Routes that list, describe, download, unload and choose models and engines, complete code, and report the health of
+this server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Messages in a request: OpenAI's format, and the format in which this API returns the items of a session."""
+"""Parses the messages in a request. They have OpenAI's format, or the format in which this API returns the items of a
+session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The bodies of requests and their limits. A body that does not fit is answered with a readable validation error."""
+"""Defines the bodies of requests and their limits. A body that does not fit is answered with a readable validation
+error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variables of a session's sandbox: list, copy, and rebuild after they were lost."""
+"""Routes that list and copy the variables of a session's sandbox, and rebuild them after they were lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Full-text search in sessions, and a kernel's request to search all of them."""
+"""Routes that search the texts of sessions, and take a kernel's request to search all sessions."""
 
 from __future__ import annotations
 

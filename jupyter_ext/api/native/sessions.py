@@ -1,4 +1,4 @@
-"""Sessions: list, create, read, rename, clear, delete."""
+"""Routes that list, create, read, replace, rename, clear and delete sessions."""
 
 from __future__ import annotations
 

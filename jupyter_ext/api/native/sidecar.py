@@ -1,5 +1,5 @@
-"""The sidecar beside a notebook: whether the notebook's own conversation is saved there, and a foreign conversation
-that can be imported."""
+"""Routes that describe the sidecar beside a notebook (NAME.agent.json), and import the conversation in it if the store
+does not have it."""
 
 from __future__ import annotations
 

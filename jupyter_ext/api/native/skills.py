@@ -1,4 +1,5 @@
-"""Skills: list, upload, versions, delete; in the format of OpenAI, or of Anthropic for its clients.
+"""Routes that list, upload and delete skills and their versions, in the format of OpenAI, or of Anthropic for its
+clients.
 
 Only a person uploads or deletes skills. Otherwise code of one notebook could put instructions into every other notebook
 that uses a skill.

@@ -1,4 +1,4 @@
-"""Summaries of a session, created on demand and removed; and the token usage of its turns."""
+"""Routes that list, create and remove the summaries of a session, and report the token usage of its turns."""
 
 from __future__ import annotations
 

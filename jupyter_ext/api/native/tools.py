@@ -1,4 +1,5 @@
-"""The tools that a model may call in a turn, where each call runs, and whether a person is asked."""
+"""The route that lists the tools that a model may call in a turn, where each call runs, and whether a person is
+asked."""
 
 from __future__ import annotations
 

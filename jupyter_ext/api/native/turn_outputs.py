@@ -1,4 +1,5 @@
-"""The cell outputs of a turn, for a page that opens a notebook after the turn ended without a reader."""
+"""The route that returns the cell outputs of a turn, for a page that opens a notebook after the turn ended without a
+reader."""
 
 from __future__ import annotations
 

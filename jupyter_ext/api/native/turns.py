@@ -1,4 +1,4 @@
-"""Turns: start, describe, follow, cancel; and the calls that clients run for them."""
+"""Routes that start, describe, follow and cancel turns, and take the results of calls that clients run for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The limits of all routes, and the introduction of the OpenAPI document."""
+"""Defines the limits of all routes, and the introduction of the OpenAPI document."""
 
 from __future__ import annotations
 

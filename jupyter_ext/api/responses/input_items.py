@@ -1,4 +1,4 @@
-"""The input items of a request for a response, as a client sends them. No side effects; an invalid item raises
+"""Parses the input items of a request for a response, as a client sends them. No side effects; an invalid item raises
 ValueError."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The responses of this server: running responses, which any number of readers can follow from any event on, and stored
-responses. Servers that share a store share the stored ones."""
+"""Keeps the responses of this server: running responses, which any number of readers can follow from any event on, and
+stored responses. Servers that share a store share the stored ones."""
 
 from __future__ import annotations
 

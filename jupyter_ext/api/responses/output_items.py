@@ -1,4 +1,4 @@
-"""The output items of a response, and the stream events that report each item. No side effects.
+"""Builds the output items of a response, and the stream events that report each item. No side effects.
 
 An event is a name and its data; the caller adds the number. The id of an item begins with the id of its response, so
 that the server recognizes to which response an item belongs that a client sends back.

@@ -59,7 +59,8 @@ class InfillEvent(TypedDict):
 
 
 def _turn_event(kind: str, body: type[Any]) -> Any:
-    """Return the type of one event of a turn: the envelope with the data ``body``. It has the name of ``body``."""
+    """Return the type of one event of a turn: the fields that all events have, with ``body`` as the type of ``data``.
+    The type has the name of ``body``."""
     fields = {"seq": int, "turn": str, "session": str, "round": int, "time": float}
     typed_dict: Any = TypedDict
     return typed_dict(f"{body.__name__}Event", {**fields, "type": Literal[kind], "data": body})

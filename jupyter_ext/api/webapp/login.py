@@ -1,5 +1,5 @@
-"""The login of ``agent-kernel serve`` by a form: with the server's token, as everywhere in Jupyter, or with a lasting
-token of a person."""
+"""Handles the login form of ``agent-kernel serve``: a person logs in with the server's token, as everywhere in Jupyter,
+or with a lasting token of a person."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The page at the root of ``agent-kernel serve``, and the files that it loads. They are the same for all users and
-contain no user's data: the page gets its data from the API, which authenticates each request.
+"""Serves the page at the root of ``agent-kernel serve``, and the files that the page loads. They are the same for all
+users and contain no user's data: the page gets its data from the API, which authenticates each request.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Typed access to the fields of an untrusted JSON document. The functions have no side effects. Every error is an
-InvalidRequest that names the position in the document.
+"""Parses an untrusted JSON document within limits, and gives typed access to its fields. The functions have no side
+effects. Every error is an InvalidRequest that names the position in the document.
 
 This module does not use pydantic: the output of Python or of a model can contain lone surrogates, which pydantic's
 strings cannot hold.

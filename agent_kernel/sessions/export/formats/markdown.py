@@ -21,7 +21,7 @@ SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/
 _FENCE = re.compile(r"(`{3,}|~{3,})(.*)\Z")
 _CLOSE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*\Z")
 _UNCLEAR = re.compile(r"(?:[ \t>]|[-*+][ \t]|\d{1,9}[.)][ \t])+(?:`{3}|~{3})")
-"""A fence inside a list or a quotation. Markdown parsers disagree about where it ends."""
+"""Matches a fence inside a list or a quotation. Markdown parsers disagree about where such a fence ends."""
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _SCHEME = re.compile(r"(\]\(|\]:)(\s*<?\s*)(?=(?:javascript|vbscript|data)\s*:)", re.IGNORECASE)
 _INVISIBLE = "\u200b"

@@ -1,4 +1,4 @@
-"""The format of mistral.rs's serialized sessions. Values are wrapped as {"Left": ...} or {"Right": ...} (Rust's
+"""Reads and writes mistral.rs's serialized sessions. Values are wrapped as {"Left": ...} or {"Right": ...} (Rust's
 Either), and images are in a list beside the messages. The functions have no side effects.
 
     {"messages": [{"role": {"Left": "user"}, "content": {"Left": "hi"}}, ...], "images": [BASE64 PNG, ...],

@@ -1,5 +1,5 @@
-"""The files of a session in a document, in the form of mistral.rs's file objects. The bytes of small files are
-included. The functions have no side effects."""
+"""Reads and writes the files of a session as mistral.rs's file objects. The bytes of small files are included. The
+functions have no side effects."""
 
 from __future__ import annotations
 
