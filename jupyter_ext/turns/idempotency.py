@@ -327,7 +327,8 @@ def _had_no_effect(turn: LiveTurn) -> bool:
 
 def answer_not_kept() -> KeyReused:
     return KeyReused(
-        "This request was answered before, but its answer is no longer stored.", hint="Send it with another key."
+        "This request was answered before, but its answer is no longer stored.",
+        hint="To have the request answered again, send it with another key.",
     )
 
 

@@ -174,7 +174,7 @@ def test_messages_that_no_branch_lists_are_kept_on_a_branch_of_their_own(
     [
         ("UPDATE agent_messages SET message_data = '{torn' WHERE id = 1", "message 1 is not JSON"),
         ("UPDATE agent_messages SET message_data = '[]' WHERE id = 1", "is not an object"),
-        ("UPDATE agent_messages SET message_data = x'00' WHERE id = 1", "is not a text"),
+        ("UPDATE agent_messages SET message_data = x'00' WHERE id = 1", "is not stored as text"),
         ("UPDATE agent_messages SET message_data = '{\"a\": NaN}' WHERE id = 1", "NaN"),
         ("UPDATE agent_messages SET message_data = CAST(x'ff' AS TEXT) WHERE id = 1", "UTF-8"),
     ],

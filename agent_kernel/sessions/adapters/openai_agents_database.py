@@ -77,7 +77,7 @@ def _select_messages(db: sqlite3.Connection, id: str) -> Iterator[SourceMessage]
     time = 0.0
     for number, text, stored in db.execute(query, (id,)):
         if number < 0 or not isinstance(text, str):
-            raise InvalidRequest(f"The message {number} is not a text.")
+            raise InvalidRequest(f"The message {number} is not stored as text.")
         item = loads(text.encode("utf-8", "surrogatepass"), MAX_BYTES, MAX_DEPTH, what=f"message {number}")
         if not isinstance(item.value, dict):
             item.refuse("is not an object")

@@ -54,7 +54,7 @@ class SelectoolsDatabase:
         if row is None:
             return None
         if not isinstance(row[0], str):
-            raise InvalidRequest("The memory is not a text.")
+            raise InvalidRequest("The memory of this session is not stored as text.")
         memory = loads(row[0].encode("utf-8", "surrogatepass"), MAX_BYTES, MAX_DEPTH, what="memory")
         return _to_transcript(key, memory, Fields({"created_at": row[1], "updated_at": row[2]}, "session"))
 

@@ -118,7 +118,10 @@ class _Tree:
             self.segments.append(TreeSegment(end, parent, self.seqs.get(last, 0)))
         for number in branch.numbers[shared:]:
             if number in self.previous or self.seqs[number] <= self.seqs.get(last, 0):
-                raise InvalidRequest(f"The message {number} of the branch {branch.name!r} follows different messages.")
+                raise InvalidRequest(
+                    f"The message {number} of the branch {branch.name!r} follows another message than on an earlier "
+                    "branch."
+                )
             self.previous[number], self.segment_of[number] = last, end
             last = number
         self.branches.append((branch, self.branches[parent][0].name if end else ""))

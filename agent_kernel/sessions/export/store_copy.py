@@ -102,7 +102,7 @@ async def _read_with_files(store: SessionStore, key: SessionKey) -> Transcript |
         if file.hash and not file.error and file.hash not in blobs:
             body = await cast(FileStore, store).file_body(key, file.id)
             if body is None:
-                raise Conflict(f"The file {file.id} was removed during the copy.")
+                raise Conflict(f"The file {file.id} was removed while its session was copied. Copy the session again.")
             blobs[file.hash] = await asyncio.to_thread(body.read_bytes) if isinstance(body, Path) else body
     return dataclasses.replace(snapshot, blobs=blobs)
 

@@ -120,7 +120,10 @@ class _Merge:
         if not self._shared:
             raise InvalidRequest("The two versions have no turn in common: they are different conversations.")
         if any(turn.state == "open" for turn in (*self._ours.turns, *self._theirs.turns)):
-            raise InvalidRequest("A turn is still running in one of the versions.", hint="Merge after it has ended.")
+            raise InvalidRequest(
+                "A turn is still running in one of the two versions, so they cannot be merged.",
+                hint="Merge them after the turn has ended.",
+            )
         places = [self._numbers(version) for version in (self._ours, self._theirs)]
         if places[0] != places[1]:
             raise InvalidRequest("The two versions number their common turns differently, so they cannot be merged.")

@@ -50,7 +50,8 @@ class NamespaceCipher:
         if not data.startswith(ENCRYPTED):
             raise StoreError(
                 f"{self._name} has sessions that are not encrypted.",
-                hint="Remove #key= from the URL of the store, or copy the sessions: agent-kernel sessions copy",
+                hint="Remove #key= from the URL of the store, or copy the sessions into an encrypted store "
+                "with agent-kernel sessions copy.",
             )
         sealed = data[len(ENCRYPTED) + clear :]
         nonce, rest = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]

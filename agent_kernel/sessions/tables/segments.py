@@ -140,7 +140,10 @@ def switch_to_item(db: sqlite3.Connection, key: SessionKey, behind: int, now: fl
     """
     segment = find_segment(db, key, behind, [SegmentRange(id) for id in select_segment_ids(db, key)])
     if behind and segment is None:
-        raise InvalidRequest(f"There is no item {behind} to continue after.", details={"behind": behind})
+        raise InvalidRequest(
+            f"A branch cannot continue after item {behind}, because the session has no such item.",
+            details={"behind": behind},
+        )
     # (0, 0) is what ``find_end`` returns for a branch without items.
     here = (segment, behind) if segment is not None else (0, 0)
     now_current = sessions.require_session(db, key).branch

@@ -45,7 +45,10 @@ def write_whole(db: sqlite3.Connection, whole: SessionSnapshot, blobs: Mapping[s
     key = whole.session.key
     if running := next((turn.id for turn in whole.turns if turn.state == "open"), ""):
         # No process would own it: nobody could close it, and the session could never be used.
-        raise InvalidRequest(f"The turn {running!r} is open. Close it in the copy first.", details={"turn": running})
+        raise InvalidRequest(
+            f"A session with an open turn ({running!r}) cannot be stored. Close the turn in the copy first.",
+            details={"turn": running},
+        )
     if sessions.select_session(db, key):
         raise Conflict(f"A session {key.id!r} exists already.", details={"session": key.id})
     sessions.create(db, key, whole.session.title, now)

@@ -53,7 +53,9 @@ def insert_summary(db: sqlite3.Connection, summary: Summary, owner: Owner, now: 
         raise Conflict("Another summary was written meanwhile.", details={"session": key.id})
     segment = segments.find_segment(db, key, summary.last, path)
     if segment is None:
-        raise Conflict(f"Item {summary.last} is not on the current branch.", details={"session": key.id})
+        raise Conflict(
+            f"The summary ends at item {summary.last}, which is not on the current branch.", details={"session": key.id}
+        )
     serialization.text(summary.text, "summary")
     stored = replace(summary, time=now)
     insert_summary_row(db, stored, segment)

@@ -159,7 +159,9 @@ class SessionHandler(SessionChangeHandler):
         format = self.get_argument("format", "")
         if format not in ("", FACTS, *JSON_FORMATS):
             known = ", ".join((FACTS, *JSON_FORMATS))
-            raise InvalidRequest(f"The format must be one of {known}.", hint="Use sessions/{id}/export for others.")
+            raise InvalidRequest(
+                f"The format must be one of {known}.", hint="Use sessions/{id}/export for other formats."
+            )
         if format in JSON_FORMATS:
             written = await export_session(self.services.runtime.store, session.key, format)
             self.finish(written.document)
