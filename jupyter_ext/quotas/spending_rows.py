@@ -47,7 +47,7 @@ class SpendingRows(Protocol):
         """Return the tokens that the account has spent in each minute after ``since``."""
 
     async def add(self, charges: Charges, minute: int) -> Charges:
-        """Add the charges, and return those that were written. ``minute`` is the present one."""
+        """Add the charges, and return those that were written. ``minute`` is the present minute."""
 
 
 class DatabaseSpending:

@@ -111,8 +111,8 @@ class LiveTurn:
 class Turns:
     """The turns of this server.
 
-    ``on_pulse`` is called every PULSE_S seconds with the kernels that have a running turn, ``on_begin`` and ``on_end``
-    with each turn, and ``on_body`` with each event body of a turn.
+    ``on_pulse`` is called every PULSE_S seconds with the kernels that have a running turn. ``on_begin`` and ``on_end``
+    are called with each turn when it begins and ends, and ``on_body`` with the body of each of its events.
     """
 
     def __init__(

@@ -65,8 +65,8 @@ class EventCounter:
 
 @dataclass(frozen=True, slots=True)
 class EventCount:
-    """``number`` is how many events happened within that time. ``wait_s`` is the number of seconds until another one is
-    allowed; 0 if one is allowed now."""
+    """The state of an EventCounter. ``number`` is how many events were counted within the time window. ``wait_s`` is
+    the number of seconds until another one is allowed; 0 if one is allowed now."""
 
     number: int
     wait_s: float = 0.0

@@ -52,7 +52,8 @@ class SharedTokens:
         yield from json.loads(index.body) if index else ()
 
     def write(self, id: str, body: bytes) -> None:
-        """Store a new document. Its name is added to the list first, so that every valid token is listed."""
+        """Store the document of a new token. The token's id is added to the list first, so that every valid token is
+        listed."""
         with self._lock:
             self._change_index(add=id)
             if not self._bus.swap_value(NAMESPACE, _name(id), "", _encode(body, 0.0), KEEP_S):

@@ -71,8 +71,8 @@ class Source:
 class AnthropicConversation:
     """The conversation of a request, converted into messages.
 
-    ``messages`` include the calls of server tools that the client sends back; ``spoken`` omit them, for a session on
-    this server that has them itself.
+    ``messages`` include the calls of server tools that the client sends back. ``spoken`` are the same messages without
+    these calls; they are used if the session on this server already holds the calls.
     """
 
     messages: tuple[Message, ...]

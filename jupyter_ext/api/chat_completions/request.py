@@ -205,7 +205,7 @@ class ChatBody(SamplingFields, AgentFields):
 
     def to_turn(self, links: Links) -> DialectRequest:
         """Return the request for a turn. ``links`` are the fetched media of ``self.links``. Raises Unprocessable, and
-        ValueError for messages that do not fit together."""
+        ValueError for messages that contradict each other, such as a tool result without its call."""
         parsed = conversation(self.messages, links, alone=self.session_id is not None)
         choice = self._choice()
         request = DialectRequest(
