@@ -141,7 +141,7 @@ def switch_to_item(db: sqlite3.Connection, key: SessionKey, behind: int, now: fl
     segment = find_segment(db, key, behind, [SegmentRange(id) for id in select_segment_ids(db, key)])
     if behind and segment is None:
         raise InvalidRequest(
-            f"A branch cannot continue after item {behind}, because the session has no such item.",
+            f"The session has no item {behind}, so no branch can continue after it.",
             details={"behind": behind},
         )
     # (0, 0) is what ``find_end`` returns for a branch without items.
