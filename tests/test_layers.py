@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import functools
 import graphlib
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -250,6 +251,8 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/turn/server_runtime.py": {"agent_kernel"},
     "agent_kernel/engines/registry.py": {"agent_kernel"},
     "agent_kernel/turn/tool_sources.py": {"agent_kernel"},
+    # A kernel loads the magics when it starts, and may run neither a turn nor a command.
+    "agent_kernel/notebook/magic/magic.py": {"agent_kernel"},
     # Every Jupyter command imports it to list extensions; the parts are for a server that loads it.
     "jupyter_ext/app.py": {"jupyter_ext"},
     "jupyter_ext/auth/hub_identity.py": {"jupyterhub"},
@@ -518,3 +521,27 @@ def test_the_magic_brings_nothing_of_the_core_into_a_kernel() -> None:
     core = {f"agent_kernel.core.{name}" for name in names.split()}
     others = {name for name in loaded if not name.startswith(("agent_kernel.notebook.", "agent_kernel.sandbox."))}
     assert others <= core
+
+
+LOAD = """
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_line_magic("load_ext", "agent_kernel")
+print(*(name for name in sys.modules if name.startswith("agent_kernel")))
+"""
+
+
+def test_loading_the_magics_does_not_load_what_runs_a_turn_or_a_command(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD],
+        cwd=ROOT,
+        env={**os.environ, "IPYTHONDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = set(done.stdout.split())
+    unused = "core.events notebook.magic.cell_turns notebook.magic.commands notebook.turn.cell_turn"
+    assert "agent_kernel.notebook.magic.magic" in loaded
+    assert not loaded & {f"agent_kernel.{name}" for name in unused.split()}

@@ -277,12 +277,7 @@ class Notice:
     @property
     def line(self) -> str:
         """The text and the details on one line, for clients that cannot collapse the details."""
-        return joined_line(self.text, self.details)
-
-
-def joined_line(text: str, details: str) -> str:
-    """Return a text and its details, which may have several lines, on one line."""
-    return " ".join([text, *details.split()])
+        return " ".join([self.text, *self.details.split()])
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,16 +57,24 @@ class RedactedEvents:
         if not self._redactor.is_on:
             self._emit(body)
         elif isinstance(body, TextDelta | ReasoningDelta | CallOutput):
-            self._flush_others(body)
-            self._piece(body)
+            key = _key(body)
+            self._flush_others(key)
+            self._piece(key, body)
         else:
             self._flush_before(body)
             self._emit(self._clean(body))
 
-    def _piece(self, body: Delta) -> None:
-        stream = self._streams.setdefault(_key(body), DeltaStream(body))
+    def _piece(self, key: tuple[str, str, str], body: Delta) -> None:
+        stream = self._streams.get(key)
+        if stream is None:
+            stream = self._streams[key] = DeltaStream(body)
         stream.last = body
         text = stream.shown + stream.held + body.text
+        if self._redactor.is_clean(text, SHORTEST):  # most deltas; the searches below cost several times as much
+            fresh = stream.held + body.text
+            stream.shown, stream.held = text[-CONTEXT:], ""
+            self._emit_text(stream, fresh)
+            return
         start = self._redactor.held_from(text, SHORTEST)
         waits = SHORTEST <= len(text) - start < MAX_SECRET
         cut = max(len(stream.shown), start) if waits else len(text)
@@ -78,20 +86,23 @@ class RedactedEvents:
         clean = self._redactor.text(text)
         fresh = clean[_common(clean, stream.shown) :]
         stream.shown = text[-CONTEXT:] if clean == text else ""
-        if fresh:
-            self._emit(stream.last if fresh == stream.last.text else replace(stream.last, text=fresh))
+        self._emit_text(stream, fresh)
+
+    def _emit_text(self, stream: DeltaStream, text: str) -> None:
+        if text:
+            self._emit(stream.last if text == stream.last.text else replace(stream.last, text=text))
 
     def _flush(self, key: tuple[str, str, str]) -> None:
         stream = self._streams.pop(key)
         if stream.held:
             self._show(stream, stream.shown + stream.held)
 
-    def _flush_others(self, body: Delta) -> None:
-        """Emit the text that other streams hold back. Text ends the reasoning before it, and reasoning the text before
-        it; outputs of calls that run at the same time do not end each other."""
-        for key in list(self._streams):
-            if key != _key(body) and not (key[0] == CallOutput.type == body.type):
-                self._flush(key)
+    def _flush_others(self, key: tuple[str, str, str]) -> None:
+        """Emit the text that streams other than ``key`` hold back. Text ends the reasoning before it, and reasoning the
+        text before it; outputs of calls that run at the same time do not end each other."""
+        for other in list(self._streams):
+            if other != key and not (other[0] == CallOutput.type == key[0]):
+                self._flush(other)
 
     def _flush_before(self, body: EventBody) -> None:
         for key in list(self._streams):

@@ -7,7 +7,7 @@ full.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from agent_kernel.core.errors import AgentKernelError
 
@@ -15,8 +15,7 @@ MAX_EVENT = 256 << 20
 """Maximum bytes of one event. The largest events are results of calls that contain the bytes of media."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerEvent:
+class ServerEvent(NamedTuple):
     """One server-sent event. ``id`` and ``event`` are empty if the server did not send these fields."""
 
     id: str

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.core.events import joined_line
 from agent_kernel.core.invisible_characters import mark_invisible
 from agent_kernel.notebook.display.safe_markdown import safe_markdown
 
@@ -191,6 +190,11 @@ def text_bundle(text: str) -> Bundle:
 def reasoning_bundle(text: str, *, is_open: bool) -> Bundle:
     body = f"<div style='white-space:pre-wrap;{QUIET}'>{html.escape(text)}</div>"
     return {"text/html": _details("reasoning", body, is_open=is_open), "text/plain": f"[reasoning]\n{text}"}
+
+
+def joined_line(text: str, details: str) -> str:
+    """Return a text and its details, which may have several lines, on one line."""
+    return " ".join([text, *details.split()])
 
 
 def line_bundle(text: str, details: str = "") -> Bundle:

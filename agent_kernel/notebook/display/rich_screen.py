@@ -12,8 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from agent_kernel.core.events import joined_line
-from agent_kernel.notebook.display.render import Card, TurnSummary
+from agent_kernel.notebook.display.render import Card, TurnSummary, joined_line
 from agent_kernel.notebook.display.terminal_escape import PartialText, printable
 
 if TYPE_CHECKING:

@@ -9,9 +9,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from agent_kernel.core.events import joined_line
 from agent_kernel.notebook.display.media_bundle import media_bundle
-from agent_kernel.notebook.display.render import Bundle, Card, TurnSummary, line_bundle, reasoning_bundle, text_bundle
+from agent_kernel.notebook.display.render import (
+    Bundle,
+    Card,
+    TurnSummary,
+    joined_line,
+    line_bundle,
+    reasoning_bundle,
+    text_bundle,
+)
 from agent_kernel.notebook.display.rich_screen import rich_screen
 from agent_kernel.notebook.display.terminal_escape import PartialText, printable
 from agent_kernel.notebook.kernel.front_end import is_jupyter_console

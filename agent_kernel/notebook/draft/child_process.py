@@ -26,7 +26,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from agent_kernel.core.program_outcome import MAX_VARIABLES
@@ -249,7 +249,7 @@ def _run_code(shell: Any, code: str, channel: DraftChannel, *, returns_value: bo
         "traceback": outcome.traceback,
         "media": list(outcome.media),
         "refused": _is_refused(shell, outcome),
-        **asdict(outcome.changes),
+        **outcome.changes._asdict(),
         **({"value": encode_draft_value(outcome.value.value)} if outcome.value else {}),
     }
 

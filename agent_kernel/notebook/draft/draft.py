@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_kernel.core.messages import shorten
 from agent_kernel.core.program_outcome import ProgramOutcome
@@ -66,8 +66,7 @@ class DraftedCall:
         return [name for name, mark in self.read.items() if not mark.fits(namespace.get(name, NOTHING))]
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramReview:
+class ProgramReview(NamedTuple):
     """The conditions for code of a turn to run in the draft. ``refuse`` returns why code must not run, or "". With the
     program ``reference``, a program that is tried succeeds only if it prints the same and leaves equal variables."""
 

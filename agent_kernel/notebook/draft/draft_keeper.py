@@ -11,15 +11,13 @@ import os
 import signal
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from agent_kernel.notebook.draft import framing as frames
 from agent_kernel.sandbox.jail import privileges
 
 
-@dataclass(frozen=True, slots=True)
-class ChildEnds:
+class ChildEnds(NamedTuple):
     """File descriptors and state that the forked child gets.
 
     The child reads ``requests`` and writes ``results``. ``out`` and ``err`` receive output that does not pass through

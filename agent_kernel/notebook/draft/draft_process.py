@@ -15,9 +15,8 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from agent_kernel.core.wire.framing import FrameDecoder, FrameError, parse_object
 from agent_kernel.notebook.draft import framing as frames
@@ -126,7 +125,7 @@ class DraftProcess:
         ``lost`` True. Raises DraftEnded if the process ended during the call. A keyboard interrupt ends the call.
         ``stopped`` returns True after an interrupt, because a KeyboardInterrupt in a finalizer gets lost."""
         try:
-            request: dict[str, Any] = {"code": code, "threads": asdict(ThreadFacts.of(self.pid))}
+            request: dict[str, Any] = {"code": code, "threads": ThreadFacts.of(self.pid)._asdict()}
             if returns_value:
                 request["value"] = True
             if trial_names is not None:
@@ -322,8 +321,7 @@ class DraftProcess:
                 self._raw_text(fd, on_text)
 
 
-@dataclass(frozen=True, slots=True)
-class _KernelEnds:
+class _KernelEnds(NamedTuple):
     """The kernel's ends of the pipes. ``raw`` maps the descriptors of unstructured output to "stdout" or "stderr"."""
 
     requests: int

@@ -12,9 +12,9 @@ import sys
 import threading
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from agent_kernel.notebook.draft import jail
 
@@ -66,8 +66,7 @@ def _thread_problem() -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadFacts:
+class ThreadFacts(NamedTuple):
     """Facts about the threads of a process: their names, and the paths of the GNU OpenMP libraries that the process has
     loaded. Both are empty for a process with one thread."""
 

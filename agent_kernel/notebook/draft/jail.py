@@ -14,8 +14,8 @@ import signal
 import site
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from agent_kernel.sandbox.jail import landlock, privileges, rlimits, seccomp, visible_paths
 from agent_kernel.sandbox.jail.raw_syscalls import check_result, libc, numbers
@@ -212,8 +212,7 @@ def _limit() -> None:
 # ---------------------------------------------------------------------------------------------------- shared memory
 
 
-@dataclass(frozen=True, slots=True)
-class SharedMapping:
+class SharedMapping(NamedTuple):
     """A shared mapping of this process, parsed from /proc/self/maps."""
 
     start: int

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_kernel.notebook.kernel.python_syntax import modified_in_place
 from agent_kernel.notebook.kernel.variable_fingerprints import WeakMark
@@ -15,8 +14,7 @@ from agent_kernel.notebook.kernel.variable_fingerprints import WeakMark
 MAX_NAMES = 200
 
 
-@dataclass(frozen=True, slots=True)
-class NameChanges:
+class NameChanges(NamedTuple):
     """Names that changed in the user's namespace. ``changed``: names that existed before and were rebound, or whose
     value was modified in place; the latter is noticed only if the shape of the value or the code that ran shows it."""
 

@@ -10,7 +10,7 @@ import ast
 import builtins
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from agent_kernel.notebook.kernel.python_syntax import UNREADABLE, modified_in_place, smallest_statement
 
@@ -46,8 +46,7 @@ def find_hidden_error(source: str, lines: Iterable[int], error: str, proposed: s
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(NamedTuple):
     """A statement without the statements inside it. ``key`` is equal for equal code. ``names`` are the names that the
     statement uses or binds, without those of builtins. ``binds`` are the names that it binds or modifies in place."""
 
@@ -96,13 +95,12 @@ class Statement:
 INNER = (ast.stmt, ast.ExceptHandler, ast.match_case)
 
 
-@dataclass(frozen=True, slots=True)
-class Suppressor:
+class Suppressor(NamedTuple):
     """A block in which an error is caught and not raised again. ``keys`` are the keys of the statements in the block,
     ``handlers`` is the code that catches the error."""
 
     keys: frozenset[str]
-    handlers: str = field(default="")
+    handlers: str = ""
 
     def continues(self, old: Suppressor, failing: Sequence[Statement]) -> bool:
         """Whether this block was already in the failed cell, as ``old``, and no failing statement was moved into it."""

@@ -12,8 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_kernel.core.messages import shorten
 from agent_kernel.notebook.kernel.capture import CapturedOutput, Listener, Show, capturing
@@ -31,8 +30,7 @@ MAX_IMAGES = 8
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutionOutcome:
+class ExecutionOutcome(NamedTuple):
     """The result of a run. ``text`` is for the model, ``traceback`` for the user. ``media`` are ``{mime, data}`` with
     data in base64. ``changes`` lists changed variables. ``value`` is the value that the program ends with, if it was
     requested and the program has one. ``needs_kernel`` means that the code failed because a draft does not allow what
@@ -43,7 +41,7 @@ class ExecutionOutcome:
     traceback: str
     media: tuple[dict[str, str], ...]
     interrupted: bool
-    changes: NameChanges = field(default_factory=NameChanges)
+    changes: NameChanges = NameChanges()
     value: ProgramValue | None = None
     needs_kernel: bool = False
 
@@ -85,9 +83,9 @@ class LiveCode:
         plain = to_plain_python(self._shell, code)
         changes = before.changes(self._shell.user_ns, plain)
         outcome = _outcome(captured, error, interrupted=interrupt.is_set())
-        outcome = replace(outcome, text=with_row_values(plain, outcome.text, self._shell.user_ns))
+        outcome = outcome._replace(text=with_row_values(plain, outcome.text, self._shell.user_ns))
         value = values[0] if values and outcome.status == "success" else None
-        return replace(outcome, changes=changes, value=value)
+        return outcome._replace(changes=changes, value=value)
 
     def call(
         self, function: Callable[..., Any], arguments: Mapping[str, Any], listener: Listener, show: Show

@@ -9,8 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_kernel.notebook.kernel.python_syntax import UNREADABLE
 
@@ -21,8 +20,7 @@ AS_TEXT = ("to_string", "to_markdown")
 """Methods of tables that return text. If a program ends with such a text, its value is the table."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramValue:
+class ProgramValue(NamedTuple):
     """The value of a program. ``elsewhere`` is the name of its type if the value exists only in a draft and cannot be
     copied without loss; ``value`` is None then."""
 

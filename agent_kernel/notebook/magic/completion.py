@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
+from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult
 
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.core.wire.agent_cells import is_agent_cell
@@ -61,7 +61,6 @@ class MagicCompleter:
             "model": lambda: ["pull", "unload", "reset", *self._models(), *self._engines()],
         }
 
-    @context_matcher(priority=100)  # type: ignore[untyped-decorator]  # of IPython
     def match(self, context: CompletionContext) -> SimpleMatcherResult:
         before_token = context.text_until_cursor.removesuffix(context.token)
         if before_token.endswith(("{", "@")) and is_agent_cell(context.full_text):

@@ -14,8 +14,7 @@ import keyword
 import re
 import symtable
 import types
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_kernel.core.wire.agent_cells import is_agent_code
 from agent_kernel.notebook.display.render import Bundle
@@ -54,8 +53,7 @@ FRAME = re.compile(r"^  In\[(\d+)\], line (\d+), in ", re.MULTILINE)
 MISSING = re.compile(r"^NameError: name '(\w+)' is not defined", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class CellTask:
+class CellTask(NamedTuple):
     """A request about a cell: the prompt and ``notes`` for the model. ``form`` is the format of the answer, and
     ``source`` the code that a proposed cell replaces; empty if none is proposed. ``review`` says which code may be
     proposed, and ``none`` is the line that the user reads if no code may."""

@@ -12,7 +12,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_kernel.core.wire.agent_cells import KERNELSPEC, MAGIC, is_agent_cell, prompt_of
 from agent_kernel.notebook.display.render import BOX, QUIET, TURN_MIME
@@ -38,8 +38,7 @@ NOT_SET = "# {name} was set by the agent; its value is not in this notebook."
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class FrozenTurn:
+class FrozenTurn(NamedTuple):
     """The stored parts of a turn. ``ran`` lists (code, where) of its successful Python calls."""
 
     cell: str

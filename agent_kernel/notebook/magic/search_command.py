@@ -6,7 +6,7 @@ import html
 import re
 import urllib.parse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from agent_kernel.notebook.display.render import BOX, QUIET, Bundle, json_bundle, line_bundle, moment
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
@@ -28,8 +28,7 @@ def search(rest: str, context: CommandContext) -> None:
     context.publish(query.bundle(context.server.call("GET", query.path)))
 
 
-@dataclass(frozen=True, slots=True)
-class SearchQuery:
+class SearchQuery(NamedTuple):
     """The words and flags of an ``%agent search`` line. Every argument that is not a known flag is a word to search
     for, even if it looks like a flag."""
 

@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.turn.execution_target import CHOICES
@@ -20,8 +20,7 @@ UNION = re.compile(r"\s*\|\s*")
 TO_VARIABLE = "->"
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One option: its flags, the field it sets, and how its value is read. An option with a ``constant`` takes no
     value. With ``many``, it may be repeated and collects its values."""
 
@@ -35,8 +34,7 @@ class Option:
     many: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ResultVariable:
+class ResultVariable(NamedTuple):
     """The variable that gets the result of a turn. ``type`` is the text of its type; "" for the answer as text."""
 
     name: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_kernel.core.errors import AgentKernelError, Conflict
 from agent_kernel.core.events import (
@@ -47,8 +46,7 @@ EDITED_ELSEWHERE = "waiting for you: change the code in the agent's panel and ru
 STORED = "Stored answer of {when}: nothing changed up to this cell, so no model was asked. %%agent --fresh asks again."
 
 
-@dataclass(frozen=True, slots=True)
-class CellTurnContext:
+class CellTurnContext(NamedTuple):
     """Where a turn is displayed, and what it may do. ``allowed`` are kinds of calls approved for this turn only; with
     ``ask``, stored permissions do not count. With ``returns_value`` the turn records the value of its last program.
     ``waiting`` collects the approval requests of a background turn, which has no cell to ask in."""

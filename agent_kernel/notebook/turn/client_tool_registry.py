@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from agent_kernel.notebook.kernel import inspection
 from agent_kernel.notebook.kernel.capture import Listener, Show
@@ -16,8 +15,7 @@ from agent_kernel.notebook.turn.user_functions import UserFunctions
 Run: TypeAlias = Callable[[Mapping[str, Any], Listener, Show], ExecutionOutcome]
 
 
-@dataclass(frozen=True, slots=True)
-class ClientTool:
+class ClientTool(NamedTuple):
     """One client tool. With ``only_reads`` the tool changes nothing, and its result is only text. ``code`` returns the
     code that will run, for display."""
 
@@ -64,7 +62,7 @@ class ClientTools:
         if name in self._table:
             tool = self._table[name]
             runs_code = tool.code == self._prepare_code
-            return replace(tool, run=partial(self._run, returns_value=True)) if runs_code and returns_value else tool
+            return tool._replace(run=partial(self._run, returns_value=True)) if runs_code and returns_value else tool
         function = self._functions.registered.get(name)
         if function is None:
             return None

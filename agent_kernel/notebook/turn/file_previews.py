@@ -19,9 +19,8 @@ import stat
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_kernel.notebook.draft.jail import readable_paths
 
@@ -67,8 +66,7 @@ TYPES: tuple[tuple[str, Callable[[str], bool]], ...] = (
 MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "None"})
 
 
-@dataclass(frozen=True, slots=True)
-class FileHead:
+class FileHead(NamedTuple):
     """The beginning of a file as text. ``whole`` is True if the text is the whole file. ``size`` is the size of the
     file in bytes. ``encoding`` is "" for UTF-8."""
 

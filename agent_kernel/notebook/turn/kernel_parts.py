@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_kernel.notebook.draft.apply_draft import DraftApplier
 from agent_kernel.notebook.draft.draft import Drafts
@@ -15,8 +14,7 @@ from agent_kernel.notebook.turn.session_permissions import Consent
 from agent_kernel.notebook.turn.user_functions import UserFunctions
 
 
-@dataclass(frozen=True, slots=True)
-class KernelParts:
+class KernelParts(NamedTuple):
     """The objects that all turns of a kernel share; built once for each kernel. ``person`` asks the user. ``consent``
     has the user's decisions. ``tools`` and ``functions`` are what the model can call in this kernel. ``variables``
     tracks the variables that the model's code used. ``applier`` runs the code of ``drafts`` in the kernel."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from agent_kernel.core.events import ApprovalRequired
 from agent_kernel.notebook.display.render import WAITING, Card, format_arguments
 
 
-@dataclass(frozen=True, slots=True)
-class PendingApproval:
+class PendingApproval(NamedTuple):
     """One request; ``card`` shows the call at the time of the request."""
 
     asked: ApprovalRequired

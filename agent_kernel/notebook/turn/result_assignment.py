@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_kernel.notebook.display.screen import Screen
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
@@ -28,8 +27,7 @@ TABLE_NOTE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ResultAssignment:
+class ResultAssignment(NamedTuple):
     """The variable that gets the answer of one turn. ``type`` is None if the cell names no type; the variable then gets
     the text of the answer.
     """

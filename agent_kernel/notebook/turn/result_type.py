@@ -16,8 +16,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.kernel.program_value import ProgramValue
@@ -42,8 +41,7 @@ MAX_TYPE = 500
 EXAMPLES = "int, float, str, bool, list, list[str], dict, DataFrame, or a pydantic model or dataclass of this kernel"
 
 
-@dataclass(frozen=True, slots=True)
-class ResultType:
+class ResultType(NamedTuple):
     """A resolved type. ``text`` is how the user wrote it. ``schema`` constrains the answer; None for a type whose
     values only a program makes, for example a table. With ``wrapped`` the answer is an object whose ``value`` is the
     value. ``read`` checks a value from JSON and raises ValueError."""

@@ -13,9 +13,8 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_kernel.notebook.kernel.cell_identity import parent_request
 
@@ -29,8 +28,7 @@ KEPT = 10_000
 """Limit of remembered requests. Run All in a longer notebook is not detected for its first cells."""
 
 
-@dataclass(frozen=True, slots=True)
-class CellRequest:
+class CellRequest(NamedTuple):
     """A request to run a cell. ``client`` is the session of the front end that sent it, ``date`` the time in seconds by
     the clock of that front end."""
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_kernel.core.messages import Message
 from agent_kernel.core.wire.sidecar_rows import expand_rows
@@ -29,8 +29,7 @@ BRACES = re.compile(r"\{\s*([^\W\d]\w*)\s*\}")
 HASH = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True)
-class SidecarTurn:
+class SidecarTurn(NamedTuple):
     """One answered turn. ``code`` maps call ids to the code of the call; ``numbers`` are the checked numbers of the
     answer."""
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 MARK = "__agent_tool__"
 """The attribute in which ``@agent_kernel.tool`` stores the tool made from a function."""
 
 
-@dataclass(frozen=True, slots=True)
-class UserFunction:
+class UserFunction(NamedTuple):
     """A function the model may call. ``parameters`` is the JSON schema of its arguments. With ``effects``, the user
     is asked before it runs."""
 

@@ -12,7 +12,7 @@ import platform
 import socket
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from agent_kernel.sandbox.jail.raw_syscalls import numbers, prctl
 
@@ -158,20 +158,17 @@ _OWNERS, _OWNERS_TOO = (8, 15), (0x8901, 0x8902)
 a signal whenever input arrives."""
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(NamedTuple):
     """A condition on one argument of a system call: on its low 32 bits, after a bitwise AND with ``mask``. ``kind`` is
     ``among`` (equal to one of the values), ``none_of`` (equal to none of them) or ``bits`` (any of the bits set)."""
 
-    __test__ = False
     argument: int
     kind: str
     values: tuple[int, ...]
     mask: int = 0xFFFFFFFF
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """Refuses the system call ``call`` with the error number ``code``; with 0 the call returns success and does
     nothing. Without a test the call is always refused. With a test of kind ``among`` or ``none_of`` it is refused if
     the test fails, with ``bits`` if the test succeeds."""

@@ -10,7 +10,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 SYSTEM = [
     "/usr",
@@ -81,8 +81,7 @@ def is_private(name: str) -> bool:
     return name.startswith(".") or name.endswith(".agent") or ".agent." in name
 
 
-@dataclass(frozen=True, slots=True)
-class VisibleEntry:
+class VisibleEntry(NamedTuple):
     """A path that is visible with everything below it. ``key`` identifies the file, so it changes when another file
     gets the same name."""
 

@@ -181,6 +181,13 @@ class Redactor:
         searches = self._searches if self._may_begin(end, shortest) else self._extra
         return start + min((search.held_from(end) for search in searches), default=len(end))
 
+    def is_clean(self, text: str, shortest: int) -> bool:
+        """Return True if ``text`` contains no secret, and no beginning of one of at least ``shortest`` characters. This
+        is one search. A False means that ``text`` and ``held_from`` must decide.
+
+        Every secret of PATTERNS begins with one of PREFIXES, so a text without such a beginning has no secret."""
+        return not self._extra and not self._may_begin(text, shortest)
+
     def _may_begin(self, text: str, shortest: int) -> bool:
         """Return whether a secret of PATTERNS might begin in the text, at least ``shortest`` characters before its end.
         This is one search instead of one for each pattern, and most texts contain no such beginning."""

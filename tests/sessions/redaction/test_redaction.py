@@ -161,6 +161,19 @@ def test_a_beginning_that_is_long_enough_to_be_held_back_is_never_overlooked(tex
     assert REDACTOR.held_from(text, 4) == first or len(text) - first < 4
 
 
+@given(st.lists(st.sampled_from([*BEGINNINGS, *SECRETS.values()]), max_size=9).map("".join))
+def test_a_text_that_one_search_finds_clean_has_no_secret_and_nothing_to_hold_back(text: str) -> None:
+    if REDACTOR.is_clean(text, 4):
+        assert REDACTOR.text(text) == text
+        assert len(text) - REDACTOR.held_from(text, 4) < 4
+
+
+def test_no_text_is_found_clean_by_one_search_if_there_are_further_patterns() -> None:
+    assert REDACTOR.is_clean("id123456", 4)
+    assert not Redactor(extra={"badge": "id[0-9]{6}"}).is_clean("id123456", 4)
+    assert not Redactor((*PATTERNS, Pattern("plate", "[A-Z]{2}-[0-9]{4}"))).is_clean("plain words", 4)
+
+
 def test_a_pattern_without_hints_is_searched_in_every_text() -> None:
     redactor = Redactor((*PATTERNS, Pattern("plate", "[A-Z]{2}-[0-9]{4}")), {"badge": "id[0-9]{6}"})
     assert redactor.text("car AB-1234 of id123456") == "car [REDACTED:plate] of [REDACTED:badge]"
