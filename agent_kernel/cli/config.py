@@ -1,4 +1,4 @@
-"""``agent-kernel config``: the settings, their origin, and the resulting permissions."""
+"""``agent-kernel config``: shows the settings, where each value comes from, and the resulting permissions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def admin_lines(policy: Policy) -> list[str]:
     if not policy.admin.files:
         return [f"administrator: nothing (there is no {', '.join(map(str, policy_paths()))})"]
     return [
-        f"administrator: {file.path}, " + ("binding" if file.binding else "not binding, because you can change it")
+        f"administrator: {file.path}, "
+        + ("binding" if file.binding else "not binding, because you can change this file")
         for file in policy.admin.files
     ]
 

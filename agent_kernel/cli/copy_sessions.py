@@ -51,8 +51,8 @@ T = TypeVar("T")
 FRAMEWORKS: Mapping[str, Callable[[Path, str], FrameworkFiles]] = MappingProxyType(
     {"openai-agents": AgentsDatabase, "selectools": open_selectools}
 )
-"""What reads the files of other frameworks, by the scheme of their URL. Each is called with the path and the namespace
-of the sessions that have none there."""
+"""Maps the scheme of a URL to the class that reads the files of that framework. The class is called with the path of
+the files, and with the namespace for sessions that have no namespace in the files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,9 @@ class UnreadableSession:
 
 @dataclass(slots=True)
 class CopyReport:
-    """What was copied and what was not: ``left_out`` are notebooks, ``running`` is a number of sessions."""
+    """The result of a copy. ``copies`` are the sessions of the source, each with what happened to it. ``left_out`` are
+    bindings of notebooks that the target binds to another session. ``running`` is the number of sessions that were not
+    copied, because a turn of theirs was running."""
 
     copies: list[SessionCopy] = field(default_factory=list)
     unreadable: list[UnreadableSession] = field(default_factory=list)
@@ -111,9 +113,17 @@ def _print(report: CopyReport) -> None:
         shown = f"{printable(one.session.namespace)} {printable(one.session.id)}: {printable(one.reason)}"
         print(f"unreadable: {shown}", file=sys.stderr)
     for binding in report.left_out:
-        print(f"the target binds this notebook to another session: {printable(binding.path)}", file=sys.stderr)
+        print(
+            f"not copied, because TO binds this notebook to another session: {printable(binding.path)}", file=sys.stderr
+        )
     if report.running:
-        print(f"{report.running} session(s) have a running turn: run the command again later.", file=sys.stderr)
+        print(
+            (
+                f"{report.running} session(s) were not copied, because they have a "
+                "running turn. Run the command again later."
+            ),
+            file=sys.stderr,
+        )
     if counts["differs"]:
         print("Sessions that differ were not changed; --replace overwrites them.", file=sys.stderr)
 
@@ -164,7 +174,7 @@ async def _copy_files(
 
 
 def _count(sessions: Iterable[T], total: int) -> Iterator[T]:
-    """Yield the sessions, and show on a terminal how many were begun."""
+    """Yield the sessions, and show on a terminal how many of them were yielded so far."""
     for number, session in enumerate(sessions, start=1):
         if sys.stderr.isatty():
             end = "\n" if number == total else ""

@@ -22,13 +22,13 @@ from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.sessions.store.store_url import LOGS, WITH_BUS
 
 _SHARED_WITH_BUS = ("running turns", "idempotency keys", "lasting tokens", "limits and budgets", "responses", "skills")
-"""What servers share in addition to sessions if their database carries messages."""
+"""What servers share in addition to sessions if they can send messages to each other through their database."""
 
 
 def doctor(args: argparse.Namespace) -> int:
-    """Print the results of the checks. Return 1 if a required layer of the sandbox is missing, otherwise 0. Without it,
-    the agent's code runs only in a kernel, and only after the user has allowed it. With --model, return the result of
-    the check of that model."""
+    """Print the results of the checks. Return 1 if a required layer of the sandbox is missing, otherwise 0. Without
+    such a layer, the agent's code runs only in a kernel, and only after the user has allowed it. With --model, return
+    the result of the check of that model."""
     settings = Settings.from_env()
     if args.model:
         return _model_doctor(settings, args.model, json_wanted=args.json)
@@ -63,8 +63,8 @@ def doctor(args: argparse.Namespace) -> int:
 
 
 def describe_store(settings: Settings) -> dict[str, Any]:
-    """Return the kind of the session store, what the servers that use it share, and what each has for itself. Nothing
-    is opened, and the URL of a database is not shown."""
+    """Return the kind of the session store, what the servers that use it share, and what each server has for itself.
+    The function does not open the store, and its result does not contain the URL of a database."""
     scheme = settings.store.partition(":")[0]
     if scheme not in LOGS:
         return {"kind": settings.store_name, "shared": [], "separate": []}

@@ -133,8 +133,8 @@ def describe(result: TaskResult) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment variables for the server: those of this process, with its settings and the keys of
-    engines, but without those of a kernel."""
+    """Return the environment variables for the server: those of this process without OF_ANOTHER_KERNEL. They include
+    the settings and the API keys of engines."""
     return {name: value for name, value in os.environ.items() if name not in OF_ANOTHER_KERNEL}
 
 
@@ -161,7 +161,7 @@ def _chosen_tasks(args: argparse.Namespace) -> list[Task]:
     if args.held_out or args.tuned:
         tasks = [task for task in tasks if task.held_out == args.held_out]
     if not tasks:
-        raise InvalidRequest(f"{args.tasks} has no tasks of the selected half.")
+        raise InvalidRequest(f"{args.tasks} has no tasks that the options --only, --held-out and --tuned select.")
     return tasks
 
 
@@ -191,7 +191,7 @@ def _start(args: argparse.Namespace) -> EvaluationRun:
     if changed or earlier.task_set != name:
         what = ", ".join(f"{key} {earlier.options.get(key) or '(default)'}" for key in changed) or earlier.task_set
         raise InvalidRequest(
-            f"Cannot resume {args.resume}: it was measured with other options ({what}).",
+            f"Cannot resume {args.resume}: its results were measured with other options ({what}).",
             hint="Use the same options, or start a new file with --output.",
         )
     return earlier
@@ -222,8 +222,8 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def compare_runs(args: argparse.Namespace) -> int:
-    """Print the comparison of the tasks that both runs contain: tuned tasks, held-out tasks, and all tasks. Return
-    0."""
+    """Compare two runs by the tasks that both contain. Print the result for the tasks that were used for tuning, for
+    the held-out tasks, and for all tasks. Return 0."""
     first, second = EvaluationRun.read(args.first).results, EvaluationRun.read(args.second).results
     halves = {"tuned": False, "held out": True}
     rows = {

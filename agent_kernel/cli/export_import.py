@@ -1,5 +1,5 @@
-"""``agent-kernel sessions export``, ``import`` and ``merge-files``: write a session as a document, read a document as a
-session, and merge two versions of a document."""
+"""``agent-kernel sessions export``, ``import`` and ``merge-files``: writes a session as a document, reads a document as
+a session, and merges two versions of a document."""
 
 from __future__ import annotations
 
@@ -40,7 +40,11 @@ def sessions_export(args: argparse.Namespace) -> int:
     if args.output is None:
         if exported.files:
             raise InvalidRequest(
-                f"{len(exported.files)} media must be stored as files beside the document.", hint="Use -o FILE."
+                (
+                    f"The session has {len(exported.files)} media that must be stored as files beside "
+                    "the document, so it cannot be written to stdout."
+                ),
+                hint="Use -o FILE.",
             )
         sys.stdout.buffer.write(exported.document)
         return 0
@@ -54,7 +58,7 @@ def sessions_export(args: argparse.Namespace) -> int:
         return 0
     print(args.output)
     for what, count in exported.left_out.items():
-        print(f"left out, because {args.format} cannot represent it: {count} {what}", file=sys.stderr)
+        print(f"left out, because the format {args.format} cannot represent them: {count} {what}", file=sys.stderr)
     return 0
 
 
@@ -62,7 +66,7 @@ def _write(output: Path, exported: Exported, *, force: bool) -> None:
     """Write an exported document and its media. The media are written first, so that a document never names a missing
     file. Raises InvalidRequest if the document exists and ``force`` is false, and OSError."""
     if output.exists() and not force:
-        raise InvalidRequest(f"{output} exists already.", hint="Add --force to overwrite it.")
+        raise InvalidRequest(f"{output} exists already.", hint="Add --force to overwrite the file.")
     for name, data in exported.files.items():
         path = output.parent / name if "/" in name else beside(output) / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,8 +116,8 @@ def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
 
 
 def sessions_merge_files(args: argparse.Namespace) -> int:
-    """Merge two versions of a document into the second file, as git calls a merge driver. Return 0; raises
-    InvalidRequest if they cannot be merged, and the files are then unchanged."""
+    """Merge two versions of a document and write the result to the second file, as git expects of a merge driver.
+    Return 0; raises InvalidRequest if they cannot be merged, and the files are then unchanged."""
     try:
         base, ours, theirs = (_read_version(path) for path in (args.base, args.ours, args.theirs))
         if ours is None or theirs is None:

@@ -36,7 +36,10 @@ def read_hub_service(environment: MutableMapping[str, str]) -> HubService:
     environment.pop(OWN_TOKEN, None)
     if missing := [name for name in NEEDED if not environment.get(name)]:
         raise InvalidRequest(
-            f"--hub needs the variables of a service of JupyterHub; {', '.join(missing)} is not set.",
+            (
+                "--hub needs the environment variables that JupyterHub sets for "
+                f"a service; {', '.join(missing)} is not set."
+            ),
             hint="Let the hub start this command (c.JupyterHub.services), or set the variables where it runs.",
         )
     url = environment["JUPYTERHUB_SERVICE_URL"]
@@ -47,7 +50,7 @@ def read_hub_service(environment: MutableMapping[str, str]) -> HubService:
         parts, port = urllib.parse.urlsplit(""), None
     if not parts.hostname or not port:
         raise InvalidRequest(
-            f"JUPYTERHUB_SERVICE_URL is {url!r}: it has no host, or no port.",
+            f"JUPYTERHUB_SERVICE_URL is {url!r}, which lacks a host or a port.",
             hint='Give the service a URL such as "http://127.0.0.1:10101" in c.JupyterHub.services.',
         )
     if importlib.util.find_spec("jupyterhub") is None:
@@ -75,10 +78,10 @@ def check_settings(settings: Settings) -> None:
     if settings.namespace:
         raise InvalidRequest(
             "The setting namespace would give all users of the hub the same conversations.",
-            hint="Remove it: with --hub, each user has a namespace.",
+            hint="Remove this setting: with --hub, each user has a namespace.",
         )
     if settings.sandbox == "off":
         raise InvalidRequest(
             "With the setting sandbox = off, code that a user's turn runs could read the conversations of all users.",
-            hint="Remove it: with --hub, code runs in the sandbox or not at all.",
+            hint="Remove this setting: with --hub, code runs in the sandbox or not at all.",
         )

@@ -53,7 +53,7 @@ async def _list_servers(path: str, exits: EgressPolicy, timeout_s: float) -> lis
 
 def _row(connection: Any, timeout_s: float) -> dict[str, Any]:
     server, listing = connection.server, connection.listed
-    late = f"It did not answer within {timeout_s:g} s." if listing is None else ""
+    late = f"The server did not answer within {timeout_s:g} s." if listing is None else ""
     return {
         "name": server.name,
         "state": "ok" if listing is not None else "failed",

@@ -133,7 +133,7 @@ def recommendation_lines(result: dict[str, Any]) -> Iterator[str]:
         yield "The speed is unknown until a model has answered on this machine."
     best = next((row for row in result["models"] if row["recommended"]), None)
     if best is not None and best["state"] == "ready":
-        yield f"* {best['name']} suits this machine best, and is on it."
+        yield f"* {best['name']} suits this machine best, and is already downloaded."
     elif best is not None:
         yield f"* {best['name']} suits this machine best. Get it with: {best['command']}"
     if best is not None and result["default"] and best["name"] != result["default"]:
@@ -181,7 +181,8 @@ def model_setup(args: argparse.Namespace) -> int:
     print(json.dumps(facts) if args.json else f"The model worker now runs in {environment.directory}.")
     if args.kind == "gpu" and not args.json:
         print(
-            f"GPUs that it can use: {', '.join(environment.facts.get('devices', [])) or 'none; models run on the CPU'}"
+            "GPUs that the worker can use: "
+            f"{', '.join(environment.facts.get('devices', [])) or 'none; models run on the CPU'}"
         )
     return 0
 
@@ -225,7 +226,7 @@ def model_remove(args: argparse.Namespace) -> int:
     if is_path(args.name):
         raise InvalidRequest(
             f"{args.name} is a path, not the name of a pulled model; its files were not removed.",
-            hint="Delete them yourself, or see: agent-kernel model list",
+            hint="Delete the files yourself. To see the names of pulled models: agent-kernel model list",
         )
     directories = pulled_directories(args.name, cache_dir)
     size = sum(file.stat().st_size for each in directories for file in each.rglob("*") if file.is_file())

@@ -153,7 +153,7 @@ def _outputs(notebook: Path) -> list[str]:
 
 def _busy() -> SessionBusy:
     return SessionBusy(
-        "A turn is running; nothing was removed.", hint="Stop it or wait for it, then run the command again."
+        "A turn is running; nothing was removed.", hint="Stop the turn or wait for its end, then run the command again."
     )
 
 

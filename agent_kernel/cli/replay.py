@@ -55,7 +55,7 @@ def notes(found: ReplayVerdict) -> str:
     """Return the notes that the table shows beside the result of a turn."""
     parts = [found.why] if found.why else []
     if found.files:
-        parts.append(f"not here: {', '.join(found.files)}")
+        parts.append(f"missing files: {', '.join(found.files)}")
     if found.numbers:
         now = f", now {', '.join(found.instead)}" if found.instead else ""
         parts.append(f"no longer hold: {', '.join(found.numbers)}{now}")

@@ -35,7 +35,7 @@ MIB = 1 << 20
 BODY_MIB = 64
 DATA_VARIABLE = "AGENT_KERNEL_DATA_DIR"
 TRAITS = ("engine", "model", "tools", "permission", "namespace", "store", "local_only", "data_dir", "cache_dir")
-"""Settings that have a command-line option. All other settings are environment variables, or are in Jupyter's
+"""Settings that have a command-line option. Users set all other settings with environment variables or in Jupyter's
 configuration files."""
 STARTED = """\
 agent-kernel {version} serves {url}
@@ -123,7 +123,7 @@ def _check(args: argparse.Namespace) -> None:
         if path is not None and not (path.is_dir() if name == "root" else path.is_file()):
             raise InvalidRequest(f"--{name}: there is no {'directory' if name == 'root' else 'file'} {path}.")
     if args.keyfile and not args.certfile:
-        raise InvalidRequest("--keyfile needs --certfile.")
+        raise InvalidRequest("The option --keyfile needs --certfile as well.")
 
 
 def _settings(args: argparse.Namespace, private: Path) -> Settings:
@@ -220,8 +220,8 @@ def _url(args: argparse.Namespace, port: int) -> str:
 
 
 def _announce(args: argparse.Namespace, services: Services, key: ServeToken, url: str, query: str | None) -> None:
-    """Print the addresses of the server. ``query`` is the part of a URL that logs in one browser; None: the server has
-    no web page.
+    """Print the addresses of the server. ``query`` is the query of the URL that logs in one browser; None means that
+    the server has no web page.
     """
     info, settings = services.runtime.engine.info(), services.runtime.settings
     if missing := _missing(settings):
@@ -260,7 +260,7 @@ def _page(url: str, query: str | None) -> str:
         return "no page, because this server has no login for browsers"
     if not query or not sys.stdout.isatty():
         return f"{url} (it asks for a token)"
-    return f"{url}{query} (logs in one browser, within an hour)"
+    return f"{url}{query} (this link logs in one browser; it is valid for an hour)"
 
 
 def _check_built(args: argparse.Namespace, settings: Settings) -> None:
@@ -311,7 +311,10 @@ def _limits(settings: Settings) -> str:
 
 def _wait(turns: int) -> None:
     one = turns == 1
-    state = f"{turns} turn{'' if one else 's'} {'is' if one else 'are'} running and can finish; again: stop at once."
+    state = (
+        f"{turns} turn{'' if one else 's'} {'is' if one else 'are'} running and "
+        "can finish; press Ctrl-C again to stop at once."
+    )
     print(f"agent-kernel: stopping. {state}", file=sys.stderr, flush=True)
 
 

@@ -1,5 +1,5 @@
-"""The token of ``agent-kernel serve``. The user gives it, or it is generated and stored in a file that only its owner
-may read.
+"""Finds the token of ``agent-kernel serve``: the one that the user gives, or one that is generated and stored in a file
+that only its owner may read.
 
 The token appears in no argument, no log and no output.
 """
@@ -40,11 +40,12 @@ class ServeToken:
 
 
 HUB_TOKENS = ServeToken("", "of each user, from the JupyterHub")
-"""Stands for the tokens of a server that has none of its own."""
+"""Stands in for the token of a server that has no token of its own, because each user has one from the JupyterHub."""
 
 
 def forget_variables(environment: MutableMapping[str, str]) -> None:
-    """Remove the variables with a token, for a server that has none of its own."""
+    """Remove the environment variables that contain a token, so that a server without a token of its own does not pass
+    them to subprocesses."""
     for name in (*VARIABLES, FILE_VARIABLE):
         environment.pop(name, None)
 
@@ -70,8 +71,8 @@ def token(given: Path | None, data_dir: Path, environment: MutableMapping[str, s
 
 
 def shown_place(key: ServeToken) -> str:
-    """Return the file of the token as the login page names it to everybody: the default file, below ``~``. Return an
-    empty text for any other place, because its path could tell strangers something."""
+    """Return the path of the token's file for the login page, which everybody can read. Return it only for the default
+    file, written with ``~``; the path of another file could reveal private names, so the result is then empty."""
     default = Settings().data_dir / NAME
     if key.file != default:
         return ""
@@ -100,8 +101,8 @@ def _read(path: Path) -> str:
 
 def _own(path: Path) -> str:
     """Return the token in the file ``path``, which is created with a new token if it is missing. Two servers that start
-    at the same time get the same token. Raises InvalidRequest if the file cannot be used, also if other users may read
-    it."""
+    at the same time get the same token. Raises InvalidRequest if the file cannot be read or written, or if other users
+    may read it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with contextlib.suppress(FileExistsError):

@@ -138,8 +138,8 @@ def sessions_fork(args: argparse.Namespace) -> int:
 
 
 def sessions_delete(args: argparse.Namespace) -> int:
-    """Delete sessions from the store. Return 0, or 1 if the user did not confirm. Other traces stay; 'agent-kernel
-    purge' removes all of them."""
+    """Delete sessions from the store. Return 0, or 1 if the user did not confirm. Traces outside the store, such as the
+    files beside notebooks, stay; 'agent-kernel purge' removes those too."""
     if not confirm(args, f"Delete {len(args.id)} session(s) of {namespace_of(args)}?"):
         return 1
 

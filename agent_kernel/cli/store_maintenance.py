@@ -1,5 +1,5 @@
-"""``agent-kernel sessions verify``, ``repair``, ``vacuum``, ``stats`` and ``expire``: maintenance of the session
-store."""
+"""``agent-kernel sessions verify``, ``repair``, ``vacuum``, ``stats`` and ``expire``: checks, repairs and cleans the
+session store."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ FAULT = {
 def sessions_verify(args: argparse.Namespace) -> int:
     """Print the faults of the store. Return 1 if it has any, otherwise 0."""
     faults = run_with_store(args, lambda store: store.verify(args.namespace))
-    return _show_faults(args, faults, "Nothing is wrong.")
+    return _show_faults(args, faults, "The store has no faults.")
 
 
 def sessions_repair(args: argparse.Namespace) -> int:
     """Repair the store and print its faults. Return 1 if a fault could not be repaired, otherwise 0."""
     faults = run_with_store(args, lambda store: store.repair(args.namespace))
-    return _show_faults(args, faults, "Nothing was wrong.")
+    return _show_faults(args, faults, "The store had no faults.")
 
 
 def _show_faults(args: argparse.Namespace, faults: Sequence[StoreFault], fine: str) -> int:
@@ -66,7 +66,9 @@ def sessions_expire(args: argparse.Namespace) -> int:
     command does not notify observers."""
     limits = RetentionLimits.of(settings_of(args))
     if not (limits.ttl or limits.max_sessions):
-        raise InvalidRequest("No limit is set, so nothing is removed.", hint="Use --ttl, --max-sessions or --limits.")
+        raise InvalidRequest(
+            "No retention limit is set, so no session was removed.", hint="Use --ttl, --max-sessions or --limits."
+        )
 
     async def remove_due(store: KeptStore) -> list[DueSession]:
         retention = Retention(store, limits)

@@ -15,7 +15,7 @@ from agent_kernel.core.thread_offload import run_in_own_thread
 from agent_kernel.notebook.server_client import route
 
 log = logging.getLogger(__name__)
-FAILED = "The program that was to decide failed."
+FAILED = "The program that had to decide about this call failed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class Decision:
 
     ``remember`` says how long the decision applies: ``once``, or ``session`` for the rest of the session. An approval
     of a path can also be ``folder`` (the whole folder for the rest of the session), a denial ``never``. The server
-    accepts only those values that the approval request offers. ``edited`` is the text with which the call runs in place
-    of the argument that the approval names in ``editable``; None for an unchanged call.
+    accepts only those values that the approval request offers. ``edited`` is a new value for the argument that the
+    approval request names in ``editable``; None leaves the call unchanged.
     """
 
     decision: Literal["approve", "deny"]
@@ -64,8 +64,8 @@ def decision_of(answer: object) -> Decision:
 
 
 async def decide(connection: ServerConnection, asked: ApprovalRequired, decision: Decision) -> bool:
-    """Send the decision. It applies only to the call exactly as it was shown. Returns False if the call no longer waits
-    for a decision."""
+    """Send the decision. The server applies it only to the call exactly as it was shown. Returns False if the call no
+    longer waits for a decision."""
     body: dict[str, Any] = {
         "decision": decision.decision,
         "remember": decision.remember,
@@ -90,17 +90,17 @@ async def ask(connection: ServerConnection, asked: ApprovalRequired, approve: Ap
     try:
         decision = decision_of(await _call_approve(approve, asked))
     except Exception:  # the callback is code of the caller and may raise anything
-        log.exception("a callback for approvals failed")
+        log.exception("the callback approve raised an exception, so the call is denied")
         decision = Decision.deny(FAILED)
     for attempt in dict.fromkeys((decision, replace(decision, remember="once"), Decision.deny(FAILED))):
         try:
             await decide(connection, asked, attempt)
             return
         except ServerUnreachable as error:
-            log.warning("a decision could not be sent: %s", error)
+            log.warning("the decision about a call could not be sent to the server: %s", error)
             return
         except AgentKernelError as error:
-            log.warning("the server refused a decision: %s", error)
+            log.warning("the server refused the decision about a call: %s", error)
 
 
 async def _call_approve(approve: Approve, asked: ApprovalRequired) -> object:

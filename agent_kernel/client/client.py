@@ -1,4 +1,4 @@
-"""The async client of an agent server."""
+"""Implements the async client of an agent server."""
 
 from __future__ import annotations
 
@@ -207,7 +207,8 @@ class Client:
         """Return the id of the turn's session. A new id is chosen here if files must be uploaded to the session before
         the turn. Returns "" if the server shall choose the session.
 
-        The first request that names the new session creates it, so this works with a token that may not list sessions.
+        The server creates the session at the first request that names its id. The client needs no request that lists or
+        creates sessions, so a token without that right works too.
         """
         if session := options.get("session", ""):
             return session
@@ -222,7 +223,8 @@ class Client:
         if isinstance(given, File):
             if given.error is not None or not given.id:
                 raise InvalidRequest(
-                    f"{given.name!r} is not stored on the server, so a turn cannot use it.", hint="Upload it again."
+                    f"The server has no content of the file {given.name!r}, so a turn cannot use it.",
+                    hint="Upload the file again.",
                 )
             return given.id
         return (await self.files.upload(given, session)).id

@@ -36,7 +36,7 @@ class ClientFunctions:
         self._tools = {tool.spec.name: tool for tool in tools}
         self._client = client
         if len(self._tools) < len(tools):
-            raise InvalidRequest("Two functions have the same name.", hint="Rename one of them.")
+            raise InvalidRequest("Two functions have the same name.", hint="Rename one of the functions.")
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the functions for the ``functions`` field of a turn. The server may run calls of one round
@@ -64,7 +64,7 @@ class ClientFunctions:
         except (NotFound, Conflict):
             return
         except AgentKernelError as error:
-            log.warning("a call was not claimed: %s", error)
+            log.warning("a call of a function of this program could not be claimed: %s", error)
             return
         held = ClaimedCall(connection, f"{turn}/{route(offered.call)}", str(claim["token"]), event.session)
         beat = asyncio.create_task(held.renew(float(claim["renew_s"])))
@@ -122,7 +122,7 @@ class ClaimedCall:
                 await self._post(body)
             except ServerUnreachable as error:
                 if pause is None:
-                    log.warning("the result of a call could not be sent: %s", error)
+                    log.warning("the result of a call could not be sent to the server: %s", error)
                     return
                 await asyncio.sleep(pause)
             except (NotFound, Conflict):

@@ -1,4 +1,4 @@
-"""The events of one turn over HTTP, each once and in order, across lost connections."""
+"""Receives the events of one turn over HTTP, each once and in order. Opens the stream again after a lost connection."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def follow_turn(connection: ServerConnection, follower: TurnFollower) -> A
     """Yield the events up to ``turn.finished``. Raises AgentKernelError if the turn cannot be followed to its end."""
     headers = {"Accept": "text/event-stream"}
     while True:
-        problem: AgentKernelError = ServerUnreachable("The stream of the turn ended early.")
+        problem: AgentKernelError = ServerUnreachable("The server closed the stream of events before the turn ended.")
         try:
             async with connection.stream("GET", follower.path, query=follower.query, headers=headers) as (
                 answer,

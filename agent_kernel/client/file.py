@@ -1,4 +1,5 @@
-"""A file of a session: its metadata, its body if it was included, and methods to fetch the rest."""
+"""Represents a file of a session: its metadata, its content if the server included it, and methods that fetch the
+rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of the caller: upload, list, read, delete."""
+"""Uploads, lists, reads and deletes the files of the caller."""
 
 from __future__ import annotations
 

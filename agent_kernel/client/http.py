@@ -1,4 +1,5 @@
-"""HTTP to one server: authentication, retries, and errors as the classes of ``errors.py``."""
+"""Sends HTTP requests to one server: authenticates them, repeats failed ones, and raises the server's errors as the
+classes of ``errors.py``."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ STREAM_S = 35.0
 connection counts as lost."""
 CONNECT_S = 10.0
 PAUSES_S = (0.2, 0.5, 1.0, 2.0)
-"""Pauses in seconds before each attempt after the first."""
+"""Pauses in seconds before the second and each later attempt."""
 PATIENCE_S = 30.0
 """Longest pause in seconds that the client makes when a server asks for one (Retry-After). If the server asks for a
 longer pause, the client does not retry."""
@@ -193,8 +194,10 @@ def json_of(response: httpx.Response) -> dict[str, Any]:
     try:
         return dict(response.json())
     except (ValueError, TypeError) as error:
-        problem = f"The server answered with status {response.status_code} and a body that is not JSON."
-        raise AgentKernelError(problem, hint="Check the URL.") from error
+        problem = f"The server answered with status {response.status_code} and a body that is not a JSON object."
+        raise AgentKernelError(
+            problem, hint="Check that the URL is that of a Jupyter server with agent-kernel."
+        ) from error
 
 
 def _tls(place: ServerAddress) -> ssl.SSLContext | bool:
@@ -214,11 +217,12 @@ def _refusal(response: httpx.Response) -> AgentKernelError:
     error = _parse_error(response)
     if error is None and status in (401, 403):
         error = Forbidden(
-            "The server does not accept this token.", hint="It may have expired. Pass another: Client(url, token=...)."
+            "The server does not accept this token.",
+            hint="The token may have expired. Pass a valid one: Client(url, token=...).",
         )
     elif error is None and status == 404:
         error = NotFound(
-            "The server has no agent-kernel extension, or an older one.",
+            "The server has no such route: it runs without the agent-kernel extension, or with an older version.",
             hint="This command lists its extensions: jupyter server extension list",
         )
     elif error is None and status < 400:

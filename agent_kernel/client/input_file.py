@@ -1,4 +1,5 @@
-"""A file to upload with a turn: a path, bytes, an open file, a text, or a data URL."""
+"""Represents a file to upload with a turn, which a program gives as a path, bytes, an open file, a text, or a data
+URL."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from agent_kernel.core.errors import FileTooLarge, InvalidRequest
 from agent_kernel.core.files import clean_name, format_of, mime_of
 
 MAX_URL_BYTES = 64 << 20
-"""Limit in bytes for the decoded content of a data URL; the same as in mistral.rs."""
+"""Limit in bytes for the decoded content of a data URL. mistral.rs has the same limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,9 @@ class InputFile:
         here."""
         head, comma, data = url.partition(",")
         if not head.startswith("data:") or not comma:
-            raise InvalidRequest("Only data: URLs can be given as a file.", hint="Download it first.")
+            raise InvalidRequest(
+                "Only data: URLs can be given as a file.", hint=("Download the file first, and give its path.")
+            )
         if len(data) * 3 // 4 > MAX_URL_BYTES + 3:
             raise FileTooLarge(
                 f"The content of a data URL can have at most {MAX_URL_BYTES >> 20} MiB.", hint="Give a path instead."

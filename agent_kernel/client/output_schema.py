@@ -1,5 +1,5 @@
-"""The requested form of an answer (a type, a JSON schema, a choice or a pattern), and the conversion of an answer to a
-value of this form."""
+"""Converts the form that a program requests for an answer (a type, a JSON schema, a choice or a pattern) to a request,
+and the answer to a value of this form."""
 
 from __future__ import annotations
 

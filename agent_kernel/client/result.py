@@ -1,4 +1,4 @@
-"""The result of one turn."""
+"""Builds the result of one turn from its events."""
 
 from __future__ import annotations
 

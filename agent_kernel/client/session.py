@@ -1,4 +1,4 @@
-"""Values that a server returns for sessions: metadata, branches, messages, and search results."""
+"""Defines the values that a server returns for sessions: metadata, branches, messages, and search results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Sessions of the caller: list, create, read, rename, branch, fork, export, import, delete, search."""
+"""Lists, creates, reads, changes, branches, forks, exports, imports, deletes and searches the sessions of the
+caller."""
 
 from __future__ import annotations
 
@@ -132,7 +133,7 @@ class SessionsClient:
         else:
             body = document.encode() if isinstance(document, str) else document
         if not body.strip():
-            raise InvalidRequest("The document is empty.")
+            raise InvalidRequest("The document to import is empty.")
         await self._connection.send("PUT", route("sessions", id), body, headers={"Content-Type": "application/json"})
 
     async def _call(

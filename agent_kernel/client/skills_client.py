@@ -1,4 +1,4 @@
-"""Skills of the caller: add, list, remove."""
+"""Adds, lists and removes the skills of the caller."""
 
 from __future__ import annotations
 

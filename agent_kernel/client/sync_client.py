@@ -1,4 +1,4 @@
-"""The client for synchronous code: the objects of the async client, whose coroutines run on a separate thread."""
+"""Wraps the objects of the async client for synchronous code; their coroutines run on a separate thread."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ class SyncClient(SyncProxy):
 
 
 def closed_error() -> Conflict:
-    return Conflict("This client is closed.", hint="Create a new SyncClient.")
+    return Conflict("This SyncClient is closed.", hint="Create a new SyncClient.")
 
 
 async def _call_bridged(

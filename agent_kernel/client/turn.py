@@ -1,4 +1,5 @@
-"""One turn as a program sees it: its events as they arrive, its callbacks, and its result."""
+"""Runs one turn for a program: yields its events as they arrive, runs the program's callbacks, and builds the
+result."""
 
 from __future__ import annotations
 

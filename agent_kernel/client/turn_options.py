@@ -1,4 +1,4 @@
-"""The options of a turn beside its prompt, and the request body built from them."""
+"""Defines the options of a turn, and builds the body of its request from the prompt and the options."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class TurnOptions(TypedDict, total=False):
 
     ``functions`` are typed functions of this process, sync or async, that the model may call. ``tools`` are names or
     groups of the server's tools (None: all that it offers; empty: none). ``approve`` is called for calls that need a
-    decision of a person. Without it such calls are denied, unless ``answers`` is True: then the program that reads the
-    events sends the decisions.
+    decision of a person. Without ``approve`` such calls are denied. With ``answers`` True they wait until the program,
+    which reads the events, sends a decision.
 
     ``files`` are uploaded for the turn, ``outputs`` are files requested by name, and ``media`` are images and videos
     for the model. ``output`` is the form of the answer (``output_schema.py``), ``context`` maps titles to notes that
@@ -100,7 +100,7 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 
 def body_of(prompt: str, options: TurnOptions, functions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Build the body of the ``turns`` route without files, whose ids are known after their upload.
+    """Build the body of the ``turns`` route. The body lacks the ids of files, which are known only after the upload.
 
     ``functions`` are the functions in their wire format. Blocking if media are paths.
     """
@@ -151,7 +151,7 @@ def _medium(given: Given) -> dict[str, str]:
     if not mime.startswith(("image/", "video/")):
         raise InvalidRequest(
             f"{os.fspath(file.name)!r} is neither a picture nor a video.",
-            hint="Give files of other types with files=[...].",
+            hint="media=[...] accepts only pictures and videos. Give other files with files=[...].",
         )
     return {"mime": mime, "data": base64.b64encode(data).decode("ascii")}
 

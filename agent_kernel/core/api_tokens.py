@@ -1,5 +1,5 @@
-"""Long-lived API tokens, which programs use in place of a login. They are created and revoked at the command line; each
-has scopes, an expiry date, and a namespace.
+"""Creates, checks and revokes long-lived API tokens, which programs use in place of a login. A user creates and revokes
+them at the command line. Each token has scopes, an expiry date, and a namespace.
 
 Each token is one small document, named by the public part of the token, with a hash of the secret part. Revoking a
 token deletes its document, which takes effect on every server at once. On one machine the documents are files, so
@@ -48,7 +48,7 @@ _NEW = "Create one with: agent-kernel token new"
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 _ID = re.compile(r"[0-9a-f]{12}")
 NO_ID = "none"
-"""Stands for the id of a token that cannot exist."""
+"""The id to look up in place of a text that cannot be the id of a token. No token has this id."""
 _BEGINS = re.compile(r"ak_[0-9a-f]{12}_")
 _TEXT = re.compile(r"ak_([0-9a-f]{12})_([0-9a-f]{64})")
 
@@ -58,7 +58,8 @@ class ApiToken:
     """What is stored about a token, without its secret. ``user`` is the namespace for which it was created; empty means
     the namespace of the server.
 
-    Times are seconds since the epoch; ``used`` is the time of last use, accurate to the day (0: never used).
+    Times are seconds since the epoch. ``used`` is the time of last use, accurate to the day; 0 means that the token was
+    never used.
     """
 
     id: str
@@ -98,8 +99,8 @@ def looks_like_token(text: str) -> bool:
 
 
 class TokenRecords(Protocol):
-    """Where tokens are stored: one document for each, under the id of the token. All methods block. They raise
-    StoreError, but ``read`` returns None for a document that exists and cannot be read."""
+    """Stores one document for each token, under the id of the token. All methods block. They raise StoreError, but
+    ``read`` returns None for a document that exists and cannot be read."""
 
     def read(self, id: str) -> tuple[bytes, float] | None:
         """Return the document and the time of last use (0: never used)."""
@@ -121,8 +122,8 @@ class TokenRecords(Protocol):
 class ApiTokenStore:
     """The tokens whose files are in ``directory``, which is created with the first token.
 
-    Servers that share a database also have ``shared`` records. New tokens then go there and are valid on all servers;
-    those in the files remain valid on this one.
+    Servers that share a database also have the records ``shared`` in it. They then store new tokens there, which are
+    valid on all these servers. Tokens in the files stay valid on this server only.
     """
 
     def __init__(self, directory: Path, shared: TokenRecords | None = None) -> None:
@@ -199,7 +200,7 @@ class ApiTokenStore:
 
 
 class TokenFiles:
-    """The documents of tokens in the files of a directory."""
+    """Stores the document of each token in a file of one directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

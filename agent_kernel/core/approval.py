@@ -1,5 +1,5 @@
-"""Decisions of people about tool calls: a question about one call with its answer, and grants, which hold for the rest
-of a session."""
+"""Defines decisions of people about tool calls: a question about one call with its answer, and a grant, which is a
+decision for the rest of a session."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The egress policy decides whether this machine may connect to another one. With ``local_only`` it refuses all such
-connections.
+"""Defines the egress policy, which decides whether this machine may connect to another one. With ``local_only`` it
+refuses all such connections.
 
-All code that connects to another machine calls it first: engines, the model hub, packages, web tools, MCP over HTTP,
-dispatch and file URLs. The policy decides by the host in the URL, not by the address to which it resolves. Fetches on
-behalf of a model are also checked by the address guard (``net/guard.py``).
+All code that connects to another machine asks the policy first: engines, the model hub, packages, web tools, MCP over
+HTTP, dispatch and file URLs. The policy decides by the host in the URL, not by the address to which it resolves.
+Fetches on behalf of a model are also checked by the address guard (``net/guard.py``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every error that a caller can receive, named by its cause.
+"""Defines every error that a caller can receive. Each is named by its cause.
 
     AgentKernelError
     ├── InvalidRequest            the request contradicts itself or cannot be read
@@ -90,7 +90,7 @@ def refuse_fields(names: Sequence[str], who: str, hint: str = "") -> None:
     does not support."""
     if names:
         raise InvalidRequest(
-            f"{', '.join(names)}: {who} does not support that.",
+            f"The request has fields that {who} does not support: {', '.join(names)}.",
             hint=hint,
             details={"param": names[0], "refused": [*names]},
         )

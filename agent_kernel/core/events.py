@@ -1,4 +1,5 @@
-"""The events of a turn, one dataclass for each type. Clients render everything that a person sees from these events.
+"""Defines the events of a turn, one dataclass for each type. Clients render everything that a person sees from these
+events.
 
 On the wire an event is ``{seq, turn, session, round, time, type, data}``. ``seq`` counts from 1 within a turn. This
 module uses the standard library only, because the magic reads events inside the user's kernel.
@@ -56,7 +57,7 @@ class TurnVersion:
 class Queued:
     """The turn waits for earlier turns of its session, or one of its model calls waits for the engine.
 
-    ``position`` 1 means that it is next, in both cases.
+    ``position`` 1 means that no other turn, or no other model call, is served before.
     """
 
     type: ClassVar[str] = "queued"
@@ -355,7 +356,8 @@ Emit: TypeAlias = Callable[[EventBody], None]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event: a ``body`` in an envelope. ``round`` counts from 1 (0: before); ``time`` is in epoch seconds."""
+    """An event: a ``body`` in an envelope. ``round`` counts from 1; 0 means before the first round. ``time`` is in
+    seconds since the epoch."""
 
     seq: int
     turn: str

@@ -27,10 +27,10 @@ STALE_S = 3600.0
 """Age in seconds at which files left by a crashed process are removed."""
 SUFFIX = ".part"
 RESERVE_BYTES = 512 << 20
-"""Free bytes that copies of files out of a sandbox leave on the store's disk. On a small disk it is a twentieth of its
-size."""
+"""Bytes that stay free on the store's disk when files are copied out of a sandbox. On a small disk, a twentieth of the
+disk stays free instead."""
 METADATA_BYTES = 1 << 16
-"""Bytes of disk space, in addition to its content, that a file may occupy without being charged for them."""
+"""Bytes of disk space that a file may occupy in addition to its content without counting against a budget."""
 ZEROS = bytes(CHUNK)
 
 

@@ -1,4 +1,4 @@
-"""The values that describe files of a conversation, which tools produce or people upload. No I/O.
+"""Defines the values that describe files of a conversation, which tools produce or people upload. Does no I/O.
 
 Names, formats and sizes follow mistral.rs's file objects, so that its clients can read them.
 """

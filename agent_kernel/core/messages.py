@@ -1,4 +1,4 @@
-"""The content of a turn: messages, their parts, tool calls and results, and token usage.
+"""Defines the content of a turn: messages, their parts, tool calls and results, and token usage.
 
 All values are frozen and independent of how they are stored and sent. ``to_json`` returns the OpenAI chat form (a
 superset of mistral.rs's serialized messages), which contains the hashes of media, never their bytes.

@@ -1,4 +1,4 @@
-"""Facts that identify a process, so that another process can later determine whether it is still running.
+"""Reads the facts that identify a process, so that another process can later determine whether it is still running.
 
 A pid alone is not enough. It is valid only in one pid namespace (in each container pids count from 1) and until the
 machine reboots, and the system reuses it. A fact that the system does not provide is an empty string; Windows provides

@@ -1,4 +1,5 @@
-"""The outcome of trying a program, as a kernel reports it to the server, and the line that failed in a traceback."""
+"""Defines the outcome of a trial run of a program, as a kernel reports it to the server, and finds the line of a
+program that failed in a traceback."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 from agent_kernel.core.messages import Status
 
 TRIAL_TOOL = "python_trials"
-"""Name of the tool that the server calls so that a kernel tries programs. Models do not see this tool."""
+"""Name of the tool with which the server lets a kernel run programs on trial. Models do not see this tool."""
 MAX_VARIABLES = 20
 """Maximum number of variables whose contents are compared."""
 MAX_CHARS = 200

@@ -1,4 +1,4 @@
-"""The interfaces that an engine, a tool and a sandbox must implement. Implementations do not inherit from these
+"""Defines the interfaces that an engine, a tool and a sandbox must implement. Implementations do not inherit from these
 protocols.
 
 A caller stops any operation by cancelling the task that awaits it. CancelledError is raised only after the operation
@@ -140,7 +140,7 @@ class EngineRequest:
         named = tuple(tool for tool in self.tools if tool.name == self.tool_choice)
         if not named:
             names = ", ".join(tool.name for tool in self.tools)
-            raise InvalidRequest(f"tool_choice names {self.tool_choice!r}; the tools of this request are {names}.")
+            raise InvalidRequest(f"tool_choice names the tool {self.tool_choice!r}, but the request has only {names}.")
         return named
 
 
@@ -186,8 +186,8 @@ class EndChunk:
     """The last chunk of a stream.
 
     ``reason`` is stop, length, calls or cancelled. ``stopped`` is the entry of ``Sampling.stop`` that ended the text,
-    where the engine reports it. ``context`` is the number of tokens of the largest request with its answer, where
-    ``usage`` is the sum of several requests; 0 means that the usage is that of one request.
+    where the engine reports it. If ``usage`` is the sum of several requests to the model, ``context`` is the number of
+    tokens of the largest of them with its answer; otherwise it is 0.
     """
 
     reason: str
@@ -246,8 +246,8 @@ class PathPermissions(Protocol):
         included."""
 
     async def ask(self, path: Path, *, write: bool = False) -> Path | None:
-        """Ask a person whether code may open ``path``, which it could not open (``write``: for writing). Returns the
-        path or folder that the next run may open, or None if the person denied it."""
+        """Ask a person whether code may open ``path``, to which the sandbox has denied access. ``write`` asks for
+        access to write. Returns the path or folder that the next run may open, or None if the person refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +307,7 @@ class CallPreparer(Protocol):
 
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         """Return the call as it will run. A person who must approve the call is shown this form. Raises
-        AgentKernelError if it cannot run."""
+        AgentKernelError if the call cannot run."""
 
 
 @runtime_checkable
@@ -315,8 +315,8 @@ class CallReviser(Protocol):
     """A tool that computes some arguments of a call from the argument that a person may change."""
 
     def revise(self, call: ToolCall) -> ToolCall:
-        """Return the call with the arguments computed again from the changed one. Raises AgentKernelError if it cannot
-        run.
+        """Return the call with its other arguments computed again from the argument that the person changed. Raises
+        AgentKernelError if the call cannot run.
         """
 
 

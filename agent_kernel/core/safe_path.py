@@ -1,4 +1,5 @@
-"""Open, create and walk files below a directory that another program writes to, without following a link out of it.
+"""Opens, creates and lists files below a directory that another program writes to, without following a link out of that
+directory.
 
 Every step of a path starts from the directory descriptor that the previous step opened, so that the other program
 cannot insert a link in between.
@@ -16,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from agent_kernel.core.errors import InvalidRequest
 
 DEPTH = 32
-"""Maximum depth of a walk."""
+"""Maximum depth of the directories that ``walk`` enters."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The values that a session store holds: sessions, turns, items, and the owner of an open turn."""
+"""Defines the values that a session store holds: sessions, turns, items, and the owner of an open turn."""
 
 from __future__ import annotations
 
@@ -138,8 +138,8 @@ class Owner:
         )
 
     def is_provably_dead(self, last_seen: float) -> bool:
-        """Return True only if no process can be writing as this owner. ``last_seen`` is its last heartbeat (epoch
-        seconds).
+        """Return True only if no process can be writing as this owner. ``last_seen`` is the time of the owner's last
+        heartbeat, in seconds since the epoch.
 
         A pid can be looked up only if the owner has the same boot id and the same pid namespace as this process. If the
         boot id differs, the owner is dead if it ran in an earlier boot of this machine: the machine ids agree, and its
@@ -159,9 +159,9 @@ class Owner:
 class Turn:
     """One user message and everything that follows it.
 
-    ``cell`` is the id of the notebook cell; if it has none, a hash of its source and the ordinal. ``epoch`` identifies
-    one run of a kernel, from start to restart: variables of another epoch no longer exist. ``since`` is the last seq of
-    the session when the turn was opened; all items of the turn come after it.
+    ``cell`` is the id of the notebook cell; for a cell without an id, it is a hash of its source and the ordinal.
+    ``epoch`` identifies one run of a kernel, from start to restart: variables of another epoch no longer exist.
+    ``since`` is the last seq of the session when the turn was opened; all items of the turn come after it.
     """
 
     id: str

@@ -1,8 +1,9 @@
-"""A session as one value: its turns, items, branches and summaries, and the position of each in the tree of turns.
+"""Defines a session as one value: its turns, items, branches and summaries, and the position of each in the tree of
+turns.
 
-The turns of a session form a tree of segments. A segment is a sequence of turns; new turns are appended at its end. It
-follows the items of the segment ``parent`` up to item ``since``. Segment 0 is the beginning of the session. A branch is
-a name for its last segment. This module does no I/O.
+The turns of a session form a tree of segments. A segment is a sequence of turns; new turns are appended at its end. A
+segment begins after the item ``since`` of its ``parent`` segment. Segment 0 is the beginning of the session. A branch
+is a name for the segment in which it ends. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from agent_kernel.core.messages import Media
 from agent_kernel.core.session import Branch, Item, Session, Summary, Turn
 
 AFTER_EVERY_SEQ = 2**62
-"""Larger than every seq."""
+"""Larger than every number (seq) of an item."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeSegment:
     """A part of the tree, which begins after item ``since`` of the segment ``parent``. ``parent`` is always smaller
-    than ``id``, and its own ``since`` is not larger."""
+    than ``id``. The ``since`` of the parent segment is never larger than that of this segment."""
 
     id: int
     parent: int
@@ -113,8 +114,8 @@ class Transcript(SessionSnapshot):
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Hashes to which items and files refer but whose bytes are not in ``blobs``, in order. The bytes may be in
-        files beside the document."""
+        """The hashes to which items and files refer and whose bytes are not in ``blobs``, in order of first mention.
+        The bytes may be in files beside the document."""
         return tuple(digest for digest in self._sizes if digest not in self.blobs)
 
     @property

@@ -1,5 +1,5 @@
-"""The declaration of one setting: its default, its help text, its choices or bounds, and how the value of an
-environment variable is parsed."""
+"""Declares a setting: its default, its help text, its choices or bounds, and how the value of an environment variable
+is parsed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Settings of a server. Jupyter traits take precedence over ``AGENT_KERNEL_*`` variables, which take precedence over
-the defaults here. A request can only make a policy stricter.
+"""Defines the settings of a server. Jupyter traits take precedence over ``AGENT_KERNEL_*`` variables, which take
+precedence over the defaults here. A request can only make a policy stricter.
 
 Each setting is declared once, as a field of ``Settings``. The traits of the server extension, the variables, the
 checks, the options of the command line and ``docs/settings.md`` are derived from ``SETTINGS``."""
@@ -97,12 +97,20 @@ class Settings:
     memory_reserve_gb: float = setting(
         0.0, "Memory that models leave to other programs; 0: a tenth, at least 1 GiB.", bound=FINITE
     )
-    backend: Backend = setting("", "Library that runs local models: openvino or transformers; empty: by the model.")
+    backend: Backend = setting(
+        "", ("Library that runs local models: openvino or transformers; empty: the one that fits the model.")
+    )
     device: str = setting("", "Device of local models: cpu, cuda, cuda:N or auto.")
-    precision: Precision = setting("", "Precision of local models: fp32, bf16, fp16, int8 or nf4; empty: by the model.")
-    cache_gb: float = setting(0.0, "Memory of the KV cache; 0: by what is free.")
-    model_threads: int = setting(0, "CPU threads that a model may use; 0: by the machine.")
-    requests_at_once: int = setting(0, "Requests that are decoded at once; others wait. 0: by the model.")
+    precision: Precision = setting(
+        "", "Precision of local models: fp32, bf16, fp16, int8 or nf4; empty: one that fits model and device."
+    )
+    cache_gb: float = setting(0.0, "Memory of the KV cache; 0: a share of the free memory.")
+    model_threads: int = setting(
+        0, "CPU threads that a model may use; 0: as many as the library chooses for this machine."
+    )
+    requests_at_once: int = setting(
+        0, "Requests that a model decodes at once; others wait. 0: as many as suit the model."
+    )
     tool_protocol: ToolProtocol = setting(
         "", "How the model calls tools: fence, native or auto; empty: the model's own protocol."
     )
@@ -163,11 +171,14 @@ class Settings:
     ttl: str = setting("", "Remove sessions that are unused for this long (24h, 30d); 0: never.")
     max_sessions: int = setting(
         FROM_PRESET,
-        "Sessions of a namespace; a new one replaces the one unused longest. 0: no limit; -1: by limits.",
+        "Maximum number of sessions of a namespace; a new session beyond it replaces the one that was unused longest. "
+        "0: no limit; -1: the value of the preset in limits.",
         bound=PRESET_LIMIT,
     )
     max_history_turns: int = setting(
-        FROM_PRESET, "Newest turns of a branch that readers see; 0: no limit; -1: by limits.", bound=PRESET_LIMIT
+        FROM_PRESET,
+        "Number of the newest turns of a branch that readers see; 0: no limit; -1: the value of the preset in limits.",
+        bound=PRESET_LIMIT,
     )
     quota_sessions: int = setting(
         100_000, "Sessions that a namespace may create; 0: no quota.", bound=NumberBound("0 (no quota) or more", 0)
@@ -196,13 +207,13 @@ class Settings:
     )
     effort: Effort = setting(
         "auto",
-        "How many programs a question is worth: quick: one; auto: several where one fails; thorough: always several, "
-        "of whose results the most frequent counts.",
+        "How many programs the model writes for a question: quick: one; auto: several if the first one fails; "
+        "thorough: always several, and the most frequent of their results counts.",
     )
     python_in: PythonIn = setting(
         "",
-        "Where python runs if the cell does not say: live (in the user's kernel, after asking), draft (in a copy of it "
-        "that changes nothing) or sandbox; empty: a draft if one can be made, else live.",
+        "Where python runs if the cell does not state it: live (in the user's kernel, after asking), draft (in a copy "
+        "of it that changes nothing) or sandbox; empty: a draft if one can be made, else live.",
     )
 
     # Sandbox. The limits apply to each session.

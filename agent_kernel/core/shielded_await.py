@@ -13,8 +13,8 @@ T = TypeVar("T")
 
 
 async def await_uncancelled(work: Awaitable[T] | Future[T], *, may_skip: bool = False) -> T:
-    """Return the result of ``work``, which may run in a thread. If the caller is cancelled, it still waits until the
-    work has ended, and only then raises CancelledError.
+    """Return the result of ``work``, which may run in a thread. If the caller is cancelled, the function still waits
+    until the work has ended, and only then raises CancelledError.
 
     If the work ended with an exception, this is the cause of the CancelledError. With ``may_skip``, work that has not
     started yet is not run at all.

@@ -1,4 +1,5 @@
-"""Every location on this machine where agent-kernel stores data, and the files that belong to one conversation."""
+"""Lists every location on this machine where agent-kernel stores data, and the files that belong to one
+conversation."""
 
 from __future__ import annotations
 
@@ -133,8 +134,8 @@ def contents_root_name(root: str) -> str:
 
 
 def session_paths(settings: Settings, key: SessionKey) -> list[Path]:
-    """Return the files of a session outside the store and the notebooks: its work directory and its choice of a
-    model."""
+    """Return the files of a session outside the store and the notebooks: its work directory, and the file that names
+    its chosen model."""
     work = hashlib.sha256(json.dumps([key.namespace, key.id]).encode()).hexdigest()[:32]
     choice = hashlib.sha256(f"{len(key.namespace)} {key.namespace}{key.id}".encode()).hexdigest()[:32]
     return [settings.data_dir / "work" / work, settings.data_dir / "engines" / f"{choice}.json"]

@@ -1,4 +1,4 @@
-"""Directories whose instructions, skills and MCP servers turns use, because a person trusts them.
+"""Stores which directories a person trusts. Turns use the instructions, skills and MCP servers in these directories.
 
 The list of these directories is stored outside of them, by real path, together with a hash of each ``.mcp.json`` at the
 time when the directory was trusted. If such a file has changed, it is no longer trusted, because it contains commands.
@@ -58,8 +58,8 @@ class TrustStore:
         return any(real == known.path or known.path in real.parents for known in self.folders())
 
     def is_trusted_file(self, folder: Path, name: str, digest: str) -> bool:
-        """Return whether ``folder`` itself, not only a folder above it, is trusted and its file ``name`` had the
-        SHA-256 ``digest`` at that time. Blocking."""
+        """Return whether ``folder`` itself, not only a folder above it, is trusted, and its file ``name`` had the
+        SHA-256 ``digest`` when the folder was added to the list. Blocking."""
         real = Path(os.path.realpath(folder))
         return any(known.path == real and known.files.get(name) == digest for known in self.folders())
 
@@ -70,7 +70,10 @@ class TrustStore:
         if not real.is_dir():
             raise InvalidRequest(f"{folder} is not a directory.")
         if real == Path(real.anchor):
-            raise InvalidRequest("Trust a directory of your own, not the whole machine.")
+            raise InvalidRequest(
+                "The root directory cannot be trusted, because it contains the "
+                "whole machine. Trust a directory of your own."
+            )
         trusted = TrustedFolder(
             real, time.time(), {name: digest for name in WATCHED if (digest := file_digest(real / name))}
         )

@@ -1,4 +1,4 @@
-"""The request for one turn."""
+"""Defines the request for one turn, as a client sends it and as an Agent receives it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Model servers that a user added, beside those of the configuration. Keys are in the system's keyring, or where there
-is none in files that only the user can read; the list of servers holds no key."""
+"""Stores the model servers that users added to those of the configuration. The key of a server is in the system's
+keyring; if there is no keyring, it is in a file that only the user can read. The list of servers contains no key."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ MAX_SERVERS = 50
 TRIED = "tried-"
 """Prefix of the files that hold a key while its server is tested."""
 TRIED_S = 900.0
-"""Age at which such a file is left from a process that was killed: a test takes less."""
+"""Age in seconds from which such a file counts as left behind by a process that was killed, because a test takes less
+time."""
 LOCK_S = 10.0
 """Maximum time in seconds that a change waits for a change by another process. A change takes milliseconds, unless the
 keyring asks the user to unlock it."""
@@ -55,7 +56,7 @@ class AddedServers:
         self._keys = directory / "model_server_keys"
 
     def load(self) -> list[AddedServer]:
-        """Return the servers. One that cannot be read is left out, with a line in the log."""
+        """Return the servers. A server whose entry cannot be read is left out and reported in the log."""
         if self._keys.is_dir():
             for left in self._keys.glob(f"{TRIED}*"):  # of a server that was killed during a test
                 with contextlib.suppress(FileNotFoundError):  # another process ended its test, or cleaned up
@@ -80,9 +81,9 @@ class AddedServers:
         rows = self._rows()
         known = _parse(rows).get(name)
         if name in rows and (known is None or known.namespace != namespace):
-            raise Conflict(f"The name {name} is taken. Choose another one.")
+            raise Conflict(f"A model server named {name} exists already. Choose another name.")
         if known is None and len(rows) >= MAX_SERVERS:
-            raise Conflict(f"There are {MAX_SERVERS} model servers already. Remove one first.")
+            raise Conflict(f"This machine has {MAX_SERVERS} model servers, which is the limit. Remove one first.")
         if key is None and known is not None and known.endpoint.url == endpoint.url:
             old = known.endpoint
             added = replace(endpoint, api_key_keyring=old.api_key_keyring, api_key_file=old.api_key_file)
@@ -94,8 +95,8 @@ class AddedServers:
         return AddedServer(name, namespace, added)
 
     def remove(self, name: str, namespace: str) -> bool:
-        """Remove a server and its key. Return False if the user has none of this name. Raises StoreCorrupt if the list
-        cannot be read, and Conflict if another process does not finish its change."""
+        """Remove a server and its key. Return False if the user has no server of this name. Raises StoreCorrupt if the
+        list cannot be read, and Conflict if another process does not finish its change."""
         with self._changing():
             rows = self._rows()
             known = _parse(rows).get(name)
@@ -131,8 +132,11 @@ class AddedServers:
             lock.acquire()
         except Timeout:
             raise Conflict(
-                "Another server is changing the list of model servers.",
-                hint="Nothing was changed. Try again; the other server may be waiting for the keyring to be unlocked.",
+                "Another Jupyter server is changing the list of model servers.",
+                hint=(
+                    "Your change was not made. Try again; the other server may be "
+                    "waiting for the keyring to be unlocked."
+                ),
             ) from None
         try:
             yield
@@ -167,13 +171,13 @@ class AddedServers:
         except (OSError, ValueError) as error:
             raise self._corrupt_error(type(error).__name__) from None
         if not isinstance(rows, dict):
-            raise self._corrupt_error("it is no JSON object")
+            raise self._corrupt_error("it is not a JSON object")
         return rows
 
     def _corrupt_error(self, reason: str) -> StoreCorrupt:
         return StoreCorrupt(
             f"The list of model servers {self._list} cannot be read: {reason}",
-            hint="Nothing was changed. Repair the file, or remove it to begin a new list.",
+            hint="Nothing was changed. Repair the file, or remove the file to begin a new list.",
         )
 
     def _write(self, rows: Mapping[str, Any]) -> None:
@@ -181,14 +185,14 @@ class AddedServers:
 
 
 def _parse(rows: Mapping[str, Any]) -> dict[str, AddedServer]:
-    """Return the servers by name. One that cannot be read is left out, with a line in the log."""
+    """Return the servers by name. A server whose entry cannot be read is left out and reported in the log."""
     servers = {}
     for name, row in rows.items():
         try:
             endpoint = Endpoint.from_json({key: value for key, value in row.items() if key != "namespace"})
             servers[name] = AddedServer(name, str(row["namespace"]), endpoint)
         except (AgentKernelError, AttributeError, KeyError, TypeError) as error:
-            log.warning("The model server %s is left out: %s", name, error)
+            log.warning("The model server %s cannot be used, because its entry cannot be read: %s", name, error)
     return servers
 
 
@@ -199,7 +203,7 @@ def _to_row(namespace: str, endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _write_private(path: Path, text: str) -> Path:
-    """Write a file that only this user can read, whole or not at all."""
+    """Write a file that only this user can read. The file is written completely or not at all."""
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with os.fdopen(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:

@@ -132,13 +132,20 @@ class Probe:
             return Finding("tools", "ok", _describe_call(reply.calls[0]))
         named = ProbeReply() if reply.error else await self._ask(SUM, tools=(ADD,), tool_choice=ADD.name)
         if named.calls:
-            return Finding("tools", "unsure", f"{_describe_call(named.calls[0])}, but only when asked for by name")
+            return Finding(
+                "tools", "unsure", (f"{_describe_call(named.calls[0])}, but only when tool_choice names the tool")
+            )
         why = f"the model answered in text: {_short(reply.text)}. Check that the server parses this model's calls"
         return Finding("tools", "lacks", reply.error or why)
 
     async def _tool_choice(self) -> Finding:
         reply = await self._ask("Say hello.", tools=(ADD,), tool_choice="required")
-        return _finding("tool_choice", reply, works=bool(reply.calls), otherwise="the server ignored required")
+        return _finding(
+            "tool_choice",
+            reply,
+            works=bool(reply.calls),
+            otherwise="the server ignored tool_choice required: the model made no call",
+        )
 
     async def _response_format(self) -> Finding:
         reply = await self._ask("Name a planet.", output=PLANET)
@@ -146,7 +153,12 @@ class Probe:
             works = set(json.loads(reply.text)) == {"zq_planet"}
         except (ValueError, TypeError):
             works = False
-        return _finding("response_format", reply, works=works, otherwise=f"the server ignored it: {_short(reply.text)}")
+        return _finding(
+            "response_format",
+            reply,
+            works=works,
+            otherwise=f"the server ignored the requested format; the answer is: {_short(reply.text)}",
+        )
 
     async def _images(self) -> Finding:
         if not self._seeing.info().vision:

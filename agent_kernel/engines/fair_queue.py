@@ -1,4 +1,4 @@
-"""The queue in which model calls wait for an engine, or for one of the models of this machine. The users take turns."""
+"""Queues the model calls for an engine, or for the models of this machine, and serves the users in turn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEAR = 10
 """Calls at this position or nearer to the front report every change of their position. Calls further back report a move
 forward only if it is at least a fifth of their position."""
 OF_OTHERS = "others use the engine"
-OTHER_MODEL = "waiting for the model before"
+OTHER_MODEL = "another model is in use"
 
 
 @dataclass(slots=True, eq=False)

@@ -1,5 +1,5 @@
-"""The engine of a model of this machine. It shares a queue with the other models of this machine, because only one of
-them is in memory at a time."""
+"""Wraps the engine of a model of this machine. All these engines share one queue, because only one of the models is in
+memory at a time."""
 
 from __future__ import annotations
 

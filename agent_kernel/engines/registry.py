@@ -134,7 +134,7 @@ class NamedEngines:
         return [server for server in self._added.values() if server.namespace == namespace]
 
     def hides(self, name: str, namespace: str) -> bool:
-        """Return whether another user added this server."""
+        """Return whether another user added the server ``name``, so that the user of ``namespace`` must not see it."""
         server = self._added.get(name)
         return server is not None and server.namespace != namespace
 

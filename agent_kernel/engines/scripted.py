@@ -1,4 +1,4 @@
-"""An engine that plays a script. The texts, calls, delays and faults are the same every time.
+"""Implements an engine that plays a script. The texts, calls, delays and faults are the same every time.
 
 It serves tests, demonstrations without a model, and benchmarks of everything except the model. A script is a list of
 rounds; each model call plays one:
@@ -99,7 +99,7 @@ class ScriptedEngine:
         yield EndChunk("calls" if calls else reason, usage, stopped)
 
     async def infill(self, gap: Gap) -> AsyncGenerator[Filling, None]:
-        """Complete code with the first round for this that fits. It may be played again."""
+        """Complete code with the first round for inline completion that fits. Such a round may be played again."""
         rounds = (entry for entry in self._rounds if "infill" in entry and entry.get("when", "") in gap.prefix)
         script = next(rounds, None)
         if script is None:
@@ -131,7 +131,7 @@ class ScriptedEngine:
                 if not script.get("loop"):
                     self._played.add(index)
                 return script
-        raise EngineError("The script has no round left for this request.", hint="Add a round with loop: true.")
+        raise EngineError("The script has no round left that fits this request.", hint="Add a round with loop: true.")
 
     async def _fault(self, fault: str) -> None:
         if fault == "hang":

@@ -1,5 +1,5 @@
-"""The JSON file with the results of a run. It is written after each task, by one rename, so that a stopped run can be
-resumed from it."""
+"""Writes and reads the JSON file with the results of a run. The file is written after each task, by one rename, so that
+a stopped run can be resumed from it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class EvaluationRun:
         except (OSError, ValueError) as error:
             raise InvalidRequest(f"{path} cannot be read: {error}.") from error
         if not isinstance(body, dict) or body.get("format") != FORMAT:
-            raise InvalidRequest(f"{path} is not a result of agent-kernel eval, or is one of another version.")
+            raise InvalidRequest(f"{path} is not a result of this version of agent-kernel eval.")
         try:
             results = [TaskResult.from_json(task) for task in body["tasks"]]
             return cls(body["task_set"], body["options"], body["facts"], results, body["seconds"])

@@ -1,4 +1,4 @@
-"""An MCP server on standard input and output for tasks of the set ``tools``: the stock of a shop.
+"""Runs an MCP server on standard input and output for tasks of the set ``tools``. Its tools manage the stock of a shop.
 
 It runs as a separate program (``python shop_server.py``) and needs the package ``mcp``. It keeps no state: the same
 order always gets the same number, so that tasks that run at the same time do not affect each other. The docstrings of

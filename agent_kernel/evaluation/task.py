@@ -1,4 +1,4 @@
-"""The tasks of an evaluation, and the TOML files that contain them."""
+"""Defines the tasks of an evaluation, and loads them from TOML files."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Task:
 
     ``setup`` is code that runs in the kernel first; ``files`` are copied into the notebook's directory. The checks:
 
-    - ``number``: the answer contains this number, rounded to ``decimals`` places (0: exactly), and may also contain the
-      numbers in ``also``.
+    - ``number``: the answer contains this number, rounded to ``decimals`` places. With ``decimals`` 0 it must be
+      exact. The answer may also contain the numbers in ``also``.
     - ``says``: the answer matches all of these regular expressions.
     - ``never``: the answer matches none of these regular expressions.
     - ``holds``: this Python expression over the variables of the answer's code is true at the end.
@@ -119,7 +119,7 @@ def _parse_task(entry: Mapping[str, Any], path: Path) -> Task:
         if not _is_of_type(name, value):
             raise InvalidRequest(f"{where}: {name} has the wrong type: {type(value).__name__}.")
     if not any(entry.get(name) not in (None, "", [], {}) for name in CHECKS):
-        raise InvalidRequest(f"{where} has no check: one of {', '.join(CHECKS)}.")
+        raise InvalidRequest(f"{where} has no check; it needs at least one of {', '.join(CHECKS)}.")
     if unserved := set(entry.get("fetched", ())) - set(entry.get("serves", {})):
         raise InvalidRequest(f"{where} serves no page {min(unserved)!r}.")
     given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}

@@ -1,4 +1,4 @@
-"""The result of one task, with all the data that a person needs to judge the answer."""
+"""Defines the result of one task, with all the data that a person needs to judge the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The servers that tasks with tools need: a web server for the tasks' pages, and the MCP server of a shop."""
+"""Runs the servers that tasks with tools need: a web server for the tasks' pages, and the MCP server of a shop."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class PageServer:
         self.host = f"127.0.0.1:{self._server.server_address[1]}"
 
     def publish(self, task: Task, repetition: int) -> TaskSite:
-        """Serve the pages of a task, and return its site. They replace the pages and requests of an earlier attempt at
-        the task with the same ``repetition``."""
+        """Serve the pages of a task, and return its site. The site replaces that of an earlier attempt at the task with
+        the same ``repetition``."""
         name = UNSAFE.sub("-", f"{task.name} {repetition}".lower())
         self._sites[name] = TaskSite(f"http://{self.host}/{name}", task.serves)
         return self._sites[name]
@@ -85,9 +85,9 @@ class PageServer:
 
 
 def tool_settings(tasks: Sequence[Task], pages: PageServer, folder: Path) -> dict[str, str]:
-    """Return the settings with which a server can run these tasks: it may fetch their pages, denies their forbidden
-    tools, and starts the shop if they use its tools. The MCP configuration is written into ``folder``. Raises
-    InvalidRequest if the package ``mcp`` is needed and missing."""
+    """Return the settings with which a server can run these tasks. With them the server may fetch the tasks' pages,
+    denies the tools that the tasks forbid, and starts the MCP server of the shop if a task uses its tools. The MCP
+    configuration is written into ``folder``. Raises InvalidRequest if the package ``mcp`` is needed and missing."""
     settings: dict[str, str] = {}
     if any(task.serves for task in tasks):
         # A search provider switches the web tools on; the address of this one answers every search with an error.

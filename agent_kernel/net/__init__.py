@@ -1,1 +1,1 @@
-"""Former import paths; the modules forward to where they live now."""
+"""Keeps former import paths working. Each module here only imports names from the module that has them now."""

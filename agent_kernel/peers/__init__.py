@@ -1,1 +1,1 @@
-"""Former import paths; each module forwards to the current one."""
+"""Keeps former import paths working. Each module here only imports names from the module that has them now."""

@@ -67,7 +67,7 @@ def test_a_running_turn_is_left_for_later(sessions: Command, tmp_path: Path) -> 
     sessions.on_store(begin)
     left = sessions("sessions", "copy", "configured", f"sqlite:{tmp_path / 'there.db'}")
     assert (left.status, left.out) == (1, "1 copied\n")
-    assert left.err == "1 session(s) have a running turn: run the command again later.\n"
+    assert left.err == "1 session(s) were not copied, because they have a running turn. Run the command again later.\n"
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ def test_faults_are_told_mended_and_then_gone(sessions: Command) -> None:
     assert (found.status, {row["kind"] for row in found.json}) == (1, {"no_result", "bytes"} & {"no_result"})
     mended = sessions("sessions", "repair")
     assert (mended.status, "set aside" in mended.out) == (0, True)
-    assert sessions("sessions", "verify").err == "Nothing is wrong.\n"
+    assert sessions("sessions", "verify").err == "The store has no faults.\n"
 
 
 def test_statistics_and_a_vacuum(sessions: Command) -> None:

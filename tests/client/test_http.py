@@ -114,7 +114,7 @@ async def test_an_answer_of_something_else_is_an_error_not_a_crash(serve: Serve,
 
 async def test_a_page_in_place_of_json_is_told(serve: Serve) -> None:
     connection, _ = await serve(answer(200, b"<html>log in</html>"))
-    with pytest.raises(AgentKernelError, match="a body that is not JSON"):
+    with pytest.raises(AgentKernelError, match="a body that is not a JSON object"):
         await connection.call("GET", "health")
 
 
@@ -127,7 +127,7 @@ async def test_so_it_is_for_what_is_sent_whole(serve: Serve, body: bytes, tmp_pa
         lambda: SessionsClient(connection).import_document("{}"),
         lambda: SkillsClient(connection).add(tmp_path),
     ):
-        with pytest.raises(AgentKernelError, match="a body that is not JSON"):
+        with pytest.raises(AgentKernelError, match="a body that is not a JSON object"):
             await send()
 
 

@@ -159,7 +159,7 @@ def test_a_change_is_refused_while_another_process_does_not_finish_its_own(
 ) -> None:
     monkeypatch.setattr(added_servers, "LOCK_S", 0.05)
     servers = AddedServers(tmp_path)
-    with FileLock(tmp_path / "model_servers.json.lock"), pytest.raises(Conflict, match="Another server is changing"):
+    with FileLock(tmp_path / "model_servers.json.lock"), pytest.raises(Conflict, match="Another Jupyter server"):
         servers.save("mine", "ada", HERE, "sk-1")
     assert servers.load() == []
     assert servers.save("mine", "ada", HERE, "sk-1").name == "mine"

@@ -1,4 +1,5 @@
-"""The description of a command: its name, its help, its arguments, and a function from arguments to exit status."""
+"""Describes a command by its name, its help, its arguments, and the function that runs it; builds argparse parsers from
+such descriptions."""
 
 from __future__ import annotations
 
@@ -72,8 +73,8 @@ def add_commands(commands: Any, rows: Sequence[Command]) -> None:
 
 
 class CommandParser(argparse.ArgumentParser):
-    """An argparse parser. If the arguments begin with none of the names in ``subcommands``, it runs the subcommand
-    ``default``."""
+    """An argparse parser. If the arguments begin with none of the names in ``subcommands``, the parser runs the
+    subcommand ``default``."""
 
     default = ""
     subcommands: frozenset[str] = frozenset()

@@ -1,5 +1,5 @@
-"""Opens the configured session store for a command, which works while a server uses the store too. Also asks the user
-for confirmation."""
+"""Opens the configured session store for a command, also while a server uses the same store. Asks the user to confirm
+changes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ OWN_NAMESPACE = "AGENT_KERNEL_NAMESPACE, or local"
 
 
 def store_arguments(namespace: str = OWN_NAMESPACE) -> tuple[Argument, ...]:
-    """Return the arguments that all commands with access to the store have. ``namespace`` is the description of the
-    default of --namespace."""
+    """Return the arguments that all commands with access to the store have. ``namespace`` is the text that the help of
+    --namespace shows as its default."""
     what = f"namespace of the sessions (default: {namespace})"
     return argument("--namespace", default=argparse.SUPPRESS, help=what), JSON, DATA_DIR
 
@@ -40,15 +40,18 @@ async def open_configured_store(args: argparse.Namespace) -> AsyncIterator[KeptS
     settings = settings_of(args)
     if settings.store == "memory":
         raise InvalidRequest(
-            "The store 'memory' exists only in the memory of a server, and ends with it.",
-            hint="Use that server's API, or select another store with AGENT_KERNEL_STORE.",
+            "The store 'memory' exists only in the memory of a server, so this command cannot read it.",
+            hint="Use the server's API, or select another store with AGENT_KERNEL_STORE.",
         )
     store: KeptStore = import_runtime().build_store(settings)
     try:
         lacking = [name for name in CARE if not hasattr(store, name)]
         if lacking:
             raise InvalidRequest(
-                f"The store {settings.store_name!r} cannot do this: it has no {', '.join(lacking)}.",
+                (
+                    f"This command cannot use the store {settings.store_name!r}, which "
+                    f"lacks the methods {', '.join(lacking)}."
+                ),
                 hint="Select another store with AGENT_KERNEL_STORE.",
             )
         yield store
@@ -73,7 +76,8 @@ def confirm(args: argparse.Namespace, question: str) -> bool:
         return True
     if sys.stdin is None or not sys.stdin.isatty():
         raise InvalidRequest(
-            "This needs confirmation and there is no terminal; nothing was done.", hint="Add --yes to confirm."
+            "This command needs your confirmation, but there is no terminal to ask you. Nothing was changed.",
+            hint="Add --yes to confirm.",
         )
     return ask_yes(question)
 

@@ -14,8 +14,8 @@ MAX_BYTES = 64 * 2**20
 
 
 class NotebookCode:
-    """The code cells of a notebook, in the order of the page. Each cell is returned only once, because its variables
-    already exist if it ran before an earlier turn."""
+    """The code cells of a notebook, in the order of the notebook. Each cell is yielded only once: if it ran before an
+    earlier turn, its variables already exist."""
 
     def __init__(self, cells: list[dict[str, Any]]) -> None:
         self._cells = cells

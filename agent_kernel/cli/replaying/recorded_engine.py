@@ -1,4 +1,4 @@
-"""An engine that returns recorded replies, for replays that run only the tools again."""
+"""Implements an engine that returns recorded replies, for replays that run only the tools again."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineInfo, 
 
 
 class RecordedEngine:
-    """An engine whose answers are ``replies`` in order, one for each model call. A call without tools, which follows
-    repeated failures, gets the last reply."""
+    """An engine whose answers are ``replies`` in order, one for each model call. The agent makes a call without tools
+    after repeated failures; such a call gets the last reply."""
 
     def __init__(self, replies: Sequence[Message]) -> None:
         self._replies = list(replies)

@@ -1,4 +1,4 @@
-"""A tool that returns recorded results and runs nothing."""
+"""Implements a tool that returns recorded results and runs nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The recorded turns of a document: prompts, replies of the model, and results of tools. No I/O."""
+"""Reads the recorded turns of a document: their prompts, the replies of the model, and the results of tools. Does no
+I/O."""
 
 from __future__ import annotations
 

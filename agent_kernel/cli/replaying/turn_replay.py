@@ -113,7 +113,7 @@ class Replay:
         calls = [call.name for tool in recorded for call in tool.unknown]
         error = result.error.message if result.error else ""
         if calls and result.state == "committed" and not result.text:
-            error = f"calls that were not recorded: {', '.join(calls)}"
+            error = f"the model made calls that were not recorded: {', '.join(calls)}"
         return ReplayedTurn(tuple(items), earlier if self._tools else turn.earlier, error)
 
     def _agent(self, key: SessionKey, turn: RecordedTurn, recorded: Sequence[Tool]) -> Agent:

@@ -76,8 +76,8 @@ class ReplayVerdict:
 
 def verdict(before: RecordedTurn, now: ReplayedTurn, *, model: bool, tools: bool) -> ReplayVerdict:
     """Compare a recorded turn with its replay. ``model`` states whether the model was asked again, ``tools`` whether
-    the tools ran again; what comes from the record cannot differ. If both are false, only the numbers of the recorded
-    answer are checked."""
+    the tools ran again. A part that comes from the record is not compared. If both are false, only the numbers of the
+    recorded answer are checked."""
     said = check_turn(before.answer, before.earlier, before.messages) or ()
     facts: dict[str, Any] = {
         "turn": before.turn.id,
@@ -117,8 +117,8 @@ def _not_computed(said: Sequence[CheckedNumber], before: RecordedTurn, now: Repl
 
 def _other_numbers(answer: str, said: Sequence[CheckedNumber], now: ReplayedTurn) -> tuple[list[str], list[str]]:
     """Return (numbers of the recorded answer that the new answer lacks, numbers that only the new answer has). ``said``
-    are the checked numbers of the recorded ``answer``. If the new answer only has fewer numbers, it counts as reworded
-    and the first list is empty, unless it has none of the numbers."""
+    are the checked numbers of the recorded ``answer``. A new answer that has some of these numbers and no other number
+    counts as reworded; the first list is then empty."""
     before = claims(said)
     again = {(one.start, one.end) for one in check(answer, [NumberSource(now.answer)]) if one.status == "computed"}
     missing = [one.text for one in before if (one.start, one.end) not in again]

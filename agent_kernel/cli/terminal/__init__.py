@@ -1,1 +1,1 @@
-"""Questions and conversations in a terminal."""
+"""The commands with which a user asks questions and holds conversations in a terminal."""

@@ -38,7 +38,7 @@ MAX_SEARCHED = 4_000
 def ask(args: argparse.Namespace) -> int:
     """Ask the question and print the answer. Return 0 if the turn was committed, otherwise 1."""
     if args.question == STDIN and STDIN in args.files:
-        raise InvalidRequest("Only one of the question and --file can be - (stdin).")
+        raise InvalidRequest("The question and --file cannot both be -, because stdin can be read only once.")
     question = sys.stdin.read() if args.question == STDIN else args.question
     if not args.json and (left_out := list_files_left_out(question, args.files)):
         options = printable(" ".join(f"-f {shlex.quote(name)}" for name in left_out))
@@ -79,7 +79,7 @@ async def _give(runtime: Any, key: SessionKey, files: Sequence[str]) -> tuple[st
     if not files:
         return ()
     if runtime.files is None:
-        raise InvalidRequest("The session store of these settings cannot store files.")
+        raise InvalidRequest("The configured session store cannot store files, so --file cannot be used.")
     await runtime.store.create(key)
     given = []
     for file in files:

@@ -1,4 +1,4 @@
-"""``agent-kernel chat``: a conversation in a terminal, with the engine and the tools of the settings.
+"""``agent-kernel chat``: holds a conversation in a terminal, with the engine and the tools of the settings.
 
 Ctrl-C stops a turn and keeps the conversation, Ctrl-D ends it. Without a terminal, each line of stdin is a question and
 nobody can approve a call. Code runs in the sandbox.

@@ -125,13 +125,13 @@ class TerminalAnswer:
             self._line(f"Saved {path}", always=True)
         if self.files and not saved:
             names = ", ".join(file["name"] for file in self.files)
-            self._line(f"The turn made {names}. -o DIR saves such files.", always=True)
+            self._line(f"The turn produced {names}. To save such files, add -o DIR.", always=True)
 
     def to_json(self) -> dict[str, Any]:
         return {"state": self.state, "text": self._text.strip(), **self._facts}
 
     def _end_text(self) -> None:
-        """End the current text. The text after a call begins a new one, which replaces it as the answer."""
+        """End the current text. The text after a call is a new text, and only the last text of a turn is the answer."""
         self._clear()
         if self._live and self._text and not self._text.endswith("\n"):
             print(file=self._out, flush=True)

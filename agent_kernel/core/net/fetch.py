@@ -1,5 +1,5 @@
-"""HTTP GET for tools, limited to targets that the address guard allows. It connects to the addresses that the guard has
-checked, and every redirect is checked too.
+"""Fetches URLs for tools with HTTP GET, from targets that the address guard allows. A fetch connects only to addresses
+that the guard has checked, and the guard also checks every redirect.
 
 A fetch uses no cookies, keys, proxies from the environment or connections of other fetches, so that it cannot use the
 credentials of another fetch.
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 REDIRECTS = 5
 ADDRESSES = 3
-"""Maximum number of addresses of a host to try. Together they have the time limit for one connection."""
+"""Maximum number of addresses of a host to which a fetch tries to connect. All attempts together have the time limit
+for one connection."""
 USER_AGENT = "Mozilla/5.0 (compatible; agent-kernel)"
 MOVED = (301, 302, 303, 307, 308)
 
@@ -219,7 +220,7 @@ async def _iterate_body(
 
 def _too_large(answer: FetchResult, bounds: FetchLimits) -> FetchFailed:
     return FetchFailed(
-        f"{_shorten_url(answer.url)} has more than {bounds.bytes / 2**20:g} MiB and was not read to its end."
+        f"{_shorten_url(answer.url)} has more than {bounds.bytes / 2**20:g} MiB so the rest was not read."
     )
 
 

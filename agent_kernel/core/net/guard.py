@@ -1,5 +1,5 @@
-"""The address guard, which decides for every fetch where it may connect. The fetch then connects only to the addresses
-that the guard has checked."""
+"""Implements the address guard, which decides to which addresses a fetch may connect. The fetch then connects only to
+the addresses that the guard has checked."""
 
 from __future__ import annotations
 
@@ -119,13 +119,17 @@ class Guard:
         if any(entry.holds(address, port) for entry in self._parse_allowed_host):
             return ""
         if listed:
-            return f"{address} is allowed as an address only, not by name" if requires_address_rule(address) else ""
+            return (
+                (f"web_hosts must list its address {address} instead of its name")
+                if requires_address_rule(address)
+                else ""
+            )
         if reason := refusal_reason(address):
             return f"{address} is {reason}"
         if is_own_address(address):
             return f"{address} is an address of this machine"
         if self._ports is not None and port not in self._ports:
-            return f"port {port} is none of {', '.join(map(str, sorted(self._ports)))}"
+            return f"port {port} is not one of the allowed ports {', '.join(map(str, sorted(self._ports)))}"
         return ""
 
     async def _addresses(self, host: str, port: int) -> list[Address]:
@@ -196,7 +200,7 @@ def _split_url(url: str) -> tuple[str, str, int, str]:
     except ValueError as error:
         raise InvalidRequest(f"{url[:200]!r} is not a URL: {error}.") from None
     if scheme not in PORTS:
-        raise InvalidRequest(f"Only http and https URLs can be fetched, not {scheme[:40] or 'one without a scheme'}.")
+        raise InvalidRequest(f"Only http and https URLs can be fetched, not {scheme[:40] or 'URLs without a scheme'}.")
     if "@" in split.netloc:
         raise InvalidRequest("A URL that contains a user or a password cannot be fetched.")
     if not host:

@@ -1,4 +1,5 @@
-"""The part of a session store that holds files. The rules of ``session_store.py`` about operations apply here too."""
+"""Defines the part of a session store that stores files. The rules of ``session_store.py`` about operations apply here
+too."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The interface for trying programs: each of several programs runs on the same state, and its effects are undone, so
-that their outcomes can be compared."""
+"""Defines the interface for trying programs. Each of several programs runs on the same state and its effects are
+undone, so that the outcomes of the programs can be compared."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The interface of a session store, in small parts; implementations do not inherit from these. The parts that hold
-files and permission decisions are ``file_store.py`` and ``grant_store.py``.
+"""Defines the interface of a session store, in small parts; implementations do not inherit from them. The parts that
+hold files and permission decisions are ``file_store.py`` and ``grant_store.py``.
 
 Every operation is one transaction: it takes effect completely or not at all, even if the caller is cancelled.
 CancelledError is raised only after the operation has ended; if it failed, its exception is the cause of the

@@ -1,4 +1,4 @@
-"""Length-prefixed frames on pipes and sockets between our processes.
+"""Encodes and reads length-prefixed frames on pipes and sockets between our processes.
 
 A frame is a kind (1 byte, in protocols that have kinds), a length (4 bytes, big-endian) and a body. Every reader has a
 limit, and checks the length before it reads the body. Without this check, a wrong length would make it allocate

@@ -1,11 +1,12 @@
-"""The rows of turns and items in NAME.agent.json since format 3: what follows from the row before is left out.
+"""Compacts and expands the rows of turns and items in NAME.agent.json, since format 3. A compact row leaves out what a
+reader can derive from the row before it.
 
 A row of an item has no ``turn`` if the item belongs to the same turn as the item before it, and no ``seq`` if its
 number is the next one. A row of a turn has no field with its usual value; for ``epoch``, ``where``, ``model``, and the
 names of ``SETTINGS`` in its record, the usual value is that of the turn before. ``without`` lists the names of
-``SETTINGS`` that the record of the turn before has and this one has not. So a session that grows adds rows and changes
-none. The functions work on plain JSON, have no side effects, and use the standard library only, since kernels read
-sidecars too.
+``SETTINGS`` that the record of the turn before has and this one has not. A session that grows therefore adds rows and
+changes none. The functions work on plain JSON, have no side effects, and use the standard library only, since kernels
+read sidecars too.
 """
 
 from __future__ import annotations
@@ -35,13 +36,14 @@ _ABSENT = object()
 
 
 def compact_rows(own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part ``agent_kernel`` of a document with compact rows. ``own`` has complete rows."""
+    """Return the part ``agent_kernel`` of a document with compact rows. ``own`` is this part with complete rows."""
     return {**own, "turns": _compact_turns(own["turns"]), "items": _compact_items(own["items"])}
 
 
 def expand_rows(own: Any) -> Any:
-    """Return the part ``agent_kernel`` of a document of format 3 with complete rows. It is not trusted: what is not an
-    object or a list stays as it is, so that the reader refuses it."""
+    """Return the part ``agent_kernel`` of a document of format 3 with complete rows. ``own`` is this part as the
+    document has it, and is not trusted: where an object or a list is missing, the value stays as it is, so that the
+    reader refuses it."""
     if not isinstance(own, dict):
         return own
     return {**own, "turns": _expand_turns(own.get("turns")), "items": _expand_items(own.get("items"))}
@@ -111,7 +113,8 @@ def _expand_turns(rows: Any) -> Any:
 
 
 class _Inherited:
-    """What a row inherits from the rows before it: ``usual`` by field, ``settings`` by name in the record."""
+    """The values that a row can leave out, because the rows before it have them. ``usual`` maps the fields of a row to
+    them, ``settings`` the names of SETTINGS in its record."""
 
     def __init__(self) -> None:
         self.usual: dict[str, Any] = {"ordinal": 1, **dict.fromkeys(_PLACE, "")}

@@ -160,8 +160,8 @@ def _restart_error(error: AgentKernelError) -> ServerUnreachable:
     connection was lost."""
     hint = f"{error.hint} Ask again." if error.hint and isinstance(error, Forbidden) else "Ask again."
     restarted = ServerUnreachable(
-        "The server was restarted and the turn was interrupted. Its results so far are stored in its session, unless "
-        "the session is temporary.",
+        "The server was restarted and the turn was interrupted. The results of the turn so far are stored "
+        "in its session, unless the session is temporary.",
         hint=hint,
     )
     restarted.request_id = error.request_id

@@ -1,7 +1,7 @@
-"""The interface between the model worker and a library that runs models, and the values that they exchange.
+"""Defines the interface between the model worker and a library that runs models, and the values that they exchange.
 
-Only one thread calls a backend (``decoder.py``). A backend does not know sessions and tool protocols; it converts
-between text and token ids, and decodes. The server process imports this module too, so it imports no library.
+Only one thread calls a backend (``decoder.py``). A backend does not know sessions and tool protocols: it converts
+between text and token ids, and generates tokens. The server process imports this module too, so it imports no library.
 """
 
 from __future__ import annotations

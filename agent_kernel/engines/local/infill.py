@@ -1,5 +1,5 @@
-"""Values of inline completion: the text around the cursor, and what an engine answers. An engine that can complete code
-implements ``InfillEngine`` besides ``Engine``."""
+"""Defines the values of inline completion: the text around the cursor, and what an engine answers. An engine that can
+complete code implements ``InfillEngine`` besides ``Engine``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ BLOCK_TOKENS = 64
 BEFORE_CHARACTERS = 1_500
 AFTER_CHARACTERS = 200
 STEP = 1_000
-"""The text before the cursor is cut at multiples of this many characters. So the prompts of the next keys and cells
-begin with the same text, which the KV cache then has; after a cut, little has to be read anew."""
+"""The beginning of a long text before the cursor is cut off, always a multiple of this many characters. The prompts for
+the next keystrokes and cells therefore begin with the same text, which the KV cache already contains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,7 @@ class Gap:
     context: str = ""
 
     def before(self) -> str:
-        """Return the end of the text before the cursor: at most BEFORE_CHARACTERS, from the beginning of a line if one
-        begins there."""
+        """Return the end of the text before the cursor: at most BEFORE_CHARACTERS, and whole lines if possible."""
         text = f"{self.context}\n\n{self.prefix}" if self.context else self.prefix
         excess = len(text) - BEFORE_CHARACTERS
         if excess <= 0:
@@ -39,8 +38,9 @@ class Gap:
         return text[line or start :]
 
     def after(self) -> str:
-        """Return the beginning of the text after the cursor: at most AFTER_CHARACTERS, to the end of a line if one ends
-        there. Without a line end after the cursor, small models leave out what the line needs."""
+        """Return the beginning of the text after the cursor: at most AFTER_CHARACTERS, and whole lines if possible. If
+        there is no text after the cursor, return a line end, because without it small models do not complete the
+        line."""
         text = self.suffix[:AFTER_CHARACTERS] or "\n"
         return text if len(text) >= len(self.suffix) or "\n" not in text else text[: text.rindex("\n") + 1]
 

@@ -1,4 +1,5 @@
-"""API keys of servers: looked up by name for each request, sent in one header, and not stored."""
+"""Looks up the API key of a server by its name for each request, so that agent-kernel does not store it. Writes and
+deletes keys in the system's keyring."""
 
 from __future__ import annotations
 
@@ -102,10 +103,12 @@ def _from_keyring(service: str, user: str) -> str:
     try:
         import keyring  # keyring is an optional library
     except ImportError as error:
-        raise EngineError("Keys in a keyring need the keyring library.", hint="pip install keyring") from error
+        raise EngineError(
+            ("Keys in a keyring need the keyring library."), hint="Install it with: pip install keyring"
+        ) from error
     try:
         return keyring.get_password(service, user) or ""
     except keyring.errors.KeyringError as error:
         raise EngineError(
-            f"The keyring cannot be read: {type(error).__name__}.", hint="Unlock it, or use api_key_env."
+            f"The keyring cannot be read: {type(error).__name__}.", hint="Unlock the keyring, or use api_key_env."
         ) from None

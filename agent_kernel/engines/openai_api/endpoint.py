@@ -1,4 +1,5 @@
-"""The configuration of one model on an OpenAI-compatible server. It contains names of secrets, never a secret."""
+"""Defines the configuration of one model on an OpenAI-compatible server. A configuration contains names of secrets,
+never a secret."""
 
 from __future__ import annotations
 
@@ -51,7 +52,9 @@ class Endpoint:
         _check_url(self.url)
         object.__setattr__(self, "url", self.url.rstrip("/"))
         if sum(map(bool, (self.api_key_env, self.api_key_keyring, self.api_key_file))) > 1:
-            raise InvalidRequest("An engine can have one of api_key_env, api_key_keyring and api_key_file, not both.")
+            raise InvalidRequest(
+                "An engine can have one of api_key_env, api_key_keyring and api_key_file, not several of them."
+            )
         if self.api_key_keyring and not all(self.api_key_keyring.partition("/")):
             raise InvalidRequest(
                 "api_key_keyring must have the form SERVICE/USER, with the names of the keyring entry."
@@ -88,7 +91,7 @@ class Endpoint:
                 f"An engine has no setting {str(name)[:40]!r}; its settings are {', '.join(sorted(known))}."
             )
         if "url" not in body:
-            raise InvalidRequest("An engine needs a url, or only a model.")
+            raise InvalidRequest("An engine needs the url of a server, or a model of this machine and no other field.")
         return cls(**body)
 
     @property

@@ -1,5 +1,5 @@
-"""The engine for a model on an OpenAI-compatible server, such as vLLM, Ray Serve, SGLang, llama-server, Ollama,
-transformers serve and OpenAI."""
+"""Implements the engine for a model on an OpenAI-compatible server, such as vLLM, Ray Serve, SGLang, llama-server,
+Ollama, transformers serve and OpenAI."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class OpenAIEngine:
             except RequestRefused as refused:
                 if fields := self._dialect.learn(refused.refusal, sent):
                     yield WaitChunk(
-                        f"asking again without {', '.join(fields)}: {self._endpoint.host} does not accept it"
+                        f"asking again without {', '.join(fields)}, which {self._endpoint.host} does not accept"
                     )
                     continue
                 refuse_fields(
@@ -227,7 +227,7 @@ class OpenAIEngine:
         """Return the chunks that are known only when the answer has ended, such as its calls. Raises EngineError if the
         server did not end the answer, or if the text is not in the requested format."""
         if not answer.finished and not answer.growing:
-            raise EngineError(f"{self._endpoint.host} ended its answer without any content.", hint="Ask again.")
+            raise EngineError(f"{self._endpoint.host} sent an empty answer.", hint="Ask again.")
         if not answer.finished:
             raise EngineError(f"{self._endpoint.host} ended its answer in the middle.", hint="Ask again.")
         calls: list[Chunk] = [CallChunk(call) for call in answer.calls()]
@@ -253,5 +253,5 @@ def _check_form(output: OutputFormat, text: str, host: str) -> None:
     if not is_kept:
         raise EngineError(
             f"The answer of {host} does not have the requested format ({output.kind}).",
-            hint="Many servers ignore it; agent-kernel doctor --model shows what this one lacks.",
+            hint="Many servers ignore the format. To see what this server lacks: agent-kernel doctor --model",
         )

@@ -97,7 +97,7 @@ class Refusal:
     def _hint(self) -> str:
         if NO_TOOLS.search(self.words):
             return (
-                "Start the server so that it takes tools: vLLM with --enable-auto-tool-choice --tool-call-parser, "
+                "Start the server so that it accepts tools: vLLM with --enable-auto-tool-choice --tool-call-parser, "
                 "llama-server with --jinja."
             )
         if self.status == 429:
@@ -109,10 +109,16 @@ class Refusal:
 
 def unknown_model(model: str, host: str, served: list[str]) -> UnknownModel:
     shown = ", ".join(served[:20]) + (f" and {len(served) - 20} more" if len(served) > 20 else "")
-    message = f"{host} has no model {model!r}." if model else f"{host} has several models: name one."
+    message = (
+        f"{host} has no model {model!r}."
+        if model
+        else (f"{host} has several models, and this engine names none of them.")
+    )
     return UnknownModel(
         message,
-        hint=f"It has: {shown}." if served else "It lists no models: start one on the server, or check the url.",
+        hint=f"The server has: {shown}."
+        if served
+        else ("The server lists no models: start a model on the server, or check the url."),
         details={"host": host, "models": served[:100]},
     )
 

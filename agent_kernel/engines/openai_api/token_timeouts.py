@@ -1,4 +1,4 @@
-"""Time limits within which a server must send the next token."""
+"""Enforces the time limits within which a server must send the next token."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_files_are_given_along_and_those_of_the_turn_are_saved_without_overwriti
 ) -> None:
     given, out = tmp_path / "given.csv", tmp_path / "out"
     given.write_text("a\n1\n")
-    assert "-o DIR saves such files" in scripted("ask", "make a table", "-f", str(given)).err
+    assert "To save such files, add -o DIR." in scripted("ask", "make a table", "-f", str(given)).err
     for name in ("table.csv", "table-2.csv"):
         (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
         ended = scripted("ask", "make a table", "-o", str(out), "--json")
@@ -126,7 +126,7 @@ def test_stdin_is_the_question_or_a_file(scripted: Command) -> None:
     session = json.loads(given.stdout)["session"]
     [file] = scripted.on_store(lambda store: store.files(SessionKey("local", session)))
     assert (file.name, file.size) == ("stdin.txt", len("six times seven"))
-    assert "Only one of" in piped("-", "-f", "-").stderr
+    assert "cannot both be -" in piped("-", "-f", "-").stderr
 
 
 def test_ctrl_c_closes_the_turn_and_the_session_goes_on(scripted: Command) -> None:

@@ -162,7 +162,7 @@ async def test_what_takes_too_long_is_given_up(page: Answer) -> None:
 )
 async def test_what_is_too_large_is_not_read_on(page: Answer) -> None:
     async with served({"/": page}) as web:
-        with pytest.raises(FetchFailed, match="not read to its end"):
+        with pytest.raises(FetchFailed, match="the rest was not read"):
             await fetcher(web).get(web.url(), FetchLimits(bytes=65_536))
 
 

@@ -93,4 +93,4 @@ async def test_nonsense_in_an_event_breaks_nothing(event: Any) -> None:
 
 
 async def test_an_empty_answer_is_an_error() -> None:
-    assert "without any content" in (await error_of(sse(done=False))).message
+    assert "sent an empty answer" in (await error_of(sse(done=False))).message

@@ -1,4 +1,4 @@
-"""The named models of the catalog, and the lookup of a local model by name, path or hub id.
+"""Reads the catalog of named models, and finds a local model by name, path or hub id.
 
 Downloads are in ``pull.py``. The names, sources and hashes, with reasons, are in ``catalog.toml``.
 """
@@ -186,9 +186,9 @@ def fetchable(
 
 
 def is_path(model: str) -> bool:
-    """Return whether ``model`` is a path. A text that begins with ``~``, ``.`` or ``/`` or contains a backslash is one.
-    A text in the form of a hub id is one if it exists. Any other text is one if it contains a slash or ends in
-    ``.gguf``. A catalog name is never a path."""
+    """Return whether ``model`` is a path. A text that begins with ``~``, ``.`` or ``/`` or contains a backslash is a
+    path. A text in the form of a hub id is a path if a file or directory of this name exists. Any other text is a path
+    if it contains a slash or ends in ``.gguf``. A catalog name is never a path."""
     if model.startswith(("~", ".", "/")) or "\\" in model:
         return True
     wanted = HubId.parse(model)

@@ -1,4 +1,4 @@
-"""The description of a model that can be downloaded, and of the sources from which it can be downloaded."""
+"""Describes a model that can be downloaded, and the sources from which it can be downloaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cache of files that a library derives once from a model file and opens in later loads.
+"""Stores files that a library derives once from a model file and opens in later loads.
 
 A derived directory is put in place by one rename, so that it is never incomplete. Two processes may create it at the
 same time; the first one to finish puts it in place.

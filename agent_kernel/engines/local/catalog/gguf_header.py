@@ -60,11 +60,11 @@ def read_header(path: Path) -> Header:
     except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
         raise ModelBroken(f"{path} cannot be read: {error}.") from error
     except _DAMAGE as error:
-        raise _broken(path, "its header is damaged or cut off") from error
+        raise _broken(path, "the header is damaged or cut off") from error
 
 
 def _broken(path: Path, reason: str) -> ModelBroken:
-    return ModelBroken(f"{path} is not a usable GGUF file: {reason}.", hint="Download it again.")
+    return ModelBroken(f"{path} is not a usable GGUF file: {reason}.", hint="Download the file again.")
 
 
 class _HeaderReader:
@@ -77,10 +77,10 @@ class _HeaderReader:
 
     def header(self) -> Header:
         if self.data[:4] != MAGIC:
-            raise _broken(self.path, "it does not start with GGUF")
+            raise _broken(self.path, "the file does not start with GGUF")
         version, tensors, keys = self.scalar("I"), self.scalar("Q"), self.scalar("Q")
         if version not in VERSIONS:
-            raise _broken(self.path, f"its version is {version}, not 2 or 3")
+            raise _broken(self.path, f"the version is {version}, not 2 or 3")
         values = dict(self.pair() for _ in range(keys))
         types, parameters = self.tensor_types(tensors, int(values.get("general.alignment", 32)))
         architecture = str(values.get("general.architecture", ""))
@@ -113,7 +113,7 @@ class _HeaderReader:
             total += elements
         start = -(-self.at // alignment) * alignment
         if start + last > len(self.data):
-            raise _broken(self.path, f"it ends after {len(self.data)} of {start + last} bytes")
+            raise _broken(self.path, f"the file ends after {len(self.data)} of {start + last} bytes")
         return frozenset(names), total
 
     def pair(self) -> tuple[str, Any]:
@@ -126,7 +126,7 @@ class _HeaderReader:
         if kind == ARRAY:
             return self.skip_array(self.scalar("I"), self.scalar("Q"))
         if kind not in SCALARS:
-            raise _broken(self.path, f"it holds a value of unknown type {kind}")
+            raise _broken(self.path, f"the header contains a value of the unknown type {kind}")
         return self.scalar(SCALARS[kind])
 
     def skip_array(self, kind: int, count: int) -> None:
@@ -148,6 +148,6 @@ class _HeaderReader:
     def string(self) -> bytes:
         length = self.scalar("Q")
         if self.at + length > len(self.data):
-            raise _broken(self.path, "its header is damaged or cut off")
+            raise _broken(self.path, "the header is damaged or cut off")
         self.at += length
         return self.data[self.at - length : self.at]

@@ -45,7 +45,7 @@ def rewrite(source: Path, target: Path) -> Iterator[Progress]:
         _copy_metadata(gguf, reader, writer)
         plan = [(tensor, _target_type(gguf, tensor)) for tensor in reader.tensors]
     except (ValueError, KeyError, IndexError) as error:
-        raise ModelBroken(f"{source} cannot be rewritten: {error}.", hint="Download it again.") from error
+        raise ModelBroken(f"{source} cannot be rewritten: {error}.", hint="Download the file again.") from error
     try:
         for tensor, kind in plan:
             _announce(gguf, writer, tensor, kind)
@@ -86,7 +86,9 @@ def _gguf() -> Any:
     try:
         import gguf
     except ImportError as error:
-        raise ModelBroken("The gguf library is needed to rewrite this file.", hint="pip install gguf") from error
+        raise ModelBroken(
+            ("The gguf library is needed to rewrite this file."), hint="Install it with: pip install gguf"
+        ) from error
     return gguf
 
 

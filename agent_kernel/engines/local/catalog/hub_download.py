@@ -99,7 +99,7 @@ class _Transfer:
         self, where: str, partial: Path, env: Mapping[str, str], *, label: str, size: int, expected: str | None
     ) -> None:
         if is_offline(env):
-            raise SourceUnavailable("The hub was not asked: HF_HUB_OFFLINE is set.")
+            raise SourceUnavailable("The model was not requested from the hub, because HF_HUB_OFFLINE is set.")
         self.url = f"{endpoint_of(env)}/{where}"
         self.token = token_of(env)
         self.label = label
@@ -132,7 +132,7 @@ class _Transfer:
 
     def _wait(self, failures: int, problem: str) -> Iterator[Progress]:
         if failures > RETRIES:
-            raise self._unavailable(f"gave nothing {failures} times in a row: {problem}")
+            raise self._unavailable(f"sent no new data in {failures} requests in a row: {problem}")
         yield Progress("download", self.have, self.total, f"{problem}; trying again")
         time.sleep(min(FIRST_WAIT_S * 2**failures, 8.0))
 
@@ -165,11 +165,15 @@ class _Transfer:
             raise token_error(self.label)
         if status in (401, 403):
             raise self._unavailable(
-                f"refused the file (HTTP {status}): it is gated, private or gone",
-                hint="If it is gated, accept its terms on the hub and set HF_TOKEN to a token that may read it.",
+                f"refused the file (HTTP {status}): the file is gated, private or removed",
+                hint=(
+                    "If the model is gated, accept its terms on the hub, and set HF_TOKEN to a token that may read it."
+                ),
             )
         if status == 404:
-            raise self._unavailable("does not have the file (HTTP 404)", hint="Check its name, or pull again.")
+            raise self._unavailable(
+                "does not have the file (HTTP 404)", hint="Check the name of the file, or pull again."
+            )
         if status == 416:  # the partial file is longer than the file at the hub
             self.partial.unlink(missing_ok=True)
         if status >= 500 or status in (416, 429):
@@ -189,13 +193,13 @@ class _Transfer:
             raise wrong_hash(self.label, self.expected, announced)
         self.expected = self.expected or announced
         if not self.expected:
-            raise self._unavailable("does not state the SHA-256 of the file, and agent-kernel does not know it")
+            raise self._unavailable("does not state the SHA-256 of the file, so the file cannot be verified")
 
     def _check_length(self, length: int) -> None:
         if self.total and length != self.total:
             raise PullFailed(
                 f"{self.label} has {length} bytes instead of {self.total}.",
-                hint="Try again; if it stays so, the source changed.",
+                hint="Try again. If this happens again, the file on the hub has changed.",
                 details={"file": self.label, "expected": self.total, "actual": length},
             )
         self.total = length

@@ -35,7 +35,7 @@ GRAPH = ("openvino_model", "openvino_tokenizer", "openvino_detokenizer")
 WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors")
 NAME = re.compile(r"\w[\w.+-]*", re.ASCII)
 """Matches the names of files at the top level of a repository, and nothing that contains a directory."""
-WHY = "You named it; agent-kernel has not checked its content."
+WHY = "You named this model; agent-kernel has not checked its content."
 
 
 def hub_entry(
@@ -98,7 +98,8 @@ def _fetch_info(wanted: HubId, env: Mapping[str, str], timeout_s: float) -> Any:
     PullFailed."""
     if is_offline(env):
         raise PullFailed(
-            f"The hub was not asked for {wanted}: HF_HUB_OFFLINE is set.", hint="Unset it, or name a file."
+            (f"{wanted} was not requested from the hub, because HF_HUB_OFFLINE is set."),
+            hint="Unset HF_HUB_OFFLINE, or give the path of a model.",
         )
     # The import takes half a second. The library handles the hub's errors, proxies and token store.
     from huggingface_hub import HfApi, errors
@@ -110,7 +111,7 @@ def _fetch_info(wanted: HubId, env: Mapping[str, str], timeout_s: float) -> Any:
     except errors.GatedRepoError as error:
         raise PullFailed(
             f"{wanted.repo} is gated: you must accept the terms of its publisher first.",
-            hint=f"Accept them at {endpoint_of(env)}/{wanted.repo}, and set HF_TOKEN to a token of that account.",
+            hint=f"Accept the terms at {endpoint_of(env)}/{wanted.repo}, and set HF_TOKEN to a token of that account.",
             details={"model": wanted.repo, "gated": True},
         ) from error
     except errors.RevisionNotFoundError as error:
@@ -124,7 +125,7 @@ def _fetch_info(wanted: HubId, env: Mapping[str, str], timeout_s: float) -> Any:
     except Exception as error:  # the library also raises errors of its HTTP library, which depends on its version
         raise PullFailed(
             f"The hub ({endpoint_of(env)}) did not answer the request for {wanted}: {_first_line(error)}.",
-            hint="Check the network, HF_ENDPOINT and the proxy variables, or name a file of this machine.",
+            hint="Check the network, HF_ENDPOINT and the proxy variables, or give the path of a model.",
         ) from error
 
 
@@ -140,7 +141,9 @@ def _http_error(wanted: HubId, error: Any, token: str) -> PullFailed | UnknownMo
 def _missing_error(wanted: HubId, token: str) -> UnknownModel:
     """Return the error for a repository that the hub does not show. A client without access gets the same answer for a
     private model as for one that does not exist."""
-    rights = "Check that the token in HF_TOKEN may read it." if token else "If it is private, set HF_TOKEN."
+    rights = (
+        ("Check that the token in HF_TOKEN may read this model.") if token else "If the model is private, set HF_TOKEN."
+    )
     return UnknownModel(
         f"The hub has no model {wanted.repo}, or does not show it to you.",
         hint=f"Check the spelling; catalog names have no slash, paths begin with ./ or /. {rights}",
@@ -150,8 +153,8 @@ def _missing_error(wanted: HubId, token: str) -> UnknownModel:
 
 def token_error(what: str) -> PullFailed:
     return PullFailed(
-        f"The hub refused the token for {what} (HTTP 401): it is wrong, expired or was revoked.",
-        hint="Make a new one on the hub and set HF_TOKEN to it, or unset HF_TOKEN for a public model.",
+        f"The hub refused the token for {what} (HTTP 401): the token is wrong, has expired or was revoked.",
+        hint="Create a new token on the hub and set HF_TOKEN to it, or unset HF_TOKEN for a public model.",
     )
 
 
@@ -178,8 +181,10 @@ def _gguf(wanted: HubId, files: Sequence[SnapshotFile]) -> SnapshotFile | None:
     whole = [file for file in models if not SPLIT.search(file.path)]
     if models and not whole:
         raise ModelUnsupported(
-            f"{wanted.repo} holds its model in {len(models)} GGUF pieces; only a whole file can be read.",
-            hint="Choose a repository with one file, or join them with llama-gguf-split --merge and give its path.",
+            f"{wanted.repo} splits its model into {len(models)} GGUF files; agent-kernel reads only one whole file.",
+            hint=(
+                "Choose a repository with one file, or join the files with llama-gguf-split --merge and give the path."
+            ),
         )
     return min(whole, key=lambda file: (_rank(file.path), len(file.path), file.path), default=None)
 
@@ -215,15 +220,21 @@ def _unusable_reason(wanted: HubId, top: Mapping[str, SnapshotFile], files: Sequ
     if "adapter_config.json" in top:
         return f"{wanted.repo} is an adapter for another model, not a model."
     if any(file.path.endswith((".bin", ".pt", ".pth", ".ckpt")) for file in files):
-        return f"{wanted.repo} has pickled weights only, which can run code when they are loaded: they are not fetched."
+        return (
+            f"{wanted.repo} has only pickled weights, which agent-kernel does not download: loading them can run code."
+        )
     if any(file.path.endswith(".gguf") for file in files):
-        return f"{wanted.repo} has GGUF files only, and the transformers backend was asked for."
+        return f"{wanted.repo} has only GGUF files, but the setting backend requests transformers."
     return f"{wanted.repo} holds no model that can be used here: no GGUF file, no safetensors, no OpenVINO export."
 
 
 def _list_files(files: Sequence[SnapshotFile]) -> str:
     names = [file.path for file in files if file.path.endswith((".gguf", ".safetensors"))]
-    return f"It has {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}." if names else "Choose another model."
+    return (
+        f"The repository has {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}."
+        if names
+        else "Choose another model."
+    )
 
 
 def _first_line(error: Exception) -> str:

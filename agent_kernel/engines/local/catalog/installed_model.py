@@ -1,4 +1,4 @@
-"""A model on this disk, and its record in the cache.
+"""Describes a model on this machine's disk, and reads and writes its record in the cache.
 
 A folder of the cache contains ``model.gguf``, or the directory ``snapshot``, and ``model.json``. The folder is put in
 place by one rename, so that it is never incomplete.

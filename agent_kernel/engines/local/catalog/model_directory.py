@@ -1,5 +1,5 @@
-"""A model directory in the format in which its library saves it: safetensors (``save_pretrained``) or an OpenVINO
-export.
+"""Checks and describes a model directory in the format in which the model's library saves it: safetensors
+(``save_pretrained``) or an OpenVINO export.
 
 This module reads only names, sizes and headers, and uses only the standard library. Pickled weights are not accepted,
 because loading them runs code.
@@ -101,7 +101,7 @@ def _shards(directory: Path) -> list[Path]:
     missing = [path.name for path in shards if not path.is_file()]
     if missing:
         raise ModelBroken(
-            f"{directory} lacks {len(missing)} of {len(shards)} weight files, {missing[0]} first.",
+            f"{directory} lacks {len(missing)} of {len(shards)} weight files, for example {missing[0]}.",
             hint="Get the model's files again.",
         )
     if not shards:
@@ -116,7 +116,7 @@ def _no_weights(directory: Path) -> ModelBroken:
         )
     if any(path for pattern in PICKLED for path in directory.glob(pattern)):
         return ModelBroken(
-            f"{directory} has pickled weights only, which can run code when they are loaded.",
+            f"{directory} has only pickled weights, which agent-kernel does not load: loading them can run code.",
             hint=f"Convert the model: {SAVE}",
         )
     return ModelBroken(f"{directory} has no safetensors weights.", hint=SAVE)
@@ -133,11 +133,11 @@ def _parameters(path: Path) -> int:
         with path.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
             if length > MAX_HEADER or 8 + length > size:
-                raise ValueError("its header reaches beyond its end")
+                raise ValueError("the header reaches beyond the end of the file")
             tensors = [body for name, body in json.loads(file.read(length)).items() if name != "__metadata__"]
         end = 8 + length + max((int(body["data_offsets"][1]) for body in tensors), default=0)
         if end > size:
-            raise ValueError(f"it ends after {size} of {end} bytes")
+            raise ValueError(f"the file ends after {size} of {end} bytes")
         return sum(prod(int(count) for count in body["shape"]) for body in tensors)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, struct.error, RecursionError) as error:
         raise ModelBroken(f"{path} is not a complete safetensors file: {error}.", hint="Get the file again.") from error
@@ -150,7 +150,7 @@ def _json(path: Path) -> dict[str, Any]:
         raise ModelBroken(f"{path.parent} has no {path.name}.", hint=f"This is not a model directory; {SAVE}")
     try:
         if path.stat().st_size > MAX_JSON:
-            raise ValueError("too large")
+            raise ValueError("the file is too large")
         body = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ModelBroken(f"{path} is damaged: {error}.", hint="Get the model's files again.") from error

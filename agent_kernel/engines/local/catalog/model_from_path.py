@@ -102,7 +102,7 @@ def _rewrite_once(model: LocalModel, cache_dir: Path) -> Steps[LocalModel]:
             needed = megabytes(model.path.stat().st_size * 2)
             raise ModelBroken(
                 f"{model.path} could not be rewritten as Q8_0 into {final.parent}: {error.strerror or error}.",
-                hint=f"It needs up to {needed} there; AGENT_KERNEL_CACHE_DIR names another place.",
+                hint=f"The copy needs up to {needed} there. To use another directory, set AGENT_KERNEL_CACHE_DIR.",
             ) from error
         finally:
             shutil.rmtree(staging, ignore_errors=True)

@@ -193,7 +193,10 @@ class PullJob:
         free = shutil.disk_usage(place).free
         return PullFailed(
             f"Not enough space in {place} for {self.entry.name}: {megabytes(needed)} needed, {megabytes(free)} free.",
-            hint="Free some space and pull again (it continues where it stopped), or set AGENT_KERNEL_CACHE_DIR.",
+            hint=(
+                "Free some space and pull again (the download continues where it "
+                "stopped), or set AGENT_KERNEL_CACHE_DIR."
+            ),
             details={"path": str(place), "needed_bytes": needed, "free_bytes": free},
         )
 
@@ -209,14 +212,14 @@ class PullJob:
 
     def _no_source_error(self, reasons: Sequence[SourceUnavailable]) -> PullFailed:
         kinds = ", ".join(source.kind for source in self.sources) or "none"
-        messages = " ".join(error.message for error in reasons) or "No source of this model may be used."
+        messages = " ".join(error.message for error in reasons) or "The settings allow none of its sources."
         hints = [error.hint for error in reasons if error.hint]
         unused = [source.kind for source in self.entry.sources if source not in self.sources]
         if unused:
             hints.append(f"Allowed sources: {kinds}; --sources {','.join(KINDS)} also tries {', '.join(unused)}.")
         return PullFailed(
             f"{self.entry.name} could not be downloaded. {messages}",
-            hint=" ".join(hints) or "Check the network and pull again; it continues where it stopped.",
+            hint=" ".join(hints) or "Check the network and pull again; the download continues where it stopped.",
             details={"reasons": [error.message for error in reasons], "sources": kinds},
         )
 

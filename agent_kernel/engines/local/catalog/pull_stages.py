@@ -1,4 +1,4 @@
-"""The stages of a pull and its progress."""
+"""Defines the stages of a pull, which is the download of a model, and the values that report its progress."""
 
 from __future__ import annotations
 

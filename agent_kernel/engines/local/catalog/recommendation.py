@@ -112,7 +112,7 @@ def _fit(needed: int, machine: Machine) -> tuple[bool | None, str]:
     if needed > memory.total - reserve:
         return False, (
             f"needs {megabytes(needed)} of memory; this machine has {megabytes(memory.total)}, of which "
-            f"{megabytes(reserve)} stay for your programs"
+            f"{megabytes(reserve)} are reserved for your programs"
         )
     if needed > memory.available - reserve:
         return True, (

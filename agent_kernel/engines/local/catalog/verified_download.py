@@ -1,4 +1,4 @@
-"""Verification of downloaded files, shared by downloads from a hub and from a package index."""
+"""Verifies downloaded files. Downloads from a hub and from a package index both use this module."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _digest(path: Path, expected: str) -> Steps[str]:
 
 def wrong_hash(what: str, expected: str, actual: str) -> PullFailed:
     return PullFailed(
-        f"{what} is not the file that was expected: SHA-256 {actual} instead of {expected}. It was removed.",
+        f"{what} is not the file that was expected: SHA-256 {actual} instead of {expected}. The file was removed.",
         hint="Try again. If this happens again, a proxy changes files, or the source has changed.",
         details={"file": what, "expected": expected, "actual": actual},
     )

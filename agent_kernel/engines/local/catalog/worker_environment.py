@@ -1,4 +1,5 @@
-"""A private environment for the model worker, so that its pinned libraries do not affect the notebook's packages.
+"""Creates, finds and removes private environments for the model worker, so that its pinned libraries do not affect the
+notebook's packages.
 
 ``agent-kernel model setup cpu|gpu`` creates one under the data directory. The worker then runs in it unless the setting
 ``worker_python`` names another interpreter. An environment is valid only if it has its record file, which ``setup``

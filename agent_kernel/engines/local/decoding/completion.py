@@ -251,7 +251,7 @@ class Completer:
         if piece.finish == "refused":
             raise EngineError(
                 "The model's cache is full: the running requests leave no room for this one.",
-                hint="Wait for the others, or shorten the conversation.",
+                hint="Wait until other requests have ended, or shorten the conversation.",
             )
         if not completion.ids:
             first = time.monotonic() - completion.started

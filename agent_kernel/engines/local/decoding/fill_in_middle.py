@@ -14,8 +14,8 @@ ENDS = ("<|endoftext|>", "<|fim_pad|>", "<|file_sep|>", "<|repo_name|>", "<|curs
 
 
 async def fill(gap: Gap, completer: Completer) -> AsyncGenerator[Filling, None]:
-    """Yield the text for the gap each time that it has grown, decoded greedily. Yield ``unsupported`` if the vocabulary
-    lacks the tokens for it."""
+    """Yield the text for the gap each time that it has grown, decoded greedily. If the vocabulary lacks the special
+    tokens for this task, yield a Filling with the reason ``unsupported``."""
     if not await completer.has_special_tokens((PREFIX, SUFFIX, MIDDLE)):
         yield Filling(silence="unsupported")
         return
@@ -32,7 +32,7 @@ async def fill(gap: Gap, completer: Completer) -> AsyncGenerator[Filling, None]:
 
 
 def render(gap: Gap) -> str:
-    """Return the prompt. Text of the notebook cannot contain special tokens."""
+    """Return the prompt. Special tokens in the text of the notebook are broken up, so that they have no effect."""
     before, after = without_special_tokens(gap.before()), without_special_tokens(gap.after())
     return f"{PREFIX}{before}{SUFFIX}{after}{MIDDLE}"
 

@@ -1,4 +1,5 @@
-"""Output formats of text answers: a grammar during decoding, and a check of the complete answer."""
+"""Enforces the output format of a text answer: by a grammar while the answer is decoded, and by a check of the complete
+answer."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def grammar_of(output: OutputFormat, max_tokens: int | None = None) -> OutputGra
             return rules.grammar(choice(output.choice))
         case "grammar":
             raise InvalidRequest(
-                "grammar: models of this machine do not accept a grammar.", details={"param": "grammar"}
+                "Models of this machine do not accept the output format grammar.", details={"param": "grammar"}
             )
     schema = output.json_schema if output.kind == "json_schema" else ANY_OBJECT
     for regex in _regexes(schema):
@@ -57,15 +58,15 @@ def check(output: OutputFormat, text: str) -> None:
     problem = ""
     match output.kind:
         case "choice":
-            problem = "" if text in output.choice else "it is none of the choices"
+            problem = "" if text in output.choice else "the answer is none of the choices"
         case "regex":
-            problem = "" if re.fullmatch(output.regex, text) else "it does not match"
+            problem = "" if re.fullmatch(output.regex, text) else "the answer does not match the regular expression"
         case _:
             schema = output.json_schema if output.kind == "json_schema" else ANY_OBJECT
             problem = _misfit(schema, text)
     if problem:
         raise OutputInvalid(
-            f"The answer does not fit the format that was asked for: {problem}.",
+            f"The answer does not fit the requested format: {problem}.",
             hint="Ask again, or request a simpler format.",
             details={"text": text, "reason": problem},
         )

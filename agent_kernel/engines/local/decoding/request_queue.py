@@ -1,4 +1,4 @@
-"""Admission of requests to a limited capacity, shared fairly between sessions.
+"""Admits requests to a limited capacity, and shares it fairly between sessions.
 
 The worker limits two capacities: the number of requests decoded at once, and the blocks of the KV cache. If the cache
 overflowed, the library would end requests that could have run a moment later.

@@ -1,4 +1,5 @@
-"""Converts token ids to text that can be shown: it contains whole characters only, and ends before a stop string."""
+"""Converts token ids to text that can be shown. The text contains only whole characters, and ends before a stop
+string."""
 
 from __future__ import annotations
 

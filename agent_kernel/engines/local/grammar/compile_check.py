@@ -53,7 +53,7 @@ class GrammarCheck:
         if len(grammar.text) <= MAX_GRAMMAR:
             return self._thread.submit(self._compile, grammar)
         refused: Future[str] = Future()
-        refused.set_result(f"it has {len(grammar.text)} characters; the limit is {MAX_GRAMMAR}")
+        refused.set_result(f"the grammar has {len(grammar.text)} characters; the limit is {MAX_GRAMMAR}")
         return refused
 
     def _compile(self, grammar: OutputGrammar) -> str:
@@ -69,7 +69,11 @@ class GrammarCheck:
             text = str(error).strip() or type(error).__name__
             return text.splitlines()[-1].rpartition(".cc:")[2]
         seconds = time.monotonic() - started
-        return "" if seconds <= COMPILE_S else f"it took {seconds:.0f} s to compile; the limit is {COMPILE_S:.0f} s"
+        return (
+            ""
+            if seconds <= COMPILE_S
+            else (f"the grammar took {seconds:.0f} s to compile; the limit is {COMPILE_S:.0f} s")
+        )
 
     def _build_pipeline(self) -> Any:
         """Build the smallest language model that the library accepts. Its inputs are token ids; it has a state that the

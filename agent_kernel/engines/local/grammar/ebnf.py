@@ -16,9 +16,9 @@ from agent_kernel.engines.local.backend import OutputGrammar
 CHUNK = 8
 """A repetition of more than this number is written as a repetition of chunks of this length. Written as a single
 repetition, 200 characters take 7 s of one core to compile and 0.15 s per token (openvino-genai 2026.4, vocabulary of
-49k tokens). In chunks of 8 they take 0.2 s to compile, once, while the batch stands still, and 0.06 s per token. In
-chunks of 16 it is 0.75 s and 0.04 s, in chunks of 32 it is 1.2 s and 0.02 s (vocabulary of 152k tokens; the number of
-chunks does not matter)."""
+49k tokens). In chunks of 8 they take 0.2 s to compile, once, while the batch stands still, and 0.06 s per token. Chunks
+of 16 take 0.75 s and 0.04 s, chunks of 32 take 1.2 s and 0.02 s (with a vocabulary of 152k tokens). The number of
+chunks does not matter."""
 MAX_RULES = 2_000
 MAX_CHARS = 200_000
 NOTHING = '""'

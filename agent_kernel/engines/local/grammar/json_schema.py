@@ -86,7 +86,7 @@ def json_grammar(
     try:
         text = "" if is_too_deep(schema, MAX_DEPTH) else json.dumps(schema, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise InvalidRequest(f"This schema is not JSON: {error}") from error
+        raise InvalidRequest(f"This schema cannot be written as JSON: {error}") from error
     if not text or len(text) > MAX_SCHEMA_CHARS:
         raise InvalidRequest(f"A schema can have at most {MAX_SCHEMA_CHARS} characters and {MAX_DEPTH} levels.")
     _check(schema)
@@ -116,7 +116,7 @@ class _Compiler:
         if key not in self._done:
             self._steps += 1
             if self._steps > MAX_STEPS:
-                raise InvalidRequest("This schema expands to too many schemas.", hint="Make it smaller.")
+                raise InvalidRequest("This schema expands to too many schemas.", hint="Make the schema smaller.")
             expression = self._value(schema, left)
             self._done[key] = expression if expression is None else self.rules.rule(expression)
         return self._done[key]
@@ -218,7 +218,7 @@ class _Compiler:
                 return '("true" | "false")'
             case "null":
                 return '"null"'
-        raise InvalidRequest(f"There is no type {kind!r}.")
+        raise InvalidRequest(f"JSON Schema has no type {kind!r}.")
 
     def _number(self, schema: Mapping[str, Any]) -> str | None:
         low, above = _tighter_bound(schema, "minimum", "exclusiveMinimum", max)

@@ -64,7 +64,7 @@ def characters(ranges: Ranges, *, json: bool) -> str:
             literal(to) for char, to in JSON_ESCAPES.items() if _intersection(ranges, ((ord(char), ord(char)),))
         ]
     if not alternatives:
-        raise InvalidRequest("A class of this pattern has no character that a text can hold.")
+        raise InvalidRequest("A character class of this pattern contains no character that a text can contain.")
     return either(*alternatives)
 
 

@@ -1,4 +1,4 @@
-"""The string formats that a grammar can enforce.
+"""Defines the string formats that a grammar can enforce.
 
 Dates are real dates of the years 1000 to 2999; of the years that end in 00, none counts as a leap year. Times have
 whole seconds or up to 6 decimals, in UTC or with an offset, as in RFC 3339.

@@ -43,7 +43,7 @@ def frames(picture: Picture) -> list[Picture]:
     if count * image.width * image.height > MAX_ANIMATION_PIXELS:
         raise InvalidRequest(
             f"The animation has {count} frames of {image.width} x {image.height}: more than this server decodes.",
-            hint="Send a shorter one, or single frames of it.",
+            hint="Send a shorter animation, or single frames.",
         )
     taken = []
     try:
@@ -88,7 +88,7 @@ def _image(picture: Picture) -> Any:
     if image.width * image.height > MAX_PIXELS:
         raise InvalidRequest(
             f"The image has {image.width} x {image.height} pixels; the limit is {MAX_PIXELS // 10**6} million.",
-            hint="Send a smaller one: models look at about one million.",
+            hint="Send a smaller image: models use about one million pixels.",
         )
     return image
 
@@ -107,6 +107,6 @@ def _unreadable(error: Exception) -> InvalidRequest:
     """Convert an error of an image decoder to an InvalidRequest. A hostile file can cause errors of many types, such as
     OSError, SyntaxError, ValueError and struct.error."""
     if type(error).__name__ in ("DecompressionBombError", "DecompressionBombWarning"):
-        return InvalidRequest("The image is far larger than its file suggests, and is not opened.")
+        return InvalidRequest("The image was not opened, because it would be far larger than its file suggests.")
     words = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-    return InvalidRequest(f"The image cannot be read: {words}", hint="Send it as PNG or JPEG.")
+    return InvalidRequest(f"The image cannot be read: {words}", hint="Send the image as PNG or JPEG.")

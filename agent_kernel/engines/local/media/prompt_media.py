@@ -80,7 +80,7 @@ class ShownMedia:
         if medium.data is None:
             raise InvalidRequest("the server no longer stores this file")
         if not is_visible_media(medium.mime):
-            raise InvalidRequest("the model cannot look at this")
+            raise InvalidRequest("the model accepts only images and videos")
         if medium.hash not in self._opened:
             read = video.frames if medium.mime.startswith("video/") else pictures.frames
             opened = await asyncio.to_thread(read, Picture(medium.mime, medium.data))

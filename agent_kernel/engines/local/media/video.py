@@ -26,7 +26,7 @@ def frames(video: Picture) -> list[Picture]:
     try:
         done = subprocess.run(command, input=video.data, capture_output=True, timeout=WAIT_S, check=False)
     except subprocess.TimeoutExpired as error:
-        raise InvalidRequest("The video takes too long to read.", hint="Send a shorter one.") from error
+        raise InvalidRequest("The video takes too long to read.", hint="Send a shorter video.") from error
     words = (done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"])[-1][:200]
     if done.returncode == video_worker.NO_LIBRARY:
         raise EngineError(
@@ -35,7 +35,9 @@ def frames(video: Picture) -> list[Picture]:
         )
     pictures = _pictures(done.stdout)
     if done.returncode or not pictures:
-        raise InvalidRequest(f"The video cannot be read: {words}", hint="Send it as MP4 or WebM, or as single frames.")
+        raise InvalidRequest(
+            f"The video cannot be read: {words}", hint=("Send the video as MP4 or WebM, or send single frames.")
+        )
     return pictures
 
 

@@ -39,7 +39,7 @@ def main() -> int:
     with av.open(io.BytesIO(sys.stdin.buffer.read()), options=options) as container:
         stream = container.streams.video[0]
         if stream.width * stream.height > MAX_PIXELS:
-            sys.stderr.write(f"its frames have {stream.width} x {stream.height} pixels\n")
+            sys.stderr.write(f"the frames have {stream.width} x {stream.height} pixels\n")
             return 1
         for frame in sample_frames(container, stream, int(sys.argv[1])):
             write(frame)

@@ -67,10 +67,10 @@ class Sight:
             count = self._count(key, picture)
             own, positions = positions[:count], positions[count:]
             if len(own) < count or not own:
-                raise InvalidRequest("The prompt and its pictures do not fit together.")
+                raise InvalidRequest("The prompt was not encoded with the pictures of this request.")
             located.append(Place(own[0], own[-1] + 1, picture, key))
         if positions:
-            raise InvalidRequest("The prompt has places for more pictures than there are.")
+            raise InvalidRequest("The prompt has places for more pictures than the request has.")
         return located
 
     def inputs(self, pictures: Sequence[Picture]) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class OpenVino:
         self._threads, self._prefixes = options.threads, options.prefixes
         if not path.exists():
             raise ModelMissing(
-                f"The model file {path.name} does not exist.", hint="Pull it with: agent-kernel model pull"
+                f"The model file {path.name} does not exist.", hint="Pull the model with: agent-kernel model pull NAME"
             )
         facts = read_model_directory(path) if path.is_dir() else _read_supported_header(path)
         try:
@@ -102,7 +102,7 @@ class OpenVino:
         except (RuntimeError, IndexError) as error:  # IndexError: a required key is missing
             raise ModelBroken(
                 f"openvino cannot load {path.name}: {str(error).strip().splitlines()[-1]}",
-                hint="Pull it again with: agent-kernel model pull --force",
+                hint="Pull the model again with: agent-kernel model pull --force NAME",
             ) from error
         self._eos = int(self._tokenizer.get_eos_token_id())
         self._check = GrammarCheck(openvino, openvino_genai, numpy, self._tokenizer)
@@ -206,7 +206,7 @@ class OpenVino:
         for one in held:
             reason = one.verdict.result() if one.verdict.done() else None
             if reason is None and time.monotonic() > one.until:
-                reason = f"it was not compiled within {WAIT_S:.0f} s"
+                reason = f"the grammar was not compiled within {WAIT_S:.0f} s"
             if reason is None:
                 self._held.append(one)
             elif reason:
@@ -296,8 +296,8 @@ def _read_supported_header(path: Path) -> Header:
     header = read_header(path)
     if header.architecture not in READS:
         raise ModelUnsupported(
-            f"openvino-genai cannot run {path.name}: of GGUF files it knows the architectures {', '.join(READS)}, not "
-            f"{header.architecture or 'one without a name'}.",
+            f"openvino-genai cannot run {path.name}: it supports only GGUF files of the architectures "
+            f"{', '.join(READS)}, not {header.architecture or 'one without a name'}.",
             hint="Choose another model, or its safetensors, which transformers runs (agent-kernel model setup gpu).",
         )
     return header

@@ -1,2 +1,2 @@
-"""How tools are described to a local model, and how the model's calls are recognised in its output: through chat
-templates, code fences and parsers."""
+"""Describes tools to a local model, and recognises the model's calls in its output: with chat templates, code fences
+and parsers."""

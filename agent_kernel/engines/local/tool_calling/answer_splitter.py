@@ -28,7 +28,7 @@ class AnswerReader:
         self.calls: list[ToolCall] = []
         self.done = False
         self.whole = True
-        """Whether ``calls`` are all calls of the answer."""
+        """False if the answer contains further calls, which were ignored and are not in ``calls``."""
 
     @property
     def rest(self) -> str:

@@ -23,8 +23,8 @@ EARLIER = "Earlier variables:"
 NEWEST = "Newest tables:"
 VARIABLES = ("Variables:", EARLIER)
 """Beginnings of lines of hidden context with facts about variables. The first is for variables that this question
-names, the second for those that the previous question named. NEWEST, for tables that no question named, does not count:
-a question beside tables need not be about them."""
+names, the second for those that the previous question named. NEWEST, for tables that no question named, is not among
+them, because a question does not have to be about such tables."""
 FACTS = re.compile(r"(?:(?:Variables|Earlier variables|Newest tables): )?([A-Za-z_]\w*): \S")
 """Matches a fact about a variable in hidden context: the variable's name, followed by its description."""
 TABLES = re.compile(r"(?:(?:Variables|Earlier variables|Newest tables): )?([A-Za-z_]\w*): (?:\w*DataFrame|Series)\b")

@@ -1,5 +1,5 @@
-"""The code-fence tool protocol, for models too small to write JSON. A fenced code block is a call, and its content is
-the code.
+"""Implements the code-fence tool protocol, for models too small to write calls as JSON. A fenced code block in the
+model's answer is a call of the tool ``python``, and its content is the code.
 
 The first token decides whether the model calls: it does if the opening fence is at most ``margin`` (natural log) less
 likely than the best first token. The fence is then forced, and code is decoded until the fence closes. After a result

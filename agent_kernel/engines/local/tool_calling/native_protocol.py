@@ -1,5 +1,5 @@
-"""The native tool protocol: the model writes calls in its own form, as its chat template defines it. They are parsed by
-the form that the model declares, or else by a parser that accepts all known forms.
+"""Implements the native tool protocol: the model writes calls in its own form, as its chat template defines it. The
+calls are parsed by the form that the model declares, or else by a parser that accepts all known forms.
 
 ``auto`` leaves the choice to the model. ``required`` or a name forces a call: the beginning of the call is given to the
 model, and a grammar of the tool's schema constrains the arguments, so that the call can always be parsed. With

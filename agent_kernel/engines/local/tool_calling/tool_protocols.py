@@ -1,5 +1,5 @@
-"""The tool protocols by name. The catalog states the protocol of each of its models. ``auto`` chooses one for each
-request, by the model's size and the request's tools."""
+"""Finds the tool protocol for a name. The catalog states the name for each of its models. The protocol ``auto`` chooses
+one of the others for each request, by the model's size and the request's tools."""
 
 from __future__ import annotations
 

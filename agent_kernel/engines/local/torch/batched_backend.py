@@ -91,9 +91,9 @@ class Transformers:
         self._libraries = import_libraries()
         self._model, self._options = model, options
         if model.processor is not None:
-            raise Unbatchable("it accepts pictures", model)
+            raise Unbatchable("the model accepts pictures", model)
         if len(set(getattr(model.model, "hf_device_map", {"": model.device}).values())) > 1:
-            raise Unbatchable("it is spread over several devices", model)
+            raise Unbatchable("the model is spread over several devices", model)
         progress("preparing the cache", None)
         try:
             grammars = Grammars(model)
@@ -221,9 +221,12 @@ class Transformers:
         except (MemoryError, torch.OutOfMemoryError) as error:
             raise load_error(Path("the model's cache"), error) from error
         except (AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
-            raise Unbatchable(f"the library's batching cannot run it ({error})", self._model) from error
+            raise Unbatchable(f"the library's batching cannot run the model ({error})", self._model) from error
         if self._options.prefixes and not self._cache.shares_prefixes:
-            raise Unbatchable("its attention slides, and the library keeps no prefixes of such models", self._model)
+            raise Unbatchable(
+                ("the model has sliding-window attention, and the library keeps no prefixes of such models"),
+                self._model,
+            )
         self._manager.start()
 
     def _configuration(self, sampled: bool) -> Any:
@@ -288,7 +291,7 @@ class Transformers:
             return error.message
         if self.decode(ids) in ("yes", "no"):
             return ""
-        return f"transformers {self._libraries.transformers.__version__} does not apply the mask of tokens any more"
+        return f"transformers {self._libraries.transformers.__version__} does not apply grammars any more"
 
     def _log_probabilities(self, prompt: list[int]) -> Any:
         """Return the log probabilities of all candidates for the token after ``prompt``, computed without batch and
@@ -304,7 +307,9 @@ class Transformers:
             return
         batched, own = logprobs[0], float(alone[ids[0]])
         if abs(batched - own) > NEAR:
-            raise Unbatchable(f"in a batch it gives {batched:.2f} where alone it gives {own:.2f}", self._model)
+            raise Unbatchable(
+                f"a token has the log probability {batched:.2f} in a batch and {own:.2f} without one", self._model
+            )
 
     def _run_probe(self, prompt: list[int], decoding: DecodingOptions) -> tuple[list[int], list[float]]:
         key = self.submit(prompt, decoding)

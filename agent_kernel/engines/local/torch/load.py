@@ -102,7 +102,7 @@ def load_model(path: Path, options: LoadOptions, cache_dir: Path, progress: Prog
     EngineError (torch missing, unsupported architecture, out of memory).
     """
     if not path.exists():
-        raise ModelMissing(f"{path} does not exist.", hint="Pull it with: agent-kernel model pull")
+        raise ModelMissing(f"{path} does not exist.", hint="Pull the model with: agent-kernel model pull NAME")
     libraries = import_libraries()
     if options.threads:
         libraries.torch.set_num_threads(options.threads)
@@ -123,24 +123,26 @@ def load_error(path: Path, error: BaseException) -> EngineError:
     if isinstance(error, MemoryError) or kind == "OutOfMemoryError" or any(sign in words for sign in _NO_MEMORY):
         return OutOfMemory(
             f"There is not enough memory to load {path.name}.",
-            hint="Close other programs, choose a smaller model, or load it with precision nf4 (bitsandbytes).",
+            hint="Close other programs, choose a smaller model, or load the model with precision nf4 (bitsandbytes).",
         )
     if isinstance(error, ImportError):
         return EngineError(f"{path.name} needs a library that is missing: {words}", hint=SETUP)
     if "trust_remote_code" in words or "custom code" in words:
         return ModelUnsupported(
-            f"{path.name} brings its own program code, which is never run here.",
+            f"{path.name} needs its own program code, which agent-kernel never runs.",
             hint="Choose a model whose architecture is part of transformers.",
         )
     if kind in ("SafetensorError", "JSONDecodeError", "EOFError", "UnicodeDecodeError"):
-        return ModelBroken(f"{path.name} is damaged: {words.splitlines()[0]}", hint="Get its files again.")
+        return ModelBroken(f"{path.name} is damaged: {words.splitlines()[0]}", hint="Get the model's files again.")
     if "does not recognize this architecture" in words or "Unrecognized configuration class" in words:
         return ModelUnsupported(
             f"This version of transformers does not know the architecture of {path.name}: {words.splitlines()[0]}",
             hint="Choose another model, or install a newer transformers with: agent-kernel model setup gpu",
         )
     first = words.splitlines()[0] if words else kind
-    return ModelBroken(f"transformers cannot load {path.name}: {first}", hint="Get its files again, or choose another.")
+    return ModelBroken(
+        f"transformers cannot load {path.name}: {first}", hint=("Get the model's files again, or choose another model.")
+    )
 
 
 class Libraries(NamedTuple):
@@ -216,7 +218,8 @@ def _load(libraries: Libraries, path: Path, options: LoadOptions, progress: Prog
     missing = sorted(report["missing_keys"])
     if missing:
         raise ModelBroken(
-            f"The model lacks {len(missing)} of its tensors, {missing[0]} first.", hint="Get the model's files again."
+            (f"The model lacks {len(missing)} of its tensors, for example {missing[0]}."),
+            hint="Get the model's files again.",
         )
     places = sorted({str(place) for place in getattr(model, "hf_device_map", {}).values()}) or [str(model.device)]
     if "disk" in places:

@@ -152,7 +152,11 @@ class GenerateBackend:
             self._kept.clear()
             run.failed = True
             return StepOutput(
-                (), finish="refused", error="The memory is full. The caches of conversations were removed: ask again."
+                (),
+                finish="refused",
+                error=(
+                    "The memory was full, so the request ended and the caches of conversations were removed. Ask again."
+                ),
             )
         except Exception as error:  # noqa: BLE001  a model's code may raise anything
             run.failed = True

@@ -43,7 +43,7 @@ class SingleRun:
 
     @property
     def at_answer(self) -> bool:
-        """Whether the whole prompt is computed and no token of the answer."""
+        """Whether the whole prompt is computed, but no token of the answer yet."""
         return self._ran == self._prompt
 
     @property

@@ -1,4 +1,4 @@
-"""The backends by name, and the choice of the backend that runs a model. Only the worker imports this module."""
+"""Finds a backend by its name, and chooses the backend that runs a model. Only the worker imports this module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The server's side of inline completion. Only one call runs at a time; the next turn, or a newer call, ends it."""
+"""Runs the server's side of inline completion. Only one call runs at a time; the next turn, or a newer call, ends
+it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The engine for models of this machine. They run in a worker process, so that the server never imports the libraries
-that run them."""
+"""Implements the engine for models of this machine. The models run in a worker process, so that the server never
+imports the libraries that run them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from agent_kernel.engines.local.worker.unload_policy import CHECK_S, IDLE_UNLOAD
 from agent_kernel.engines.local.worker.worker_process import SILENT_S, WorkerProcess
 
 HINT = (
-    "logprobs gives the token that was chosen, reasoning_effort none turns thinking off, and a json_schema, regex or "
-    "choice binds the answer."
+    "Models of this machine support logprobs for the chosen tokens only, reasoning_effort none, and the output formats "
+    "json_object, json_schema, regex and choice."
 )
 
 
@@ -308,7 +308,8 @@ class LocalEngine:
         return self._python if isinstance(self._python, str) else self._python()
 
     def _resolve(self, loop: asyncio.AbstractEventLoop) -> LocalModel:
-        """Find the model; runs in a thread. If a file must be rewritten first, report the progress in ``loop``."""
+        """Find the model on this machine; runs in a thread. A GGUF file that the library cannot read exactly is
+        rewritten as Q8_0 first; the progress of this is reported in ``loop``."""
 
         def rewriting(progress: Progress) -> None:
             if progress.total and progress.stage in ("rewrite", "verify"):

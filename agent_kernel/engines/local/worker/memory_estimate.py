@@ -86,7 +86,7 @@ def out_of_memory(name: str, needed: int, memory: Memory, reserve: int, holders:
     free = f"Free some memory ({largest})" if largest else "Free some memory"
     return OutOfMemory(
         f"Not enough memory for {name}: it needs {megabytes(needed)}; {megabytes(memory.available)} of "
-        f"{megabytes(memory.total)} can be taken, of which {megabytes(reserve)} stay for your programs.",
+        f"{megabytes(memory.total)} are available, of which {megabytes(reserve)} are reserved for your programs.",
         hint=f"{free}, choose a smaller model, or set memory_reserve_gb lower.",
         details={
             "needed_bytes": needed,

@@ -1,5 +1,5 @@
-"""Converts requests and chunks to JSON and back. The server and the model worker exchange them. The functions have no
-side effects."""
+"""Converts requests, and the chunks of answers, to JSON and back. The server and the model worker exchange these JSON
+objects. The functions have no side effects."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ frame."""
 
 def request_to_json(request: EngineRequest, *, sees: bool = False) -> dict[str, Any]:
     """Encode a request. Of each tool, only the parts that a model reads are included. If the model has vision
-    (``sees``), each medium is included once; otherwise media are replaced by notes. Raises InvalidRequest for more than
-    MAX_MEDIA bytes."""
+    (``sees``), each medium is included once; otherwise a text note replaces each medium. Raises InvalidRequest for more
+    than MAX_MEDIA bytes."""
     media = (
         {part.hash: part.data for message in request.messages for part in message.media if part.data} if sees else {}
     )
@@ -102,7 +102,7 @@ def chunk_from_json(body: dict[str, Any]) -> Chunk:
     try:
         return _chunk(body)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise EngineCrashed(f"The model worker sent something that is not a chunk: {error!r}.") from error
+        raise EngineCrashed(f"The model worker sent an invalid part of an answer: {error!r}. Ask again.") from error
 
 
 def _chunk(body: dict[str, Any]) -> Chunk:

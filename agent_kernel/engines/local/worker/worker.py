@@ -1,5 +1,5 @@
-"""The model worker: a separate process that owns the model, so that nothing that the model's libraries do affects the
-server.
+"""Runs the model worker, a separate process that owns the model, so that nothing that the model's libraries do affects
+the server.
 
 ``worker_process.py`` starts it with two pipe ends; the worker ends at the end of file on either of them. It receives
 the frames load, stream, infill, cancel, stats and give_way, and sends the frames loading, ready, failed, chunks, beat

@@ -24,8 +24,8 @@ from agent_kernel.engines.local.worker.pipe_framing import Frame, encode_frame, 
 
 BOOT = Path(__file__).with_name("bootstrap.py")
 SILENT_S = 120.0
-"""Seconds without a beat after which the worker counts as hung. While a step runs, it may hold the worker's global
-interpreter lock, so that no beat is sent."""
+"""Seconds after which a worker counts as hung if it sends no beat, a frame that it sends regularly. While a step runs,
+it may hold the worker's global interpreter lock, so that no beat is sent."""
 LOADING_SILENT_S = 900.0
 """Seconds without a frame after which a worker that loads a model counts as hung. Building a large model's graph for
 the first time takes minutes without any output."""
@@ -56,8 +56,8 @@ class WorkerProcess:
 
     @classmethod
     async def start(cls, python: str, cache_dir: Path, silent_s: float = SILENT_S) -> WorkerProcess:
-        """Start the process with the interpreter ``python``. After ``silent_s`` seconds without a beat it counts as
-        hung. Raises EngineCrashed if the interpreter cannot be started."""
+        """Start the process with the interpreter ``python``. After ``silent_s`` seconds without a beat, the worker
+        counts as hung. Raises EngineCrashed if the interpreter cannot be started."""
         to_worker, from_worker = os.pipe(), os.pipe()
         log = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the worker
         try:

@@ -156,8 +156,8 @@ def test_licence_and_publisher_are_told_before_anything_is_fetched(hub: Hub) -> 
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        (["m-Q8_0-00001-of-00002.gguf", "m-Q8_0-00002-of-00002.gguf"], "in 2 GGUF pieces"),
-        (["config.json", "pytorch_model.bin"], "pickled weights only"),
+        (["m-Q8_0-00001-of-00002.gguf", "m-Q8_0-00002-of-00002.gguf"], "into 2 GGUF files"),
+        (["config.json", "pytorch_model.bin"], "only pickled weights"),
         (["adapter_config.json", "adapter_model.safetensors"], "an adapter"),
         (["README.md"], "no GGUF file, no safetensors"),
     ],
@@ -267,8 +267,8 @@ def test_a_model_that_is_not_here_is_offered_with_what_it_costs(hub: Hub, tmp_pa
         (None, {}, UnknownModel, "has no model org/name"),
         ((403, "GatedRepo"), {}, PullFailed, "is gated"),
         ((401, "GatedRepo"), {}, PullFailed, "is gated"),
-        ((401, ""), {"HF_TOKEN": SECRET}, PullFailed, "wrong, expired or was revoked"),
-        ((401, ""), {}, UnknownModel, "If it is private, set HF_TOKEN"),
+        ((401, ""), {"HF_TOKEN": SECRET}, PullFailed, "wrong, has expired or was revoked"),
+        ((401, ""), {}, UnknownModel, "If the model is private, set HF_TOKEN"),
         ((500, ""), {}, PullFailed, "HTTP 500"),
         (None, {"HF_ENDPOINT": "http://127.0.0.1:9"}, PullFailed, "did not answer"),
         (None, {"HF_HUB_OFFLINE": "1"}, PullFailed, "HF_HUB_OFFLINE"),

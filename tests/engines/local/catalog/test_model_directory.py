@@ -119,14 +119,14 @@ def half_export(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (cut, "it ends after"),
+        (cut, "the file ends after"),
         (missing_shard, "lacks 1 of 2 weight files"),
-        (pickle_weights, "pickled weights only"),
+        (pickle_weights, "only pickled weights"),
         (only_gguf, "contains GGUF files"),
         (lying_header, "not a complete safetensors file"),
         (no_header, "not a complete safetensors file"),
         (wrong_shapes, "not a complete safetensors file"),
-        (climbing_index, "lacks 1 of 1 weight files, passwd"),
+        (climbing_index, "lacks 1 of 1 weight files, for example passwd"),
         (half_export, r"openvino_model\.bin is missing"),
         (lambda folder: (folder / "config.json").unlink(), r"has no config\.json"),
         (lambda folder: (folder / "config.json").write_text("[]"), "does not contain a JSON object"),

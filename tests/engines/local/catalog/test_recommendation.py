@@ -43,7 +43,8 @@ def test_where_the_memory_is_unknown_nothing_is_said_about_it_and_the_smallest_d
 def test_a_model_that_does_not_fit_says_what_it_needs_what_there_is_and_what_stays_free() -> None:
     found = assess(machine(16), {})["qwen3-14b"]
     assert found.fits is False
-    assert found.reason == "needs 33.2 GB of memory; this machine has 17.2 GB, of which 1.7 GB stay for your programs"
+    needed = "needs 33.2 GB of memory; this machine has 17.2 GB"
+    assert found.reason == f"{needed}, of which 1.7 GB are reserved for your programs"
 
 
 def test_a_model_that_fits_only_when_other_programs_end_says_so() -> None:
