@@ -15,7 +15,8 @@ USER_DATA = "user_data"
 
 
 class FilesClient:
-    """The files of a server. Methods that name a file raise FileNotFound."""
+    """The files that the caller has on a server. Methods that take the id of a file raise FileNotFound if there is no
+    such file."""
 
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection

