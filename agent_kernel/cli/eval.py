@@ -30,7 +30,7 @@ from agent_kernel.evaluation.tool_servers import PageServer, tool_settings
 
 PLACES = tuple(filter(None, SETTINGS["python_in"].choices))
 COMPARED_OPTIONS = ("model", "engine", "protocol", "effort", "place")
-"""Options that affect the results. A resumed run must have the same values as before."""
+"""Options that affect the results. A run can be resumed only with the values that it began with."""
 OF_ANOTHER_KERNEL = ("AGENT_KERNEL_URL", "AGENT_KERNEL_ID", "AGENT_KERNEL_TOKEN", "JPY_PARENT_PID", "JPY_SESSION_NAME")
 """Environment variables that belong to a kernel. If this command runs in a kernel, they must not reach the server that
 it starts."""

@@ -35,8 +35,9 @@ class ServerAddress:
     def of(cls, url: str, token: str) -> ServerAddress:
         """Build an address from a user's token.
 
-        ``url`` is that of the server, with its base URL, or of ``agent/v1``. Raises InvalidRequest for an invalid URL,
-        and for one that contains a password or a token, which would appear in logs.
+        ``url`` is the URL of the server, including its base path, or the URL of its routes, which ends in ``agent/v1``.
+        Raises InvalidRequest for an invalid URL, and for one that contains a password or a token, which would appear in
+        logs.
         """
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -61,8 +62,9 @@ class ServerAddress:
 
 
 def find(url: str | None, token: str | None) -> ServerAddress:
-    """Find a server: the given one, else that of the environment (in a kernel with its own credential), else the
-    Jupyter server of this user on this machine that was started last. Raises ServerUnreachable, InvalidRequest."""
+    """Find a server: the given one, else the server that the environment variables name (in a kernel, with the kernel's
+    credential), else the running Jupyter server of this user that was started last on this machine. Raises
+    ServerUnreachable, InvalidRequest."""
     if url is not None:
         return ServerAddress.of(url, _token_for(url) if token is None else token)
     if os.environ.get(KERNEL) and token is None and (server := server_of_this_kernel()) is not None:
@@ -76,8 +78,8 @@ def find(url: str | None, token: str | None) -> ServerAddress:
 
 
 def _token_for(url: str) -> str:
-    """Return the token for the server at ``url``: the one in the environment, unless that belongs to another server,
-    else the one that a local server has written to a file for programs of its user."""
+    """Return the token for the server at ``url``. This is the token in the environment variable, unless that belongs to
+    another server; otherwise it is the token that a local server has written to a file for the programs of its user."""
     named, token = os.environ.get(URL, ""), os.environ.get(TOKEN, "")
     if token and (not named or _routes(named) == _routes(url)):
         return token

@@ -73,11 +73,11 @@ class File:
         return self.told or (self.text or "")[:PREVIEW_CHARS]
 
     def as_text(self) -> str | None:
-        """The included text; None if there is none."""
+        """The text of the file if the server included it, otherwise None."""
         return self.text
 
     def as_bytes(self) -> bytes | None:
-        """The included bytes; None if there are none."""
+        """The bytes of the file if the server included them, otherwise None."""
         return self.text.encode() if self.text is not None else self.data
 
     def is_truncated(self) -> bool:

@@ -44,7 +44,8 @@ class SessionsClient:
         return await self.describe(id, seen=seen, title=title)
 
     async def describe(self, id: str, *, seen: int | None = None, **what: Any) -> Session:
-        """Change ``tags``, ``metadata``, ``context`` or ``title``."""
+        """Change the ``tags``, ``metadata``, ``context`` or ``title`` of the session, and return the changed
+        session."""
         return Session.from_json(await self._call("PATCH", id, body=what, seen=seen))
 
     async def delete(self, id: str) -> bool:

@@ -1,4 +1,4 @@
-"""Defines the egress policy, which decides whether this machine may connect to another one. With ``local_only`` it
+"""Defines the egress policy, which decides whether this machine may connect to another machine. With ``local_only`` it
 refuses all such connections.
 
 All code that connects to another machine asks the policy first: engines, the model hub, packages, web tools, MCP over

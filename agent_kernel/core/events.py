@@ -36,7 +36,7 @@ class TurnStarted:
 
 @dataclass(frozen=True, slots=True)
 class TurnVersion:
-    """A cell was run again, so this turn is a new version of an earlier one.
+    """A cell was run again, so this turn is a new version of an earlier turn.
 
     It is version ``number`` of ``count`` and stands on ``branch`` in place of the turn ``replaces``. The replaced turn
     stays on the branch ``kept_on``, with the ``later`` turns that followed it. ``changed`` is true if the prompt was

@@ -150,7 +150,7 @@ class StoredFile:
 
 
 def describe_files(files: Sequence[File]) -> str:
-    """Return the description of files that the model reads.
+    """Return a text that describes the files to the model.
 
     At most MAX_DESCRIBED files are listed. For text files the description includes the beginning: at most PREVIEW_BYTES
     of each file, and four times as much in total.

@@ -267,5 +267,5 @@ class Usage:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Usage:
-        """Read the output of ``to_json``, including that of older versions."""
+        """Read the output of ``to_json``, also the output of older versions."""
         return cls(**{item.name: body[item.name] for item in fields(cls) if item.name in body})

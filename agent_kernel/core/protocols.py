@@ -386,9 +386,9 @@ class RunResult:
 
     ``value`` is the repr of the last expression. ``media`` are images, and tables and charts as JSON. ``status`` is
     success, error, timeout or interrupted. ``lost`` says why the variables of the session no longer exist; it is set
-    only in the first result after a restart. ``exit_code`` is that of a shell script. ``less`` names the sandbox layers
-    that were requested but are not active, and ``interpreter`` the interpreter and its owner. ``denied`` is a path
-    outside the sandbox that the code could not open, and that a person may allow.
+    only in the first result after a restart. ``exit_code`` is the exit code of a shell script. ``less`` names the
+    sandbox layers that were requested but are not active, and ``interpreter`` the interpreter and its owner. ``denied``
+    is a path outside the sandbox that the code could not open, and that a person may allow.
     """
 
     status: Status

@@ -96,8 +96,8 @@ class NamedEngines:
             ) from None
 
     def get(self, name: str = "") -> Engine:
-        """Return the engine ``name``. If ``name`` is empty or the name of the server's own engine or model, that is the
-        server's own engine. Otherwise ``name`` is that of an engine of the configuration, a model of the catalog or of
+        """Return the engine ``name``. An empty name, and the name of the server's own engine or model, mean the
+        server's own engine. Any other name is the name of an engine of the configuration, a model of the catalog or of
         a hub, a path, or a URL (``URL#MODEL``). Raises UnknownModel, LocalOnly, InvalidRequest.
 
         This method accepts every URL: the API decides whether the caller may pass one.

@@ -35,8 +35,9 @@ class RecordedTool:
 
 
 def _spec(name: str, given: Sequence[Mapping[str, Any]]) -> ToolSpec:
-    """Return the specification of a tool. For python it is that of the sandbox; for any other tool only the names of
-    the arguments are known, from the recorded arguments ``given``."""
+    """Return the specification of a tool. For python, this is the specification of the sandbox's tool. For any other
+    tool, the specification states only the names of the arguments, which are taken from the recorded arguments
+    ``given``."""
     if name == SANDBOXED.name:
         return SANDBOXED
     names = dict.fromkeys(argument for arguments in given for argument in arguments)

@@ -138,7 +138,7 @@ class TurnOperations(Protocol):
         Raises SessionBusy, and InvalidRequest for a call without its result."""
 
     async def turn(self, namespace: str, id: str) -> Turn | None:
-        """Return the turn with this id, or None. If several sessions have a turn with this id, the one that was opened
+        """Return the turn with this id, or None. If several sessions have a turn with this id, the turn that was opened
         last is returned."""
 
     async def pop(self, key: SessionKey) -> list[Item]:
@@ -164,8 +164,8 @@ class HistoryQueries(Protocol):
     async def turns(
         self, key: SessionKey, limit: int | None = None, *, branch: str | None = None, before: str = ""
     ) -> list[Turn]:
-        """Return the newest ``limit`` turns of a branch in order; with ``before``, only turns before that one. Raises
-        TurnNotFound if ``before`` is not on the branch."""
+        """Return the newest ``limit`` turns of a branch in order; with ``before``, only turns before the turn with this
+        id. Raises TurnNotFound if ``before`` is not on the branch."""
 
     async def everything(self, key: SessionKey) -> tuple[list[Turn], list[Item]]:
         """Return the turns and items of all branches, in the order in which they were stored."""
@@ -227,7 +227,7 @@ class SummaryOperations(Protocol):
         hold the claim, or if ``last`` is not on the current branch or not after the newest summary there."""
 
     async def release_summary(self, key: SessionKey, owner: Owner) -> None:
-        """Release the claim without storing a summary."""
+        """Release the owner's claim on the next summary of the session without storing a summary."""
 
     async def undo_summary(self, key: SessionKey) -> Summary | None:
         """Remove the newest summary that applies to the current branch, and return it; None if there is none."""
@@ -241,9 +241,9 @@ class SearchIndexing(Protocol):
 
 class SearchOperations(SearchIndexing, Protocol):
     async def search(self, namespace: str, query: SessionQuery) -> list[SearchHit]:
-        """Return the sessions in which any of the words occurs in a message of a user or a model, best first; of
-        equally good ones, the one that changed last first. Matching follows ``sessions/search/text_matching.py``.
-        Raises InvalidRequest."""
+        """Return the sessions in which any of the words occurs in a message of a user or a model, best first. Sessions
+        that match equally well are in the order of their last change, newest first. Matching follows
+        ``sessions/search/text_matching.py``. Raises InvalidRequest."""
 
 
 class OpeningIndex(Protocol):

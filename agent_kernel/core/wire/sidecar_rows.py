@@ -4,9 +4,9 @@ reader can derive from the row before it.
 A row of an item has no ``turn`` if the item belongs to the same turn as the item before it, and no ``seq`` if its
 number is the next one. A row of a turn has no field with its usual value; for ``epoch``, ``where``, ``model``, and the
 names of ``SETTINGS`` in its record, the usual value is that of the turn before. ``without`` lists the names of
-``SETTINGS`` that the record of the turn before has and this one has not. A session that grows therefore adds rows and
-changes none. The functions work on plain JSON, have no side effects, and use the standard library only, since kernels
-read sidecars too.
+``SETTINGS`` that the record of the turn before has and the record of this turn lacks. A session that grows therefore
+adds rows and changes none. The functions work on plain JSON, have no side effects, and use the standard library only,
+since kernels read sidecars too.
 """
 
 from __future__ import annotations

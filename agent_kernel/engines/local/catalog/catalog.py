@@ -73,8 +73,8 @@ def defaults(memory: Memory | None = None) -> list[CatalogEntry]:
 
 
 def entry(name: str) -> CatalogEntry:
-    """Return the catalog entry with this name or title; for DEFAULT, that of the best model that suits this machine.
-    Raises UnknownModel, which lists the names and the closest match."""
+    """Return the catalog entry with this name or title; for DEFAULT, the entry of the best model that suits this
+    machine. Raises UnknownModel, which lists the names and the closest match."""
     known = catalog()
     if name == DEFAULT and (suitable := defaults()):
         return suitable[0]
@@ -116,8 +116,8 @@ def resolve(
     A catalog name takes precedence, then an existing path, then an id of a hub. A GGUF file whose quantisation cannot
     be read exactly is rewritten once into ``cache_dir``, which takes a while and calls ``on_progress``. If the model of
     a hub id is not on this machine, the hub is asked for its size, but only if ``sources`` allows it. Blocking. Raises
-    UnknownModel, ModelMissing (the model exists, but was not pulled; ``details`` are those of ``CatalogEntry.offer``),
-    ModelBroken, ModelUnsupported, PullFailed (the hub cannot be asked).
+    UnknownModel, ModelMissing (the model exists, but was not pulled; ``details`` are the facts of
+    ``CatalogEntry.offer``), ModelBroken, ModelUnsupported, PullFailed (the hub cannot be asked).
     """
     if is_path(model):
         return open_local(Path(model).expanduser().absolute(), cache_dir, on_progress)

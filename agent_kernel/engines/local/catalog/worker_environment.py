@@ -91,9 +91,9 @@ def read(kind: Kind, directory: Path) -> Environment | None:
 
 
 def interpreter(worker_python: str, data_dir: Path) -> str:
-    """Return the path of the worker's interpreter: ``worker_python`` if it is set, otherwise that of a private
-    environment if there is one, otherwise that of this process. Raises InvalidRequest if the program ``worker_python``
-    does not exist."""
+    """Return the path of the worker's interpreter: ``worker_python`` if it is set, otherwise the interpreter of a
+    private environment if one exists, otherwise the interpreter of this process. Raises InvalidRequest if the program
+    ``worker_python`` does not exist."""
     if worker_python:
         executable = shutil.which(os.path.expanduser(worker_python))
         if executable is None:

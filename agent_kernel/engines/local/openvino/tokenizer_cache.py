@@ -1,8 +1,9 @@
 """Stores the OpenVINO tokenizer of a GGUF file on disk: the library needs seconds to derive it from the vocabulary, and
 a fraction of a second to load it.
 
-The manifest in the directory of a stored tokenizer has the digests of its files, and that of the part of the GGUF file
-from which it was derived. A tokenizer is loaded only if all of them match; otherwise it is derived again.
+The manifest in the directory of a stored tokenizer has the digests of its files, and the digest of the part of the GGUF
+file from which the tokenizer was derived. A tokenizer is loaded only if all of them match; otherwise it is derived
+again.
 """
 
 from __future__ import annotations

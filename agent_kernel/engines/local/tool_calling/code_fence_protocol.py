@@ -159,7 +159,8 @@ class Fence:
                 yield replace(chunk, usage=_after(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
 
     async def _choosing(self, messages: Sequence[Message], prompt: str, completer: Completer) -> str:
-        """Return the prompt whose next token decides between code and text, and that a text continues."""
+        """Return the prompt after which the first token decides between code and text. If the model writes text, it
+        continues this prompt."""
         fewer = code_fence_prompt.without_unnamed_data(messages)
         if fewer is messages:
             return prompt
@@ -323,9 +324,9 @@ async def code_margin(prompt: str, completer: Completer) -> tuple[float, Usage]:
 
 
 def _after(spent: Usage, usage: Usage) -> Usage:
-    """Return the usage of a round from that of the decision (``spent``) and that of the decoding (``usage``). It
-    includes the time of the decision, but not its two tokens. The reused tokens are those of the decision, because the
-    decoding finds the whole prompt in the cache."""
+    """Return the usage of a round, computed from the usage of the decision (``spent``) and of the decoding (``usage``).
+    It includes the time of the decision, but not its two tokens. The reused tokens are those of the decision, because
+    the decoding finds the whole prompt in the cache."""
     if not spent.prompt_tokens:
         return usage
     return replace(

@@ -1,9 +1,9 @@
 """Parses answers in which calls are not JSON in tags, with the response parser of transformers and a declaration of the
 form of calls.
 
-The form is declared by the model's tokenizer. If it declares none, it is the one in FORMS that fits the model's chat
-template. Calls in JSON are parsed by ``call_parser.py`` only, which also accepts what models write instead of the
-declared form.
+The model's tokenizer declares the form. If the tokenizer declares no form, the parser uses the entry of FORMS that fits
+the model's chat template. Calls in JSON are parsed by ``call_parser.py`` only, which also accepts what models write
+instead of the declared form.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ backend imports its library only in ``load``."""
 
 
 def backend_for(path: Path, options: LoadOptions, cache_dir: Path) -> Backend:
-    """Return the backend that ``options.backend`` names, or the one that fits the model if it is empty. Raises
+    """Return the backend that ``options.backend`` names, or, if that is empty, the backend that fits the model. Raises
     EngineError for an unknown name."""
     name = options.backend or ("transformers" if _wants_torch(path, options) else "openvino")
     if name not in BACKENDS:

@@ -44,9 +44,9 @@ class LocalEngine:
     than ``reserve_gb`` of memory (0 = a tenth, but at least 1 GiB) is left for the user's own programs. If requests are
     running then, they are still answered while new ones are refused; below a quarter of the reserve, all requests end.
 
-    ``stream`` raises UnknownModel, ModelMissing, ModelBroken, ModelUnsupported, OutOfMemory, ContextOverflow, and
-    EngineCrashed (the worker ended, or hung for ``silent_s`` seconds; every running request raises it, and the next
-    request starts a new worker).
+    ``stream`` raises UnknownModel, ModelMissing, ModelBroken, ModelUnsupported, OutOfMemory, ContextOverflow and
+    EngineCrashed. EngineCrashed means that the worker ended, or hung for ``silent_s`` seconds: every running request
+    then raises it, and the next request starts a new worker.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class LocalEngine:
             self._watch.touch()
 
     async def infill(self, gap: Gap) -> AsyncGenerator[Filling, None]:
-        """Complete code with the loaded model. A model call, or a newer completion, ends this one."""
+        """Complete code with the loaded model. A model call, or a newer completion, ends this completion."""
         if silence := self._why_no_infill():
             yield Filling(silence=silence)
             return
@@ -216,7 +216,7 @@ class LocalEngine:
         return freed
 
     async def aclose(self) -> None:
-        """End the worker. The engine can be used again afterwards and then starts another one."""
+        """End the worker. The engine can be used again afterwards, and then starts another worker."""
         if self._watching is not None and self._watching is not asyncio.current_task():
             self._unwatch.set()  # this task is not cancelled, because it may be ending the worker at this moment
             await asyncio.wait([self._watching])
