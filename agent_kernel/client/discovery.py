@@ -17,7 +17,8 @@ from agent_kernel.notebook.server_client import LOOPBACK, server_of_this_kernel
 URL, TOKEN, KERNEL = "AGENT_KERNEL_URL", "AGENT_KERNEL_TOKEN", "AGENT_KERNEL_ID"
 NO_SERVER = ServerUnreachable(
     "No agent-kernel server was found: you gave no address, and no server of yours runs here.",
-    hint=f'Pass one: Client("http://127.0.0.1:8888/", token="..."). Or set {URL} and {TOKEN}, or start Jupyter.',
+    hint='Give the URL of a server: Client("http://127.0.0.1:8888/", token="..."). '
+    f"Or set {URL} and {TOKEN}, or start Jupyter.",
 )
 SUFFIX = "agent/v1/"
 

@@ -171,7 +171,7 @@ class AddedServers:
         except (OSError, ValueError) as error:
             raise self._corrupt_error(type(error).__name__) from None
         if not isinstance(rows, dict):
-            raise self._corrupt_error("it is not a JSON object")
+            raise self._corrupt_error("the file is not a JSON object")
         return rows
 
     def _corrupt_error(self, reason: str) -> StoreCorrupt:

@@ -145,7 +145,7 @@ def _find_failure(before: RecordedTurn, now: ReplayedTurn) -> str | None:
         if message.role == "tool" and message.status != "success":
             known = then.get(message.call_id or "")
             if known is None or known.status == "success":
-                return message.text or f"it ended as {message.status}"
+                return message.text or f"a call ended with the status {message.status}"
     return None
 
 
@@ -165,4 +165,4 @@ def _plain(text: str) -> str:
 
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
-    return (lines[-1] if lines else "it failed")[:MAX_WHY]
+    return (lines[-1] if lines else "the turn failed without an error message")[:MAX_WHY]

