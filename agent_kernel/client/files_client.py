@@ -41,7 +41,8 @@ class FilesClient:
         return self._file(await self._connection.call("GET", route("files", id), query={"session": session or None}))
 
     async def delete(self, id: str, session: str = "") -> None:
-        """Delete the file from this session, or from all sessions that have it."""
+        """Delete the file from the session ``session``. Without ``session``, delete it from all sessions that have
+        it."""
         await self._connection.call("DELETE", route("files", id), query={"session": session or None})
 
     def _file(self, wire: dict[str, Any]) -> File:

@@ -17,7 +17,7 @@ from agent_kernel.core.errors import LocalOnly
 
 @dataclass(frozen=True, slots=True)
 class EgressPolicy:
-    """Which connections may leave this machine: all, or none with ``local_only``."""
+    """Decides which connections may leave this machine: all, or none with ``local_only``."""
 
     local_only: bool = False
 

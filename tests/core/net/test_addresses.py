@@ -61,7 +61,7 @@ def test_the_open_internet_may_be_fetched_from(text: str) -> None:
         ("64:ff9b::127.0.0.1", "this machine"),
         ("64:ff9b::169.254.169.254", "link-local"),
         ("64:ff9b:1::1", "translator"),
-        ("100::1", "discards"),
+        ("100::1", "packets are discarded"),
         ("2001::1", "Teredo"),
         ("2001:0:4136:e378:8000:63bf:3fff:fdd2", "Teredo"),
         ("2001:db8::1", "documentation"),

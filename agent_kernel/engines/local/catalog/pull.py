@@ -1,4 +1,5 @@
-"""Downloads a model into the cache: download, verify, rewrite a GGUF file as Q8_0, and one rename at the end.
+"""Pulls a model into the cache: downloads and verifies its files, rewrites a GGUF file as Q8_0 if necessary, and puts
+the result in place by one rename.
 
 A download can be interrupted at any moment, and the next run continues it. One process works on a model, and others
 wait. The code is synchronous: it runs in a separate process (``agent-kernel model pull``), never on an event loop.

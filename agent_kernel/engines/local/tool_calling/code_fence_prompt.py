@@ -2,8 +2,8 @@
 side effects.
 
 A ``python`` call becomes a "```python" block of an assistant message, and its result a user message that begins with
-"Output:". Worked examples precede the conversation. Of all measures that were tried with a 0.5B model, they increased
-the share of right answers most.
+"Output:". Worked examples precede the conversation. Of all measures that were tried with a 0.5B model, these examples
+increased the share of right answers most.
 """
 
 from __future__ import annotations

@@ -270,8 +270,9 @@ async def _sentence_or_rows(
 async def _unless_data_are_missed(
     text: AsyncGenerator[Chunk, None], code: AsyncGenerator[Chunk, None]
 ) -> AsyncGenerator[Chunk, None]:
-    """Yield the model's ``text``, or the chunks of ``code`` if its first sentence says that the model lacks the data.
-    The question then is about a table that it did not name, and the model wrote the text without the facts about it."""
+    """Yield the model's ``text``. If its first sentence says that the model lacks the data, yield the chunks of
+    ``code`` instead. The question is then about a table that the question did not name, and the model wrote the text
+    without the facts about this table."""
     held: list[Chunk] | None = []
     said = ""
     async with aclosing(text), aclosing(code):
