@@ -39,10 +39,10 @@ class StartedTurn:
 
 @dataclass(frozen=True, slots=True)
 class FollowOptions:
-    """How to follow a turn. ``functions`` and ``approve`` are the callbacks of this program, ``shape`` is the type of
-    the answer. With ``leave_running`` the turn continues when the program stops reading its events. After a lost
-    connection, the client tries for ``resume_s`` seconds to open the stream again. ``after`` is the number of the last
-    event that the program already has."""
+    """Options for following a turn. ``functions`` and ``approve`` are the callbacks of this program, ``shape`` is the
+    type of the answer. With ``leave_running`` the turn continues when the program stops reading its events. After a
+    lost connection, the client tries for ``resume_s`` seconds to open the stream again. ``after`` is the number of the
+    last event that the program already has."""
 
     functions: ClientFunctions
     approve: Approve | None = None

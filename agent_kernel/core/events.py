@@ -283,7 +283,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class AnswerChecked:
-    """Where the numbers of the answer come from.
+    """States where the numbers of the answer come from.
 
     ``numbers`` lists the numbers in the last text of the turn, in order, each as ``{start, end, text, status}``.
     Numbers that come from a call also have ``{call, line, shown}`` (see ``turn/number_check/check.py``). The event is

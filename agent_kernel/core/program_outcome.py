@@ -23,7 +23,7 @@ FRAME = re.compile(r"^ +(?:File \"[^\"\n]*\", )?line (\d+), in .*\n    (.*)$", r
 
 @dataclass(frozen=True, slots=True)
 class ProgramOutcome:
-    """What one program did when it was tried.
+    """The outcome of a trial run of one program.
 
     ``text`` is its output as a model would read it, and ``figures`` the number of pictures that it showed.
     ``variables`` maps the variables that it created or changed to digests of their contents (empty if no digest can be

@@ -53,7 +53,7 @@ class OutputGrammar:
 
 @dataclass(frozen=True, slots=True)
 class DecodingOptions:
-    """How one request is decoded. ``temperature`` 0 is greedy; ``top_k`` 0, ``top_p`` 1, ``min_p`` 0 and
+    """Options for decoding one request. ``temperature`` 0 is greedy; ``top_k`` 0, ``top_p`` 1, ``min_p`` 0 and
     ``repetition_penalty`` 1 have no effect. ``presence_penalty`` is subtracted once from the logit of each token that
     the answer already contains, ``frequency_penalty`` once for each occurrence. ``logit_bias`` contains pairs (token
     id, number to add to its logit); a backend that does not support it raises InvalidRequest in ``submit``. With
@@ -100,10 +100,10 @@ class StepOutput:
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """How a model is loaded; zero values mean automatic. ``backend`` is openvino or transformers. ``device`` is cpu,
-    cuda, cuda:N, or auto, which spreads the model over all devices. ``precision`` is fp32, bf16, fp16, int8 or nf4 (the
-    last two by bitsandbytes). ``cache_gb`` is the size of the KV cache, ``threads`` the number of CPU threads, and
-    ``max_memory`` the bytes by device for accelerate.
+    """Options for loading a model. For a value that is 0 or empty, the backend chooses. ``backend`` is openvino or
+    transformers. ``device`` is cpu, cuda, cuda:N, or auto, which spreads the model over all devices. ``precision`` is
+    fp32, bf16, fp16, int8 or nf4 (the last two by bitsandbytes). ``cache_gb`` is the size of the KV cache, ``threads``
+    the number of CPU threads, and ``max_memory`` the bytes by device for accelerate.
 
     If ``prefixes`` is false, the cache keeps nothing between requests. At most ``at_once`` requests are decoded at the
     same time; the others wait.

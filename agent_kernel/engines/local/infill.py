@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 Silence: TypeAlias = Literal["", "busy", "unloaded", "unsupported"]
-"""Why there is no completion: a turn uses the model, the model is not loaded, or it cannot fill in text. Empty if the
-model was asked."""
+"""The reason why there is no completion: a turn uses the model (busy), the model is not loaded (unloaded), or the model
+was not trained to fill in text (unsupported). Empty if the model completes the code."""
 LINE_TOKENS = 24
 BLOCK_TOKENS = 64
 BEFORE_CHARACTERS = 1_500

@@ -40,8 +40,8 @@ second that of LM Studio and OpenRouter, the third that of Groq."""
 
 @dataclass(slots=True)
 class RequestClock:
-    """When one request was sent (``started``) and when its first token arrived (``first``, 0 before that), in seconds
-    of the monotonic clock."""
+    """The times at which one request was sent (``started``) and its first token arrived (``first``), in seconds of the
+    monotonic clock. Until the token arrives, ``first`` is 0."""
 
     started: float
     first: float = 0.0
