@@ -21,10 +21,12 @@ from agent_kernel.core.wire.server_sent_events import EventDecoder, ServerEvent
 
 CALL_TIMEOUT_S = 30.0
 STREAM_TIMEOUT_S = 35.0
-"""The server sends a comment every 10 s; after three missed ones the connection counts as lost."""
+"""Seconds without data after which a stream counts as lost. The server sends a comment every 10 s, so three comments
+are missing then."""
 CHUNK_BYTES = 64 << 10
 OF_A_GATEWAY = "KERNEL_AGENT_KERNEL_"
-"""Prefix of our variables in a kernel that a gateway runs: gateways pass on only variables that begin with KERNEL_."""
+"""Prefix that the names of our environment variables have in a kernel that a gateway starts: gateways pass on only
+variables whose names begin with KERNEL_."""
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 NO_SERVER = ServerUnreachable(
     "This kernel was not started by a Jupyter server with agent-kernel.",
@@ -35,8 +37,8 @@ NO_SERVER = ServerUnreachable(
 
 @dataclass(frozen=True, slots=True)
 class ServerClient:
-    """The server of this kernel. ``url`` includes the base URL and ends with a slash; ``token`` is this kernel's own
-    credential."""
+    """The HTTP client for the server of this kernel. ``url`` includes the base URL and ends with a slash; ``token`` is
+    this kernel's own credential."""
 
     url: str
     kernel: str
@@ -63,8 +65,8 @@ class ServerClient:
         timeout: float = CALL_TIMEOUT_S,
     ) -> dict[str, Any]:
         """Send a request and return the JSON response. A bytes body is sent unchanged. ``seen`` is the revision of the
-        session on which the change is based; the server refuses the request if the session has another one. Raises the
-        error that the server returns, or ServerUnreachable."""
+        session on which the request is based; the server refuses the request if the session has a different revision by
+        then. Raises the error that the server returns, or ServerUnreachable."""
         more = {} if seen is None else {"If-Match": f'"{seen}"'}
         raw, _ = self._exchange(method, path, body, more, timeout=timeout)
         try:
@@ -89,7 +91,8 @@ class ServerClient:
         timeout: float,
         most: int | None = None,
     ) -> tuple[bytes, http.client.HTTPMessage]:
-        """Send a request, with the headers ``more``, on a connection of its own and return (body, headers)."""
+        """Send a request on a connection of its own and return (body, headers) of the response. ``more`` are additional
+        request headers."""
         connection = self._connection(timeout)
         try:
             response = self._send(connection, method, path, body, more)
@@ -99,7 +102,7 @@ class ServerClient:
         finally:
             connection.close()
         if most is not None and len(data) > most:
-            raise AgentKernelError(f"The response is larger than {most >> 20} MB.")
+            raise AgentKernelError(f"The server's response is larger than {most >> 20} MB and was not read.")
         return data, response.headers
 
     @contextmanager
@@ -148,7 +151,8 @@ class ServerClient:
 
 
 def _accept_gateway_variables(environment: MutableMapping[str, str]) -> None:
-    """Give variables that came through a gateway their usual names. Variables that are set under these names stay."""
+    """Copy variables that a gateway has passed on with the prefix OF_A_GATEWAY to their usual names. A variable that is
+    already set under its usual name is not changed."""
     for name in [name for name in environment if name.startswith(OF_A_GATEWAY)]:
         environment.setdefault(name.removeprefix("KERNEL_"), environment.pop(name))
 

@@ -1,4 +1,5 @@
-"""The events of one turn over the kernel's HTTP client, read by one thread and stopped by another."""
+"""Reads the events of one turn over the kernel's HTTP client. One thread reads them, and another thread may stop the
+reading."""
 
 from __future__ import annotations
 
@@ -15,11 +16,13 @@ from agent_kernel.core.wire.turn_follower import STORED_HEADER, TurnFollower
 from agent_kernel.notebook.server_client import ServerClient, describe_unreachable
 
 PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)
-"""Pauses before each attempt to reopen a lost stream; a restarting server needs a few seconds."""
+"""Pauses in seconds before each attempt to open a lost stream again. Together they exceed the few seconds that a server
+needs to restart."""
 
 
 class TurnEvents:
-    """Reads the events of one turn. An object can be read once. The arguments are those of TurnFollower."""
+    """Reads the events of one turn. An object can be read only once. The constructor has the arguments of
+    TurnFollower."""
 
     def __init__(
         self, turn: str, session: str = "", *, after: int = 0, stored: bool = False, relays: bool = False
@@ -65,4 +68,4 @@ class TurnEvents:
     def _set_connection(self, connection: http.client.HTTPConnection) -> None:
         self._connection = connection
         if self.left:
-            raise Conflict("This kernel no longer follows this turn.")
+            raise Conflict("This kernel no longer follows the events of this turn.")

@@ -1,5 +1,5 @@
-"""The permission gate, which every tool call must pass: which calls may run, which person is asked, and which answers
-are remembered."""
+"""The permission gate, which every tool call must pass. It decides which calls run, asks a person where the rules
+require it, and remembers the answers."""
 
 from agent_kernel.permissions.admin_policy import AdminPolicy
 from agent_kernel.permissions.approval_answer import Answer, Verdict

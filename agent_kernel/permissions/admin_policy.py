@@ -1,4 +1,5 @@
-"""The administrator's policy, a file of the system's configuration. No other setting can be less strict than it.
+"""Reads the administrator's policy from files in the system's configuration. No other setting can be less strict than
+this policy. A policy file has this form:
 
 permission = "ask"        # for every call
 [policy]                  # by kind of call, or by the name of a tool

@@ -1,4 +1,4 @@
-"""A person's answer to the question whether a call may run."""
+"""Defines a person's answer to the question whether a call may run, and converts it to the verdict on the call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.invisible_characters import find_invisible
 
 MAX_EDITED = 200_000
-"""Maximum characters of a text that a person writes in place of a proposed one."""
+"""Maximum characters of a text that a person writes in place of the text that the model proposed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +36,21 @@ class Answer:
 
     def __post_init__(self) -> None:
         if self.decision == "approve" and self.remember == "never":
-            raise InvalidRequest("An approval cannot be remembered as never; only a denial can.")
+            raise InvalidRequest("An approval cannot have remember never; only a denial can.")
         if self.decision == "deny" and self.remember != "once":
             object.__setattr__(self, "remember", "never")
         if self.edited is not None:
             self._check_edited(self.edited)
 
     def _check_edited(self, text: str) -> None:
-        """Raise InvalidRequest if the edited text contains invisible characters: it is not shown to a person again
+        """Raise InvalidRequest if the edited text contains invisible characters, because nobody reviews the edited text
         before it runs.
         """
         if self.decision != "approve" or self.remember != "once":
-            raise InvalidRequest("An edited text can only be approved, and for one call.")
+            raise InvalidRequest(
+                "A call with an edited text can only be approved, and only once: "
+                "send decision approve and remember once."
+            )
         if not text.strip():
             raise InvalidRequest("The edited text is empty. Deny the call if nothing is to run.")
         if len(text) > MAX_EDITED:
@@ -72,7 +75,8 @@ class Verdict:
 
 
 def to_verdict(answer: Answer, proposed: object = None) -> Verdict:
-    """Convert an answer. An edited text that equals the ``proposed`` one is no change."""
+    """Convert an answer to the verdict on the call. An edited text that equals the ``proposed`` text counts as an
+    unchanged call."""
     if answer.decision == "approve":
         edited = None if answer.edited == proposed else answer.edited
         return Verdict(True, answer.message or "approved", answer.remember, edited)

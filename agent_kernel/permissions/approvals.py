@@ -1,4 +1,4 @@
-"""The questions about calls that wait for a user's answer in this process. Each question is answered once."""
+"""Holds the questions about calls that wait for a user's answer in this process. Each question is answered once."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ GONE = {
 @dataclass(slots=True, eq=False)
 class PendingQuestion:
     """A question that waits for an answer. ``required`` is the event that shows the question to clients. ``grant``
-    converts an answer that is to be remembered into the grant to store. ``edits`` has the edited texts of the answers
-    by their hash, because only the hash is stored."""
+    converts an answer that is to be remembered into the grant to store. ``edits`` maps hashes to the edited texts of
+    the answers, because the store keeps only the hash."""
 
     question: ApprovalQuestion
     required: ApprovalRequired
@@ -39,8 +39,9 @@ class PendingQuestion:
 class Approvals:
     """The open questions of this process.
 
-    ``grants`` stores questions, answers and grants. The id of a question is a secret. It is contained only in the event
-    of the question and in the list of open questions, which only those who may answer can read.
+    ``grants`` stores questions, answers and grants. The id of a question is a secret, because it is enough to answer
+    the question. Only the event of the question and the list of open questions contain the id, and only clients that
+    may answer can read these.
     """
 
     def __init__(self, grants: Grants | None = None, clock: Callable[[], float] = time.time) -> None:
@@ -52,7 +53,7 @@ class Approvals:
 
     @property
     def waiting(self) -> list[PendingQuestion]:
-        """The open questions, oldest first."""
+        """The questions that are open in this process, oldest first."""
         return list(self._waiting.values())
 
     async def ask(
@@ -86,16 +87,16 @@ class Approvals:
             return waiting.question
         question = await self.grants.question(namespace, id)
         if question is None:
-            raise NotFound("This approval does not exist.")
+            raise NotFound("There is no approval request with this id.")
         return question
 
     async def answer(self, namespace: str, id: str, answer: Answer) -> Answer:
-        """Record an answer to the question ``id``, and return it. If the same answer was already given, return that
-        one.
+        """Record an answer to the question ``id``, and return it. If an equal answer was given before, return the
+        earlier answer.
 
         Raises NotFound. Raises Conflict if the question was answered differently, is no longer open, or if the person
         saw a different call. Raises InvalidRequest for a scope that this question does not offer, and for an edited
-        text where nothing can be edited. Raises StoreError, after which the question is still open.
+        text if this call cannot be edited. Raises StoreError, after which the question is still open.
         """
         waiting = self._waiting.get(id)
         if waiting is None or waiting.question.key.namespace != namespace:
@@ -113,7 +114,7 @@ class Approvals:
             return _confirm_answer(waiting.answer, hash_edit(waiting.answer.edited), answer)
 
     def fail(self, id: str, reason: str) -> None:
-        """Deny the call of the question ``id`` for a ``reason``, whether or not this can be stored."""
+        """Deny the call of the question ``id`` for a ``reason``, even if the denial cannot be stored."""
         waiting = self._waiting.get(id)
         if waiting is not None and not waiting.verdict.done():
             waiting.verdict.set_result(Verdict(False, reason))
@@ -154,7 +155,7 @@ class Approvals:
         return await self.grants.answer(question, waiting.grant(answer) if answer.remember != "once" else None)
 
     def _same(self, kept: ApprovalQuestion, answer: Answer) -> Answer:
-        """Return the stored answer to a question that is not open in this process, if ``answer`` is the same. Raises
+        """Return the stored answer to a question that is not open in this process, if ``answer`` equals it. Raises
         Conflict otherwise."""
         if answer.shown and kept.shown != answer.shown:
             raise _other_call()
@@ -173,18 +174,19 @@ def _check(waiting: PendingQuestion, answer: Answer) -> None:
         raise _other_call()
     if answer.remember not in ("once", *waiting.required.remember):
         can = ", ".join(waiting.required.remember) or "nothing"
-        raise InvalidRequest(f"For this call {answer.remember!r} cannot be remembered; possible values: {can}.")
+        raise InvalidRequest(f"For this call, remember cannot be {answer.remember!r}; besides once it can be: {can}.")
     if answer.edited is not None and not waiting.required.editable:
         raise InvalidRequest("This call cannot be edited; approve or deny it as it is.")
 
 
 def _editable_text(waiting: PendingQuestion) -> object:
-    """Return the text that a person may change."""
+    """Return the argument of the waiting call that a person may change before the call runs."""
     return waiting.required.arguments.get(waiting.required.editable)
 
 
 def _confirm_answer(first: Answer, edited: str, again: Answer) -> Answer:
-    """Return the first answer if the other one says the same; ``edited`` is the hash of the first one's text."""
+    """Return ``first``, the stored answer to a question, if the new answer ``again`` is equal to it. ``edited`` is the
+    hash of the edited text of the stored answer. Raises Conflict if the answers differ."""
     if (first.decision, first.remember, edited) == (again.decision, again.remember, hash_edit(again.edited)):
         return first
     raise Conflict(

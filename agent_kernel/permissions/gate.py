@@ -1,5 +1,5 @@
-"""The gate that every tool call must pass, whichever API began the turn. It allows the call, denies it, or asks a
-person.
+"""Implements the gate that every tool call must pass, whichever API began the turn. The gate allows the call, denies
+it, or asks a person.
 
 A client declares in its request for which kinds of calls it can obtain a person's answer (``answers``): ``*`` for all
 kinds if a user is at the notebook, ``python.live`` if the notebook ran ``%agent allow live``, and none for a client
@@ -32,8 +32,8 @@ from agent_kernel.permissions.policy import EDIT, LIVE, Policy, Ruling
 
 log = logging.getLogger(__name__)
 Asker: TypeAlias = Callable[[ApprovalRequired], "bool | Answer | Awaitable[bool | Answer]"]
-"""A function that answers questions in place of a person, with True, False or an Answer. It may be a coroutine
-function."""
+"""A function of the program that runs the agent. It answers questions in place of a person, with True, False or an
+Answer, and may be a coroutine function."""
 NEVER = "the person does not want to be asked for it again in this session"
 
 
@@ -67,21 +67,21 @@ class Gate:
 
     def ruling(self, spec: ToolSpec) -> Ruling:
         """Return whether a call of this tool runs, needs a person's answer or is refused, and which setting determines
-        this."""
+        that."""
         if self.denied & {spec.kind, spec.name}:
             return Ruling("deny", "this request")
         return self.rules.ruling(spec, self.request)
 
     async def decide(self, spec: ToolSpec, context: ToolContext) -> Verdict:
-        """Decide whether a call may run. If a question or its answer cannot be stored, the call is denied with that
-        reason, and nothing is raised."""
+        """Decide whether a call may run. If a question or its answer cannot be stored, no error is raised; the call is
+        denied, and the reason says so."""
         ruling = self.ruling(spec)
         if ruling.permission == "deny":
             return Verdict(False, f"{spec.name} was denied by policy: {ruling.because}")
         try:
             return await self._apply_ruling(spec, context, ruling)
         except StoreError as error:
-            return Verdict(False, f"denied: the question could not be kept ({error.message})")
+            return Verdict(False, f"denied: the question to a person could not be stored ({error.message})")
 
     async def allows_unasked(self, spec: ToolSpec, context: ToolContext) -> bool:
         """Return whether a call of this tool runs without a question to a person; False if the stored decisions cannot
@@ -165,8 +165,8 @@ class Gate:
                 task.cancel()
 
     async def _answer(self, question: ApprovalQuestion, required: ApprovalRequired, ask: Asker) -> None:
-        """Answer the question with the result of ``ask``, which runs in a thread because it may block. It is foreign
-        code: if it raises any error, the call is denied."""
+        """Answer the question with the result of ``ask``. This function runs in a thread, because it may block. If it
+        raises any error, the call is denied."""
         try:
             decision = await asyncio.to_thread(ask, required)
             if inspect.isawaitable(decision):
@@ -175,7 +175,9 @@ class Gate:
             await self.approvals.answer(question.key.namespace, question.id, answer)
         except Exception as error:  # the handler is foreign code and may raise anything
             log.warning("the approval handler failed", exc_info=error)
-            self.approvals.fail(question.id, f"denied: the approval handler failed ({type(error).__name__})")
+            self.approvals.fail(
+                question.id, f"denied: the function that answers approval requests failed ({type(error).__name__})"
+            )
 
 
 def create_question(spec: ToolSpec, context: ToolContext) -> ApprovalQuestion:

@@ -1,4 +1,5 @@
-"""Paths outside the work directory that a person has allowed sandboxed code to open."""
+"""Asks a person to allow sandboxed code to open paths outside the work directory, and finds the paths that were
+allowed."""
 
 from __future__ import annotations
 
@@ -78,8 +79,9 @@ class ApprovedPaths:
         return any(real.is_relative_to(place) or place.is_relative_to(real) for place in hidden)
 
     def _may_be_given(self, real: Path, folder: Path) -> bool:
-        """Return whether the user may be offered to allow the ``folder`` of the file ``real``. It may not be the home
-        directory or a directory above it, and ``real`` may not be a directory itself."""
+        """Return whether the user may be offered to allow the whole ``folder`` that contains the file ``real``. The
+        folder may not be hidden, the home directory, or a directory above the home directory. ``real`` may not be a
+        directory itself."""
         above_home = Path.home().resolve().is_relative_to(folder)
         return not (real.is_dir() or above_home or self._is_hidden(folder))
 

@@ -1,5 +1,5 @@
-"""Determines the permission of a call: auto, ask or deny. It is the strictest one of the defaults, the server's
-settings, the administrator's policy and the request. No I/O."""
+"""Determines the permission of a call: auto, ask or deny. It is the strictest permission among the defaults, the
+server's settings, the administrator's policy and the request. No I/O."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ class Policy:
             yield name, self.ruling(ToolSpec(name, "", {}, kind=name))
 
     def _base(self, spec: ToolSpec) -> list[tuple[Permission, str]]:
-        """Return the permission that the settings or the defaults give a tool, with its origin: by the tool's name,
-        else by its kind. A client's own tool gets both, because the name that a client gives a tool must not make a
-        rule less strict."""
+        """Return the permission that the settings or the defaults give a tool, and where it comes from. The tool's name
+        decides, or if there is no rule for the name, the tool's kind. For a client's own tool both rules are returned,
+        because the name that a client gives a tool must not make a rule less strict."""
         kind = self._of_kind(spec.kind)
         if spec.name in DEFAULTS or spec.name not in self.own:
             return [kind]

@@ -1,3 +1,3 @@
-"""The sandbox for the model's code: ``host`` is the server's side, ``jail`` the layers that restrict a process,
-``worker`` the code that runs inside.
+"""The sandbox, in which the model's code runs. ``host`` is the server's side, ``jail`` contains the layers that
+restrict a process, and ``worker`` is the code that runs inside the jail.
 """

@@ -58,12 +58,12 @@ from agent_kernel.turn.voting_engine import PYTHON, VotingEngine
 
 log = logging.getLogger(__name__)
 SAMPLES = 7
-"""Number of programs that are sampled in addition to the likeliest one."""
+"""Number of programs that are sampled for a vote, in addition to the program that the model considers most likely."""
 CHECKED_AT_ONCE = 20_000
 """Maximum length, in characters, of an answer whose numbers are checked on the event loop. Longer answers are checked
 in a thread."""
 MAX_NOTES = 100
-"""Maximum number of notes of a turn whose titles are stored with it."""
+"""Maximum number of notes (hidden context of one turn) whose titles are stored with the turn."""
 NOTE_CHARS = 200
 IMPORTED = "this conversation was imported"
 __all__ = ["Agent", "Note", "TurnRequest", "TurnResult"]
@@ -170,8 +170,8 @@ class Agent:
     async def turn(self, request: TurnRequest, emit: Emit, turn_id: str | None = None) -> TurnResult:
         """Run one turn and pass its events to ``emit``.
 
-        Raises SessionBusy before the first event. Whatever else happens, the turn is closed and TurnFinished is the
-        last event; a cancellation (its message is the reason) is raised again after that.
+        Raises SessionBusy before the first event. In every other case, the turn is closed and TurnFinished is the last
+        event. A cancellation (its message is the reason) is raised again after that event.
         """
         await self._post_turn_tasks.give_way(self.key)
         opened = await self._open(request, turn_id or new_id("turn"))
@@ -266,7 +266,7 @@ class Agent:
                 return
 
     async def _gather_tools(self, turn: ActiveTurn) -> OfferedTools:
-        """Collect the tools of the turn: the agent's own and those of its sources.
+        """Collect the tools of the turn: the agent's own tools and those that its sources offer.
 
         If no tool may run here, only the caller's functions are offered. Raises InvalidRequest if a function of the
         caller has the name of a tool of this server.
@@ -314,8 +314,8 @@ class Agent:
         """Return the engine for the next model call. If the effort of the turn asks for several programs and programs
         can be tried here, this is an engine that samples several programs.
 
-        With the effort ``auto`` it is used only if the engine decodes samples together, and only if the request demands
-        a program or a program has failed.
+        With the effort ``auto``, that engine is used only if it decodes samples together, and only if the request
+        demands a program or a program has failed.
         """
         effort, info = turn.request.effort or self._effort, self._engine.info()
         failed = bool(turn.messages) and turn.messages[-1].role == "tool" and turn.messages[-1].status == "error"
@@ -327,7 +327,8 @@ class Agent:
         return self._engine
 
     async def _with_media(self, turn: ActiveTurn, view: ModelView) -> ModelView:
-        """Load the bytes of earlier media that the model is shown; the store keeps them separately from the items."""
+        """Load the bytes of media in earlier messages that the model is shown. The store keeps them separately from
+        items."""
 
         async def load(part: Part) -> Part:
             if not isinstance(part, Media) or part.data is not None:
@@ -343,7 +344,7 @@ class Agent:
         return replace(view, messages=tuple(messages))
 
     async def _check(self, turn: ActiveTurn) -> None:
-        """Determine the origin of each number of the answer, in conversations in which tools ran."""
+        """Find out where each number of the answer comes from, in conversations in which tools ran."""
         if not self._check_numbers:
             return
         clean = self._writer.redactor.text
@@ -376,7 +377,7 @@ class Agent:
         failure = {"error": self._writer.redactor.value(fault)} if fault else {}
         unsaved = await turn.opened.close(state, reason, turn.usage, turn.record | failure)
         if unsaved is not None:
-            turn.emit(Notice("error", f"The end of this turn is not on disk yet and will be written again: {unsaved}"))
+            turn.emit(Notice("error", f"The end of this turn is not stored yet and will be written again: {unsaved}"))
         if self._writer.transcripts is not None and (problem := self._writer.transcripts.take_problem()):
             turn.emit(Notice("warning", problem))
         finish, stopped = (turn.finish, turn.stopped) if state == "committed" else ("", "")
@@ -385,9 +386,8 @@ class Agent:
         return TurnResult(turn.opened.turn.id, state, turn.text, turn.usage, turn.rounds, error, turn.saved)
 
     async def _keep_prompt(self, turn: ActiveTurn) -> None:
-        """Store the prompt of a turn that was stopped while its tools were being gathered.
-
-        A store that fails here is reported when the turn is closed.
+        """Store the prompt of a turn that was stopped while its tools were being gathered. If the store fails here, the
+        failure is reported when the turn is closed.
         """
         if said := self._history.prompt_messages(turn.request):
             with contextlib.suppress(StoreError):

@@ -1,4 +1,4 @@
-"""The groups of constructor arguments of ``Agent``: options of one agent, services of its server, and its notebook."""
+"""Groups the constructor arguments of ``Agent``: options of one agent, services of its server, and its notebook."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ class TurnServices:
 
 @dataclass(frozen=True, slots=True)
 class TurnNotebook:
-    """The notebook of a turn. Settings in its ``directory`` may be used if that is ``trusted``."""
+    """The notebook of a turn. Settings in the notebook's ``directory`` are used only if ``trusted`` is true, because
+    the user has confirmed this folder then."""
 
     directory: Path | None = None
     trusted: bool = False

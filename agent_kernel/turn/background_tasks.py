@@ -1,4 +1,4 @@
-"""Background work for sessions: one task at a time for each session, cancelled by the session's next turn."""
+"""Runs background work for sessions: one task at a time for each session. The session's next turn cancels the task."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class BackgroundTasks:
             task.exception()  # retrieved here, so that asyncio does not log it for tasks that nobody awaits
 
     def _cancellation_error(self) -> Conflict:
-        """Return why a task was cancelled: only ``aclose`` and ``give_way`` cancel tasks."""
+        """Return the error that says why a task was cancelled. Only ``aclose`` and ``give_way`` cancel tasks."""
         if self._closed:
             return Conflict("The server is shutting down.")
         return Conflict(

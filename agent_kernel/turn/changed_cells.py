@@ -1,6 +1,6 @@
-"""Stores the notebook changes of a turn's calls with the turn, so that they can be undone later. Stored are the sources
-of cells before and after the change, and the outputs of deleted cells. Secrets are redacted, as in everything that is
-stored."""
+"""Stores the notebook changes of a turn's calls with the turn, so that the user can undo them later. For each change,
+the sources of cells before and after it are stored, and the outputs of deleted cells. Secrets are redacted, as in
+everything that is stored."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def stored_change(record: Mapping[str, Any], call: str) -> dict[str, Any]:
 
 
 def clean_change(redactor: Redactor, details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the change without its texts if one of them contains a secret, because restoring a redacted text would
-    change the cell. Other changes are returned as they are."""
+    """Return the change unchanged, unless one of its texts contains a secret. Then return it without its texts, because
+    restoring a redacted text would change the cell."""
     change = details.get(CHANGE)
     if not redactor.is_on or not isinstance(change, Mapping) or redactor.value(change) == change:
         return dict(details)
@@ -63,5 +63,6 @@ def clean_change(redactor: Redactor, details: Mapping[str, Any]) -> dict[str, An
 
 
 def without_texts(change: Mapping[str, Any], lost: str) -> dict[str, Any]:
-    """Return the change without its texts. ``lost`` is stored instead and says why the change cannot be undone."""
+    """Return the change without its texts. The reason ``lost``, which says why the change cannot be undone, is stored
+    in their place."""
     return {name: value for name, value in change.items() if name not in TEXTS} | {"lost": lost}

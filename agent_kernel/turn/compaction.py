@@ -1,6 +1,6 @@
-"""Summaries of long conversations. Nothing is deleted: a summary is a row in the store, and the model reads it in place
-of all messages before it. Deleting the row undoes the summary. Each summary is written from the previous one and the
-messages that follow it."""
+"""Writes summaries of long conversations. Nothing is deleted: a summary is a row in the store, and the model reads it
+in place of all messages before it. Deleting the row undoes the summary. Each summary is written from the previous
+summary and the messages that follow it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MATERIAL_CHARS = 48_000
 """Maximum number of characters that a model summarises at once, if its context allows as many or its length is
 unknown."""
 KEPT_CHARS = 12_000
-"""Size of the recent part that stays unchanged if the context length of the model is unknown."""
+"""Number of characters of the newest messages that are not summarised if the context length of the model is unknown."""
 RESULT_CHARS = 800
 MESSAGE_CHARS = 4_000
 MAX_ITEMS = 20_000
@@ -46,11 +46,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CompactionPolicy:
-    """When to summarise.
+    """Determines when a conversation is summarised.
 
-    ``threshold`` is the share of the model's context that triggers a summary when it is in use and ``auto`` is set;
-    ``keep`` is the share of the context whose messages stay unchanged. There are at least ``turns_between`` turns
-    between two summaries; after ``failures`` failures in a row, automatic summaries stop."""
+    If ``auto`` is set, a summary is written when the share ``threshold`` of the model's context is in use. ``keep`` is
+    the share of the context whose messages are not summarised. There are at least ``turns_between`` turns between two
+    summaries; after ``failures`` failures in a row, automatic summaries stop."""
 
     auto: bool = True
     threshold: float = 0.8
@@ -60,7 +60,8 @@ class CompactionPolicy:
 
 
 class Compactor:
-    """Writes summaries, one at a time for each session; the store's claim covers all servers that use it."""
+    """Writes summaries, one at a time for each session. A claim in the store ensures this for all servers that share
+    the store."""
 
     def __init__(self, ledger: TurnWriter, policy: CompactionPolicy | None = None) -> None:
         self._ledger = ledger
@@ -119,7 +120,10 @@ class Compactor:
 
     async def _fold(self, key: SessionKey, engine: Engine, items: Sequence[Item], reason: str) -> Summary:
         if not await await_uncancelled(self._store.claim_summary(key, self._owner)):
-            raise Conflict("A summary of this session is being written already.", details={"session": key.id})
+            raise Conflict(
+                "Another process is already writing a summary of this session. Try again later.",
+                details={"session": key.id},
+            )
         try:
             earlier = (await self._store.summaries(key))[-1:]
             text, usage = await self._write(key, engine, earlier[0].text if earlier else "", items)
@@ -145,7 +149,7 @@ class Compactor:
         await reply.read(engine, request)
         text = shorten(self._ledger.redactor.text("".join(reply.text).strip()), MAX_CHARS)
         if not text or reply.end is None:
-            raise EngineError("The model wrote no summary.")
+            raise EngineError("The model returned an empty summary, so no summary was stored.")
         return text, reply.end.usage
 
 
@@ -212,8 +216,8 @@ def _summary_tokens(context_length: int) -> int:
 
 
 def _material_chars(context_length: int) -> int:
-    """Return the number of characters of conversation that fit into a prompt, in addition to the earlier summary, the
-    task and the answer."""
+    """Return the number of characters of conversation that a prompt can contain besides the earlier summary, the
+    instructions for the summary, and room for the answer."""
     if not context_length:
         return MATERIAL_CHARS
     tokens = context_length - 2 * _summary_tokens(context_length) - 300

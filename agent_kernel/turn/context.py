@@ -40,14 +40,15 @@ PICTURE_TOKENS = 768
 PICTURE_SHARE = 0.25
 """Share of the model's tokens for all images together."""
 VIDEO = 8
-"""Number of images that one video counts as, because the model is shown its frames."""
+"""Number of images that one video counts as. The model is shown several frames of the video."""
 MEDIA_BYTES = 24 * 2**20
 LEFT_OUT = "[image shown earlier, left out]"
 SUMMARY = "Summary of this conversation up to here; the messages it stands for are kept, but not shown to you:"
 INSTRUCTIONS = (
     "You are agent-kernel, an open-source assistant inside a Jupyter notebook, made by the agent-kernel project."
 )
-"""The identity is stated here because a small model otherwise names the company of its training data."""
+"""Instructions at the beginning of the prompt, unless the client sends its own. They state the identity, because a
+small model otherwise names the company of its training data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +68,9 @@ class ModelView:
 class ContextBuilder:
     """Fits a conversation into the context of a model.
 
-    ``context_length`` is in tokens; 0 means unknown, and no limit is applied. ``sees``: the model can read images and
-    videos. It is then shown the newest ones, up to a share of its tokens and MEDIA_BYTES; other media are replaced with
-    text. ``summary`` stands for everything before the history.
+    ``context_length`` is in tokens; 0 means unknown, and no limit is applied. ``sees`` is true if the model can read
+    images and videos. Such a model is shown the newest ones, up to a share of its tokens and up to MEDIA_BYTES; other
+    media are replaced with text. ``summary`` stands for everything before the history.
     """
 
     def __init__(
@@ -208,6 +209,6 @@ def _keep_newest_pictures(messages: Sequence[Message], pictures: int) -> list[Me
 
 
 def _bytes_from(messages: Sequence[Message]) -> list[int]:
-    """Return, for each message, the bytes of its media and of all media after it."""
+    """Return, for each message, the number of bytes of its media and of all media after it."""
     sizes = [sum(medium.size for medium in message.media if is_visible_media(medium.mime)) for message in messages]
     return [*accumulate(reversed(sizes))][::-1]

@@ -1,5 +1,5 @@
-"""Instructions that a person writes for every turn: the setting ``instructions``, AGENTS.md in a trusted folder, those
-that the request carries, and those of the conversation."""
+"""Collects the instructions that a person writes for every turn: the setting ``instructions``, AGENTS.md in a trusted
+folder, the instructions that the request carries, and those of the conversation."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from agent_kernel.core.trusted_folders import TrustStore
 
 FILE = "AGENTS.md"
 MAX_CHARS = 4_000
-"""Characters of each of the texts that the model reads: about 1,000 tokens, so that they leave room for the turn in the
-context of a small model."""
+"""Maximum characters that the model reads of each of these texts: about 1,000 tokens, so that there is room for the
+turn in the context of a small model."""
 OF_SESSION = "agent_kernel.instructions"
-"""Key in the metadata of a session: what its turns should follow. An import drops the metadata of a session, so that a
-conversation that came with a notebook brings no instructions."""
+"""Key in the metadata of a session that holds the instructions of the conversation. An import drops the metadata of a
+session, so that a conversation that came with a notebook brings no instructions."""
 CUT = "\n[The rest of these instructions is left out.]"
 
 
 def read_instructions(setting: str, folder: Path | None, trust: TrustStore, *more: str) -> str:
-    """Return the instructions for a turn of a notebook in ``folder``, with ``more`` behind them; empty if there are
-    none.
+    """Return the instructions for a turn of a notebook in ``folder``; empty if there are none. The texts in ``more``
+    follow the setting and AGENTS.md.
 
     AGENTS.md is read from the folder, or else from the nearest folder above it that has the file, as long as the
     folders are trusted. A file that cannot be read counts as missing. Blocking: reads the disk.

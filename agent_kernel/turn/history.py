@@ -1,5 +1,5 @@
-"""The input of a turn: messages of earlier turns, messages that the client carries, and the new prompt. Reads the store
-and writes nothing."""
+"""Prepares the input of a turn: messages of earlier turns, messages that the client carries, and the new prompt. Reads
+the store and writes nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agent_kernel.turn.input_hook import InputHook
 LOST = "The kernel is another one than in the last turn: variables defined earlier are gone."
 CELLS = "Cells of the notebook, as they stand on its page:"
 OF_CELL = 20
-"""Number of newest turns of a cell among which the last answered one is searched."""
+"""Number of newest turns of a cell that are searched for the last answered turn."""
 AT_THE_END = 2
 """Number of newest turns that are read: the open turn and the turn before it."""
 HISTORY_ITEMS = 1_000
@@ -39,9 +39,9 @@ class PreparedTurn:
     model sees before it answers.
 
     ``said`` are the messages that are stored as the first items of the turn. They are placed after item ``behind``
-    (None: at the end of the current branch) and after ``earlier``, turns that the client sent along and that are not
-    stored yet. ``instructions`` are the client's own, for this turn only. ``lost`` is true if the kernel is not the
-    kernel of the last turn.
+    (None: at the end of the current branch) and after ``earlier``, which are turns that the client sent along and that
+    are not stored yet. ``instructions`` are the client's own, for this turn only. ``lost`` is true if the kernel was
+    restarted or replaced since the last turn.
     """
 
     history: Sequence[Message]
@@ -58,7 +58,7 @@ class PreparedTurn:
 class ConversationHistory:
     """Prepares the input of turns of one session.
 
-    ``limit`` is the maximum number of earlier items that the model sees if the request does not say (None: all that
+    ``limit`` is the maximum number of earlier items that the model sees if the request sets no limit (None: all that
     fit). ``clean`` returns messages in the form in which they are stored; messages that a client repeats are compared
     in that form. Raises InvalidRequest for a negative limit and for a hook that cannot be called.
     """
@@ -79,7 +79,8 @@ class ConversationHistory:
         self._limit = serialization.validate_limit(limit)
 
     async def prepare(self, request: TurnRequest, head: int, page: Sequence[PageCell] | None = None) -> PreparedTurn:
-        """Prepare a turn that was opened at item ``head``; ``page`` are cells that replace the conversation.
+        """Prepare a turn that was opened at item ``head``. ``page`` are notebook cells that replace the conversation;
+        None if the conversation is used.
 
         Raises InvalidRequest if there is no prompt, and whatever the hook and the store raise.
         """
@@ -146,8 +147,9 @@ class ConversationHistory:
         return placed if at_end or placed.behind is not None else replace(placed, behind=before[-1].seq)
 
     async def _of_page(self, page: Sequence[PageCell]) -> list[Item]:
-        """Return the items for the cells of a page. A cell with an answered turn becomes the items of its newest such
-        turn, on whichever branch that is; the text of other cells becomes hidden context."""
+        """Return the items for notebook cells that replace the conversation in this turn. A cell with answered turns
+        becomes the items of the newest of these turns, on any branch. The text of every other cell becomes hidden
+        context."""
         items: list[Item] = []
         texts: list[str] = []
         for cell in page:
@@ -161,8 +163,7 @@ class ConversationHistory:
         return [*items, *_cells_to_items(texts)]
 
     async def _summary(self) -> Summary | None:
-        """Return the newest summary. Callers that select the history themselves, with a limit or a hook, do not use
-        it."""
+        """Return the newest summary. Return None if the caller selects the history itself, with a limit or a hook."""
         return next(reversed(await self._store.summaries(self._key)), None)
 
     async def _plan_replay(self, incoming: Sequence[Message]) -> MergePlan:
@@ -222,8 +223,8 @@ def _incoming(request: TurnRequest) -> list[Message]:
 
 
 def _notes(request: TurnRequest, lost: bool) -> list[Message]:
-    """Return the hidden context of the turn, without duplicates: a turn that is repeated brings its earlier notes
-    along."""
+    """Return the hidden context of the turn, without duplicates. A turn that is repeated sends the notes of its first
+    run again, so duplicates occur."""
     notes: list[str] = []
     for note in request.notes:
         text = f"{note.title}: {note.text}" if note.title else note.text

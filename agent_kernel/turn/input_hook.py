@@ -1,4 +1,4 @@
-"""The input hook: a caller's function that decides what the model sees of a session and what is stored.
+"""Calls the input hook: a caller's function that decides what the model sees of a session and what is stored.
 
 The hook receives deep copies of the history and of the new messages, and returns the messages that the model sees. The
 new messages among these are stored; messages of the history are stored already. A returned message is matched with the
@@ -24,7 +24,7 @@ InputHook: TypeAlias = Callable[[list[Message], list[Message]], "list[Message] |
 
 @dataclass(frozen=True, slots=True)
 class ShapedInput:
-    """The result of a hook.
+    """The messages that a hook returned.
 
     ``seen`` is everything that the model sees, in order; ``said`` is the part of it that is stored. ``before`` is the
     number of messages in ``seen`` before the first new one.

@@ -1,5 +1,5 @@
-"""One model call of a turn: stream it as events, save the reply, and separate the calls that this server runs from the
-calls that the caller runs."""
+"""Runs one model call of a turn: streams the reply as events, saves it, and separates the calls that this server runs
+from the calls that the caller runs."""
 
 from __future__ import annotations
 

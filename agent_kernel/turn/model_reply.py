@@ -1,4 +1,4 @@
-"""The reply of one model call, assembled from its chunks."""
+"""Assembles the reply of one model call from its chunks."""
 
 from __future__ import annotations
 

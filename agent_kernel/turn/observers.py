@@ -1,5 +1,5 @@
-"""Calls the observers of sessions. An observer that fails does not affect the turn; the failure is logged without any
-text of the session."""
+"""Calls the observers of sessions, which are objects that the settings or the caller name. An observer that fails does
+not affect the turn; the failure is logged without any text of the session."""
 
 from __future__ import annotations
 

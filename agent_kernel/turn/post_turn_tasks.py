@@ -1,5 +1,7 @@
-"""Background work after a committed turn: a title for a new session, and a summary when the model's context fills up.
-No request waits for this work, the session's next turn cancels it, and a failure has no other effect."""
+"""Runs background work after a committed turn: writes a title for a new session, and a summary when the model's context
+fills up.
+
+No request waits for this work. The session's next turn cancels it, and a failure has no other effect."""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ FAILED += "Compact the conversation to try again."
 
 @dataclass(frozen=True, slots=True)
 class AnsweredTurn:
-    """A committed turn. ``first``: it is the session's first turn. ``said`` is the user's message and ``answer`` the
-    model's answer. ``share`` is the part of the model's context length that was in use."""
+    """A committed turn. ``first`` is true if it is the session's first turn. ``said`` is the user's message and
+    ``answer`` the model's answer. ``share`` is the part of the model's context length that was in use."""
 
     key: SessionKey
     first: bool
@@ -37,8 +39,8 @@ class AnsweredTurn:
 
 
 class PostTurnTasks:
-    """Writes titles and summaries for the sessions of one server. ``told`` is called after each with the session's key
-    and ``title`` or ``compacted``."""
+    """Writes titles and summaries for the sessions of one server. After each title, ``told`` is called with the
+    session's key and ``title``; after each summary, with the key and ``compacted``."""
 
     def __init__(
         self, store: SessionStore, compactor: Compactor, titles: Literal["rule", "engine", "off"] = "rule"

@@ -1,5 +1,5 @@
-"""A vote among programs that were written for the same question. Programs whose outcomes agree form a group, and the
-largest group wins.
+"""Decides by vote among programs that were written for the same question. Programs whose outcomes agree form a group,
+and the largest group wins.
 
 Execution-based voting: MBR-exec (arXiv 2204.11454), CodeT (arXiv 2207.10397). The functions have no side effects.
 """
@@ -17,22 +17,22 @@ from agent_kernel.core.program_outcome import ProgramOutcome
 
 OTHER_LINES = 8
 OTHER_CHARS = 600
-"""Maximum characters of the second group's result, which a person is shown after a close vote. OTHER_LINES limits the
-lines."""
+"""Maximum characters of the result of the second largest group, which a person is shown after a close vote. OTHER_LINES
+limits its lines."""
 CLOSE_SHARE = 2 / 3
 """A vote is close if the winner has a smaller share of all tried programs than this, and the second group has at least
 MIN_SECOND members."""
 MIN_SECOND = 2
 NUMBER = re.compile(r"(?<![\w.])[-−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
-"""A number as a program prints it. ``number_check.number_parser`` reads prose of any language, where ``1.234`` may be a
-thousand, and leaves out dates, which count here."""
+"""Matches a number as a program prints it. ``number_check.number_parser`` is not used here: it reads prose of any
+language, where ``1.234`` may be a thousand, and leaves out dates, which count in a vote."""
 WORD = re.compile(r"[^\W\d_][\w'-]*")
 FOOTER = re.compile(
     r"^(?:Name: .*|dtype: \S+|Length: .*|\[\d+ rows x \d+ columns\]|Out\[\d+\]:|\(no output\))$", re.MULTILINE
 )
-"""Lines that pandas and agent-kernel print in addition to a value. They are ignored."""
+"""Matches lines that pandas and agent-kernel print in addition to a value. The vote ignores them."""
 DISPLAY = re.compile(r"\b(?:np|numpy)\.\w+\((.*?)\)")
-"""A numpy number in the form of its repr, such as ``np.float64(1.5)``."""
+"""Matches a numpy number in the form of its repr, such as ``np.float64(1.5)``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class Vote:
     def sentence(self) -> str:
         """A sentence for a person that says how many programs agree."""
         if self.agree == self.tried:
-            return f"All {self.tried} drafts agree."
-        return f"{self.agree} of {self.tried} drafts agree."
+            return f"All {self.tried} programs agree."
+        return f"{self.agree} of {self.tried} programs agree."
 
     @property
     def disagreement(self) -> str:
@@ -130,8 +130,9 @@ def vote(programs: Sequence[TriedProgram]) -> Vote | None:
 
 
 class OutcomeView:
-    """The parts of an outcome that are compared in the vote: numbers and words in order, figures, and the contents of
-    variables. Words that the code of one of the two programs contains are labels, which are not compared."""
+    """The parts of a program's outcome that the vote compares: numbers and words in order, figures, and the contents of
+    variables. If two outcomes are compared, words that the code of either program contains are labels, which are not
+    compared."""
 
     def __init__(self, program: TriedProgram) -> None:
         outcome = program.outcome
@@ -160,7 +161,8 @@ class OutcomeView:
 
 
 def _same_number(first: str, second: str) -> bool:
-    """Return whether two numbers are equal after both are rounded to the smaller of their numbers of decimals."""
+    """Return whether two numbers are equal after both are rounded to the same number of decimals. The number with fewer
+    decimals determines how many."""
     one, two = _value(first), _value(second)
     if one == two:
         return True

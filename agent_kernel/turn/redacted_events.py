@@ -46,7 +46,7 @@ class DeltaStream:
 
 
 class RedactedEvents:
-    """An ``emit`` function that redacts events and passes them to another one."""
+    """An ``emit`` function that redacts events and passes them to the ``emit`` function that it wraps."""
 
     def __init__(self, redactor: Redactor, emit: Emit) -> None:
         self._redactor = redactor

@@ -1,4 +1,5 @@
-"""Builds a running agent from settings: engine, store and sandbox, by name or as ``package.module:Class``."""
+"""Builds a running agent from the settings. Engine, store and sandbox are named in the settings, by a built-in name or
+as ``package.module:Class``."""
 
 from __future__ import annotations
 
@@ -135,8 +136,8 @@ def build_by_name(table: Mapping[str, Callable[[Settings], Any]], name: str, set
 
 
 def build_store(settings: Settings) -> Any:
-    """Return the session store that the settings name, by its URL or as ``build_by_name`` does. Raises InvalidRequest,
-    whose message quotes nothing of a URL but its scheme."""
+    """Return the session store that the settings name, either by its URL or by a name that ``build_by_name`` accepts.
+    Raises InvalidRequest, whose message quotes nothing of a URL but its scheme."""
     if "://" not in settings.store:
         return build_by_name(STORES, settings.store, settings)
     from agent_kernel.sessions.store.store_url import open_store
@@ -154,8 +155,8 @@ def _import_class(name: str) -> Any:
 
 
 def _observers(settings: Settings) -> Observers:
-    """Create the observers that the settings name by calling each class without arguments. Raises InvalidRequest for
-    one that cannot be loaded."""
+    """Create the observers that the settings name by calling each class without arguments. Raises InvalidRequest if a
+    class cannot be loaded."""
     names = [name.strip() for name in settings.observers.split(",") if name.strip()]
     found: list[Observer] = []
     for name in names:

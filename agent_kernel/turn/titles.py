@@ -1,5 +1,5 @@
-"""Titles of conversations: the beginning of the first message, or a few words that the model writes. A title that a
-person wrote is never replaced."""
+"""Makes titles of conversations from the beginning of the first message, or lets the model write a few words. A title
+that a person wrote is never replaced."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from agent_kernel.core.session import SessionKey, SessionUpdate
 from agent_kernel.turn.model_reply import Reply
 
 MAX_TITLE = 60
-"""Maximum number of characters; a longer beginning is cut and ends with an ellipsis."""
+"""Maximum number of characters of a title. If the first message is longer, its beginning is used and ends with an
+ellipsis."""
 EXCERPT = 1_500
 TASK = (
     "A conversation began like this:\n\nPERSON: {said}\n\nASSISTANT: {answer}\n\nWrite a title for it: 3 to 7 words in "
@@ -30,8 +31,8 @@ def title_from_text(said: str) -> str:
 async def retitle(
     store: SessionStore, key: SessionKey, engine: Engine, said: str, answer: str, *, instead_of: str
 ) -> None:
-    """Let the model write a title and store it in place of ``instead_of``. A title that is no longer ``instead_of``
-    stays. Raises EngineError, StoreError."""
+    """Let the model write a title and store it in place of the title ``instead_of``. If the session has a different
+    title by then, that title stays. Raises EngineError, StoreError."""
     prompt = TASK.format(said=shorten(said, EXCERPT), answer=shorten(answer, EXCERPT))
     sampling = Sampling(temperature=0.0, max_tokens=40)
     request = EngineRequest((user(prompt),), (), sampling, f"{key.namespace}/{key.id}#title")

@@ -61,8 +61,8 @@ class Toolbox:
     """The tools of one turn.
 
     ``files`` stores the files that calls produce; with None they are not stored. ``foreign`` says which text of unknown
-    origin is in the conversation before any call (empty: none). ``wanted`` are the files that the request asks the turn
-    to produce.
+    origin was in the conversation before any call; empty means none. ``wanted`` are the files that the request asks the
+    turn to produce.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Toolbox:
 
     @property
     def of_caller(self) -> tuple[ToolSpec, ...]:
-        """The tools whose calls the caller runs."""
+        """The tools whose calls end the turn, because the caller runs them."""
         return tuple(spec for spec in self.specs if spec.where == "caller")
 
     @property
@@ -230,7 +230,8 @@ def _not_produced(wanted: RequestedFile) -> ProducedFile:
 
 
 def _absent(output: ToolOutput) -> list[File]:
-    """Return the files that the arguments of the call name and that the call did not produce, for the model."""
+    """Return the files that the arguments of the call name and that the call did not produce. The model is informed
+    about them."""
     names = [file.name for file in output.files if file.error == NOT_PRODUCED]
     return [File("", name, "", 0, 0.0, error=NOT_PRODUCED, message="not produced") for name in names]
 

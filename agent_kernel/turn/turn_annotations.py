@@ -1,6 +1,6 @@
-"""Annotations: what the events of a turn report in addition to its messages. They are stored in a compact form in the
-turn's record, so that the turn can be shown again: where and how long calls ran, decisions of people, notices, and how
-much of the conversation the model saw."""
+"""Collects annotations: what the events of a turn report in addition to its messages. Annotations are stored in a
+compact form in the turn's record, so that the turn can be shown again: where and how long calls ran, decisions of
+people, notices, and how much of the conversation the model saw."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _ANSWERED = ("decision", "reason")
 class TurnAnnotations:
     """Collects the annotations of one turn from its events.
 
-    Calls are kept in a list, in the order in which they ended, and not by id: a model may use an id again in the next
-    round. ``at`` of a call or a notice is
-    the number of blocks (runs of text or reasoning, calls) that began before it.
+    Calls are kept in a list, in the order in which they ended, and not by id, because a model may use an id again in
+    the next round. ``at`` of a call or a notice is the number of blocks that began before it. A block is a call, or a
+    run of text or reasoning.
     """
 
     def __init__(self, redactor: Redactor | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The state of a turn while it runs: the request, the messages so far, and how many of them are stored."""
+"""Holds the state of a turn while it runs: the request, the messages so far, and how many of them are stored."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""An engine that samples several programs for one model call. It answers with a program of the largest group whose
-outcomes agree.
+"""Implements an engine that samples several programs for one model call. It answers with a program of the largest group
+whose outcomes agree.
 
 The likeliest program is decoded first. The further programs are sampled from the same conversation, all at once, so
 that an engine that decodes in batches computes the shared prompt once. Each program is tried without lasting effects,

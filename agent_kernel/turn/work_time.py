@@ -13,7 +13,8 @@ WAITED = "waited_s"
 
 @dataclass(slots=True)
 class WorkTime:
-    """A clock that starts when it is created. Pass it every event of the turn or call."""
+    """Measures the time since it was created, without the time spent waiting for a person. It must receive every event
+    of the turn or call."""
 
     _began: float = field(default_factory=time.monotonic)
     _waited: float = 0.0

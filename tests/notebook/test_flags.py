@@ -126,7 +126,10 @@ async def test_the_last_answer_and_an_earlier_one_are_shown_again_without_a_mode
     last = await notebook.run("%agent show")
     assert last.turn["turn"] != first.turn["turn"]
     assert (await notebook.run(f"%agent show {first.turn['turn']}")).turn["turn"] == first.turn["turn"]
-    assert "there is no turn 7; there are 1 to 2." in (await notebook.run("%agent show 7")).error
+    assert (
+        "there is no turn 7; the turns of this conversation have the numbers 1 to 2."
+        in (await notebook.run("%agent show 7")).error
+    )
 
 
 async def test_a_recorded_conversation_is_replayed_in_the_cell(notebook: Notebook) -> None:
@@ -174,7 +177,7 @@ async def test_where_a_person_wants_no_draft_the_fix_is_proposed_as_it_was_writt
     assert "The proposed cell was not tried in a draft." in ran.plain
     ran = await fresh_notebook.run("%agent fix --in sandbox again the same", [])
     assert ran.payload == [], "the same code under another layout"
-    assert "The proposed cell is the same code that failed" in ran.plain
+    assert "The model wrote the same code that failed" in ran.plain
 
 
 async def test_fix_has_the_facts_of_the_failing_line(fresh_notebook: Notebook) -> None:

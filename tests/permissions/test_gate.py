@@ -149,7 +149,7 @@ async def test_after_words_of_strangers_live_code_is_asked_for_again_and_only_a_
 async def test_an_answer_that_can_not_be_remembered_is_refused() -> None:
     asked = Asked(gate(admin=admin(live="ask")))
     question = await asked.question()
-    with pytest.raises(InvalidRequest, match="cannot be remembered"):
+    with pytest.raises(InvalidRequest, match="remember cannot be"):
         await asked.gate.approvals.answer("local", question.approval, SESSION)
     await asked.gate.approvals.answer("local", question.approval, Answer("approve"))
     assert (await asked.verdict()).allowed
@@ -230,9 +230,9 @@ async def test_a_handler_that_fails_has_said_no() -> None:
         raise RuntimeError("no display")
 
     verdict = await gate(ask=broken).decide(LIVE, context())
-    assert verdict.reason == "denied: the approval handler failed (RuntimeError)"
+    assert verdict.reason == "denied: the function that answers approval requests failed (RuntimeError)"
     verdict = await gate(ask=lambda question: Answer("approve", "folder")).decide(LIVE, context())
-    assert verdict.reason == "denied: the approval handler failed (InvalidRequest)"
+    assert verdict.reason == "denied: the function that answers approval requests failed (InvalidRequest)"
 
 
 class FullGrants(MemoryGrants):
@@ -258,7 +258,7 @@ class FullGrants(MemoryGrants):
 
 async def test_a_question_that_can_not_be_kept_is_no() -> None:
     verdict = await Gate(Approvals(FullGrants(0)), answers=frozenset("*")).decide(LIVE, context())
-    assert verdict.reason == "denied: the question could not be kept (No space left.)"
+    assert verdict.reason == "denied: the question to a person could not be stored (No space left.)"
 
 
 async def test_an_answer_that_can_not_be_kept_leaves_the_question_waiting() -> None:

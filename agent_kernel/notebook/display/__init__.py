@@ -1,1 +1,1 @@
-"""The display of a turn in a notebook cell or a terminal: text, tables, media, status lines."""
+"""Displays a turn in a notebook cell or a terminal: text, tables, media, status lines."""

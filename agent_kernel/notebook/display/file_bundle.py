@@ -1,4 +1,4 @@
-"""Displays the files that a call produced as one output: one line per file, with a link to its content on the
+"""Displays the files that one tool call produced as one output: one line per file, with a link to its content on the
 server."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SHOWN = 20
 
 def files_bundle(files: Sequence[Mapping[str, Any]], server: str, session: str) -> Bundle:
     """Render the list of files. ``server`` is the server's URL including its base URL, ``session`` the id of the
-    session. Links have no host: the browser loads them from the host of the page, which is the server."""
+    session. Links have no host, so the browser loads the files from the server that delivered the notebook page."""
     base = urllib.parse.urlsplit(server).path
     lines = [f"{file['name']}, {describe_size(file)}" for file in files[:SHOWN]]
     rows = [

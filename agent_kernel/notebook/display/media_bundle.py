@@ -1,5 +1,5 @@
-"""Converts between MIME bundles and the media of a tool result: pictures, charts, and tables, whose cells are rendered
-as HTML and text."""
+"""Converts MIME bundles to the media of a tool result, and these media to MIME bundles. Media are pictures, charts, and
+tables, whose cells are rendered as HTML and text."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from agent_kernel.notebook.kernel.capture import IMAGES
 
 TABLE = "application/vnd.agent-kernel.table+json"
 NEWER_VEGA_LITE = re.compile(r"application/vnd\.vegalite\.v(?:[6-9]|\d{2,})\+json")
-"""MIME types of Vega-Lite 6 and later. JupyterLab has a renderer for Vega-Lite 5 only, so these charts are sent under
-the MIME type of version 5, which renders most of them."""
+"""Matches the MIME types of Vega-Lite 6 and later. JupyterLab has a renderer for Vega-Lite 5 only, so these charts are
+sent under the MIME type of version 5, whose renderer displays most of them."""
 VEGA_LITE = "application/vnd.vegalite.v5+json"
 BUNDLE = "application/vnd.agent-kernel.bundle+json"
 """MIME type of a whole MIME bundle (a JSON object from MIME type to content) that is stored as one media file. Models

@@ -33,11 +33,11 @@ STATES = {
     "timeout": "out of time",
     "interrupted": "stopped",
 }
-"""The state that a card shows for the status of a call that has ended."""
+"""Maps the status of a call that has ended to the state that its card shows."""
 WAITING = "waiting for your answer"
-"""The state of a call whose cell waits for the user."""
+"""The state that a card shows while its call waits for an answer of the user."""
 RECORDED = ("turn", "session", "state", "model", "local", "host", "where", "cell", "stored", "private")
-"""The fields of a summary that programs read in the output of TURN_MIME."""
+"""The fields of TurnSummary that are copied into the JSON of type TURN_MIME, where programs read them."""
 QUIET = "color:var(--jp-ui-font-color2,inherit);font-size:var(--jp-ui-font-size1,90%)"
 BOX = "border-left:3px solid var(--jp-border-color1,#9e9e9e);margin:4px 0;padding:2px 0 2px 10px"
 PRE = "margin:4px 0;padding:4px 8px;white-space:pre-wrap;max-height:400px;overflow:auto;background:transparent"
@@ -90,10 +90,10 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class AnswerVersion:
-    """Which of the answers of its cell a turn gave: answer ``number`` of ``count``, on the branch ``branch``.
+    """States which answer to its cell a turn gave: answer ``number`` of ``count``, on the branch ``branch``.
 
-    ``replaces`` is the turn that it replaces. ``later`` is the number of turns that followed the replaced turn; they
-    stay on the branch ``kept_on``."""
+    ``replaces`` is the turn whose answer this turn replaces. ``later`` is the number of turns that followed that turn;
+    they stay on the branch ``kept_on``."""
 
     branch: str = ""
     number: int = 1
@@ -112,7 +112,7 @@ class AnswerVersion:
 
     @property
     def left_behind(self) -> str:
-        """A notice for the user when the conversation continues from an earlier turn, or ""."""
+        """A notice for the user if this turn was asked again and later turns stay behind on another branch, else ""."""
         if not self.later:
             return ""
         turns = "1 later turn stays" if self.later == 1 else f"{self.later} later turns stay"

@@ -1,7 +1,8 @@
-"""Displays a turn on a terminal: the answer as Markdown that grows while it arrives, and a row for each call. Control
-sequences in the text have no effect.
+"""Displays a turn on a terminal: the answer as Markdown that grows while it arrives, and a row for each tool call.
+Control sequences in the text have no effect.
 
-Finished blocks of Markdown are printed once and stay. Only the last block, which still grows, is redrawn.
+Finished blocks of Markdown are printed once and stay. Only the last block, which still grows, is printed again whenever
+text arrives.
 """
 
 from __future__ import annotations
@@ -178,7 +179,8 @@ class RichScreen:
 
 
 def split_finished(text: str) -> tuple[str, str]:
-    """Split Markdown into (blocks that more text cannot change, the block that still grows)."""
+    """Split Markdown into two parts: the blocks that further text cannot change, and the last block, which may still
+    grow."""
     lines = text.split("\n")
     fence, cut = "", 0
     for number, line in enumerate(lines[:-1]):

@@ -19,7 +19,7 @@ FENCE = re.compile(
 )
 CODE_SPAN = re.compile(r"(?<![\\`])(?P<ticks>`+)(?!`)(?P<code>[^\n]*?[^`\n])(?P=ticks)(?!`)")
 OPENER = re.compile(r"^(?P<lead>[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*)(?P<run>`{3,}(?=[^`\n]*$)|~{3,})", re.MULTILINE)
-"""Matches a line that a renderer takes for a fence once the code spans in it are removed."""
+"""Matches a line that a renderer reads as the beginning of a fence. It is applied to text without code spans."""
 MATH = re.compile(
     r"(?<![\\$])\$\$[^$`\n]+\$\$(?!\$)"
     r"|^[ ]{0,3}\$\$[ \t]*\n[^$`]+\n[ ]{0,3}\$\$[ \t]*$"
@@ -32,8 +32,8 @@ LINK = re.compile(r"\]\((?=\s*(?P<target>[^)\s>]{0,200}))")
 REFERENCE = re.compile(r"^(?P<label>[ \t>]*\[[^\]\n]+\]):(?=\s*(?P<target>[^\s>]{0,200}))", re.MULTILINE)
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 LONGEST_TARGET = 200
-"""Length of a link target in characters. A target of this length or more that contains an entity or a backslash is
-unsafe even if no scheme is found in it, because a scheme may be hidden on purpose."""
+"""A link target without a recognised scheme is unsafe if it has at least this many characters and contains an entity or
+a backslash, because it may hide a scheme on purpose."""
 SAFE_SCHEMES = ("http:", "https:", "mailto:")
 MEANT = re.compile(r"[^\w ,.=/'\"]")
 
@@ -152,7 +152,7 @@ def _plain(text: str) -> str:
 
 
 def _is_safe(target: str) -> bool:
-    """Return True for link targets that are relative or have a scheme that only opens a page. Entities and backslashes
+    """Return True for link targets that are relative, or whose scheme only opens a web page. Entities and backslashes
     are decoded first, so they cannot hide another scheme."""
     plain = re.sub(r"[\x00-\x20\\]|&lt;", "", html.unescape(html.unescape(target.replace("&lt;", ""))))
     scheme = SCHEME.match(plain)

@@ -1,4 +1,5 @@
-"""Reduces the output of code that nobody approved to text, pictures and plain tables, before a page displays it.
+"""Reduces the output of code that nobody approved to text, pictures and plain tables, before the browser page of the
+notebook displays it.
 
 A trusted notebook runs scripts in its outputs with the user's own rights. A picture or a chart can be loaded from any
 server, and its URL can contain whatever the code has read. So this module removes everything that runs or loads
@@ -28,7 +29,7 @@ MAX_DEEP = 100
 MAX_HTML = 500_000
 """Limit of HTML characters; longer HTML is displayed as plain text."""
 MAX_MARKDOWN = 50_000
-INTERACTIVE = "[interactive output, which is not shown from here]"
+INTERACTIVE = "[interactive output, which is not shown because nobody approved its code]"
 
 
 def safe_bundle(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def safe_bundle(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def safe_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep only the sizes of pictures."""
+    """Return the metadata of a MIME bundle reduced to the sizes of pictures."""
     sizes: dict[str, Any] = {}
     for mime in PICTURES:
         size = metadata.get(mime)

@@ -1,4 +1,4 @@
-"""The screens on which a turn is displayed: outputs of a notebook cell, or lines of a terminal."""
+"""Defines the screens on which a turn is displayed: the outputs of a notebook cell, or lines of a terminal."""
 
 from __future__ import annotations
 
@@ -48,13 +48,14 @@ class Screen(Protocol):
         ...
 
     def line(self, text: str, details: str = "") -> None:
-        """Show one line. ``details`` is shown folded below it, or in the same line where nothing can be folded."""
+        """Show one line. ``details`` is folded below the line; on a screen that cannot fold, it follows in the same
+        line."""
         ...
 
     def show(
         self, data: Mapping[str, Any], metadata: Mapping[str, Any], transient: Mapping[str, Any], update: bool
     ) -> None:
-        """Show a bundle of the user's own kernel unchanged."""
+        """Show a MIME bundle that code in the user's kernel displayed. The bundle is not changed."""
         ...
 
     def summary(self, summary: TurnSummary) -> None: ...
@@ -69,7 +70,8 @@ class Screen(Protocol):
 
 
 class OutputSegment:
-    """One output that is replaced as it grows, at most every INTERVAL_S seconds."""
+    """One output of a cell. Whenever it has grown, its whole content is sent again, at most every INTERVAL_S
+    seconds."""
 
     def __init__(self, publisher: Any, bundle: Callable[[], Bundle], display_id: str = "") -> None:
         self.bundle = bundle
@@ -111,7 +113,8 @@ class OutputSegment:
 
 
 class CellScreen:
-    """The outputs of one cell. ``render`` returns the answer received so far as an output."""
+    """Displays a turn in the outputs of one cell. ``render`` converts the text of the answer received so far to a MIME
+    bundle."""
 
     def __init__(self, publisher: Any, render: Callable[[str], Bundle] = text_bundle) -> None:
         self._publisher = publisher
@@ -180,7 +183,8 @@ class CellScreen:
         self._segment(lambda: bundle).touch(force=True)
 
     def _segment(self, bundle: Callable[[], Bundle]) -> OutputSegment:
-        """Start a segment. It replaces the waiting line, so that no empty output remains."""
+        """Start a segment. It takes the place of the line that says why the turn waits, so that no empty output
+        remains."""
         waiting, self._waiting = self._waiting, None
         return OutputSegment(self._publisher, bundle, waiting.display_id if waiting else "")
 

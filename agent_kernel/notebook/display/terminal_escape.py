@@ -12,8 +12,9 @@ CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u2
 
 
 UNFINISHED = re.compile(r"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]{0,500}\x1b?|[ -/]*)|\x9b[0-?]*[ -/]*|\r)\Z")
-"""Matches text at the end of a piece that may be the start of a control sequence. At most 500 characters of a string
-such as a title are waited for; longer ones are not treated as a sequence."""
+"""Matches the end of a piece of text if it may be the beginning of a control sequence that the next piece completes. A
+sequence that contains a string, such as a window title, is held back up to 500 characters; a longer one is printed as
+text."""
 
 
 class PartialText:
@@ -36,6 +37,7 @@ class PartialText:
 
 
 def printable(text: str) -> str:
-    """Return the text with line ends and tabs only. A carriage return, as progress bars print it, ends a line."""
+    """Return the text without control characters other than line ends and tabs. A carriage return, which progress bars
+    print, becomes a line end."""
     plain = CONTROL.sub("", SEQUENCE.sub("", text.replace("\r\n", "\n")))
     return re.sub(r"\r+", "\n", plain)

@@ -1,1 +1,1 @@
-"""Code and variables in the user's kernel."""
+"""Runs code in the user's kernel, and reads, compares, copies and describes the variables there."""

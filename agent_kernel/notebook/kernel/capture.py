@@ -18,7 +18,8 @@ from agent_kernel.sandbox.worker import library_warnings
 
 IMAGES = ("image/png", "image/jpeg")
 MAX_KEPT = 200_000
-"""Limit of printed characters kept; longer text loses its middle. The listener receives all of it."""
+"""Limit of printed characters that are kept; the middle of a longer text is dropped. The listener receives all of the
+text."""
 
 Listener = Callable[[str, str], None]
 Show = Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any], bool], None]
@@ -47,8 +48,8 @@ class CapturedOutput:
 
 
 class Tee(io.TextIOBase):
-    """Replaces ``sys.stdout`` or ``sys.stderr``: keeps the text and passes it on to the listener. Any thread may
-    write."""
+    """Replaces ``sys.stdout`` or ``sys.stderr``: keeps the text that is written and passes it to the listener. Any
+    thread may write."""
 
     def __init__(self, name: str, lines: list[str], captured: CapturedOutput, listener: Listener) -> None:
         super().__init__()

@@ -15,8 +15,9 @@ MAX_NAMES = 200
 
 
 class NameChanges(NamedTuple):
-    """Names that changed in the user's namespace. ``changed``: names that existed before and were rebound, or whose
-    value was modified in place; the latter is noticed only if the shape of the value or the code that ran shows it."""
+    """Names that code changed in the user's namespace. ``new`` are names that did not exist before, ``deleted`` those
+    that no longer exist. ``changed`` are names that existed before and were rebound, or whose value was modified in
+    place. A modification in place is noticed only if the shape of the value or the code that ran shows it."""
 
     new: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -43,8 +44,9 @@ class StrongMark:
 class NamespaceSnapshot:
     """The state of a namespace before code runs.
 
-    ``mark`` makes the mark by which a value is recognised later. StrongMark keeps the values alive, which costs nothing
-    in a fork. WeakMark is for the kernel itself: values that the code releases are freed at once."""
+    ``mark`` creates, for each value, the object that recognises the value later. StrongMark keeps the values alive,
+    which costs nothing in a forked process. WeakMark is for the kernel itself: values that the code releases are freed
+    at once."""
 
     def __init__(
         self,
@@ -74,8 +76,8 @@ class NamespaceSnapshot:
 
 
 def cheap_facts(value: Any) -> object:
-    """Return facts of a value that are quick to read: the shape, columns and types of a table, the shape and type of an
-    array, the length of a container. Returns None for other values."""
+    """Return properties of a value that are quick to read: the shape, columns and types of a table, the shape and type
+    of an array, the length of a container. Returns None for other values."""
     try:
         if type(value).__name__ in ("DataFrame", "GeoDataFrame"):
             return tuple(value.shape), tuple(map(str, value.columns)), tuple(map(str, value.dtypes))

@@ -1,6 +1,6 @@
-"""A digest of a variable's content, to find out if two variables are equal. Limited to well-known types and sizes.
-
-Never calls methods of unknown objects such as ``__str__``, ``__hash__`` or pickling. Standard library only.
+"""Computes a digest of a variable's content, by which two variables can be compared. Supports well-known types up to a
+limited size. Never calls methods of unknown objects such as ``__str__``, ``__hash__`` or pickling. Standard library
+only.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from collections.abc import Iterator
 from typing import Any
 
 MAX_BYTES = 64 << 20
-"""Limit in bytes of an array."""
+"""Size in bytes of the largest array that gets a digest."""
 MAX_CELLS = 2_000_000
-"""Limit in cells of a table. A digest within the limit takes less than half a second even if the cells are objects."""
+"""Number of cells of the largest table that gets a digest. Its digest takes less than half a second even if the cells
+are objects."""
 MAX_NODES = 100_000
-"""Limit of items in nested lists and dictionaries together."""
+"""Limit for the number of items in nested lists and dictionaries, all levels counted together."""
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 END = object()
 DATES = (datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
 
 
 def content_digest(value: Any) -> str:
-    """Return a digest that is the same for values of equal type and content, or "" for values of other types and for
-    large values."""
+    """Return a digest that is equal for values of equal type and content. Returns "" for values of unsupported types
+    and for values that are too large."""
     try:
         parts = _parts(value)
     except Exception:  # noqa: BLE001  a person's object may raise anything, and unhashable cells raise TypeError
@@ -40,7 +41,7 @@ def content_digest(value: Any) -> str:
 
 
 def variable_digest(value: object) -> str:
-    """Return the digest of a container or of a plain value, such as a number; "" for other values."""
+    """Return the digest of a container or of a plain value, such as a number; return "" for all other values."""
     return content_digest(value) or content_digest([value])
 
 
@@ -73,7 +74,7 @@ def _columns(table: Any, pandas: Any) -> list[Any]:
 
 
 def _is_plain(column: Any) -> bool:
-    """False if the column has objects whose hash or text would be computed by their own code."""
+    """Return False if the column contains objects that would compute their hash or text with code of their own."""
     return column.dtype != object or all(type(cell) in (*PLAIN, *DATES) for cell in column.to_list())
 
 

@@ -1,4 +1,4 @@
-"""Finds out which front end the user of a kernel has."""
+"""Detects whether the front end of this kernel is ``jupyter console``."""
 
 from __future__ import annotations
 

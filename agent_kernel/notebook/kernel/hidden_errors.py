@@ -117,8 +117,8 @@ def _computes(value: ast.expr) -> bool:
 
 
 def _class_names(error: str) -> frozenset[str]:
-    """Return the names of the error's class and of its base classes. If the class is not loaded, return its own name
-    only."""
+    """Return the names of the error's class and of its base classes. If the class is not loaded, return only ``error``,
+    its name."""
     module, _, name = error.rpartition(".")
     found = getattr(sys.modules.get(module or "builtins"), name, None)
     bases = found.__mro__ if isinstance(found, type) else (Exception, BaseException)

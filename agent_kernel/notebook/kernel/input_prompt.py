@@ -25,14 +25,15 @@ class Person:
 
     @property
     def is_there(self) -> bool:
-        """False under nbclient, papermill and other front ends that offer no input."""
+        """Whether the user can be asked. False under nbclient, papermill and other front ends that offer no input."""
         if getattr(self._shell, "kernel", None) is None:
             return sys.stdin is not None and sys.stdin.isatty()
         return bool(parent_request(self._shell).get("content", {}).get("allow_stdin"))
 
     @property
     def has_front_end(self) -> bool:
-        """Whether a page may be open beside the kernel, in which the panel can be."""
+        """Whether this is a kernel, so that the user may have a page with the chat panel open. False in IPython without
+        a kernel."""
         return getattr(self._shell, "kernel", None) is not None
 
     def choose(self, question: str, words: Sequence[str], otherwise: str) -> str:
@@ -51,5 +52,6 @@ class Person:
         return otherwise
 
     def agrees(self, question: str) -> bool:
-        """Ask a yes/no question. False if no user is there."""
+        """Ask a yes/no question and return whether the user answered yes. Returns False without asking if the user
+        cannot be asked."""
         return self.is_there and self.choose(f"{question} [y]es / [n]o: ", ("yes", "no"), "no") == "yes"

@@ -69,7 +69,8 @@ def variables(shell: Any, name: str = "", chars: int = CHARS) -> str:
 
 
 def user_variables(shell: Any) -> list[str]:
-    """Return the names of the user's variables, oldest first, without those of IPython and the private ones."""
+    """Return the names of the user's variables, oldest first. Variables of IPython and names that begin with an
+    underscore are left out."""
     hidden = getattr(shell, "user_ns_hidden", {})
     return [
         name
@@ -219,7 +220,8 @@ def _ran(shell: Any, number: int, sources: list[str], ran: Any) -> str:
 
 
 def _last_failure(shell: Any) -> tuple[int, str, str, str] | None:
-    """Return the last failure of a kernel without an execution history, from Python's own record."""
+    """Return the last failure of a kernel that has no execution history. It comes from Python's own record
+    (``sys.last_exc`` or ``sys.last_value``)."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if not isinstance(error, BaseException):
         return None

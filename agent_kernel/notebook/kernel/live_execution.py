@@ -52,7 +52,8 @@ class ExecutionOutcome(NamedTuple):
 
 
 class LiveCode:
-    """Runs code like a cell, but without an execution number or history. See NamespaceSnapshot for ``mark``."""
+    """Runs code like a cell, but without an execution number or history. ``mark`` creates the objects by which a
+    NamespaceSnapshot recognises values."""
 
     def __init__(self, shell: Any, mark: Callable[[object], StrongMark | WeakMark] = WeakMark) -> None:
         self._shell = shell
@@ -171,8 +172,8 @@ def _outcome(captured: CapturedOutput, error: BaseException | None, *, interrupt
 
 
 def _model_text(captured: CapturedOutput, error: BaseException | None) -> str:
-    """Return the text for the model: output, values, figures and, at the end, what is known about the error and
-    the error. Never empty."""
+    """Return the text for the model: output, values, figures and, at the end, hints about the error and the error
+    itself. The text is never empty."""
     left_out = f"[{captured.dropped} characters of output were dropped]" if captured.dropped else ""
     figures = f"[{len(captured.images)} figure(s) shown]" if captured.images else ""
     parts = ["".join(captured.out).rstrip(), "".join(captured.err).rstrip(), *captured.values, left_out]

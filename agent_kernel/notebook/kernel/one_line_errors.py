@@ -1,4 +1,5 @@
-"""Errors displayed as one line. The cell still counts as failed, so Run All stops."""
+"""Defines errors that IPython displays as one line without a traceback. The cell still counts as failed, so Run All
+stops."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ COMMANDS = {
     "context_overflow": "%agent new starts one.",
     "unknown_model": "%agent model lists the models; %agent model reset returns to the server's own.",
 }
-"""Commands for the user to type after an error with this code. The server does not know that the client is a
-notebook."""
+"""Maps the code of an error of the server to a command that the user can type. The text is added here, because the
+server does not know that its client is a notebook."""
 
 
 class AgentError(Exception):

@@ -1,4 +1,5 @@
-"""The value that a program ends with: its last expression, what its last ``print`` shows, or its last assignment.
+"""Determines the value that a program ends with: its last expression, the argument of its last ``print``, or the value
+of its last assignment.
 
 The value is taken while the program runs, so nothing is evaluated twice. Only the syntax tree decides which expression
 counts.
@@ -58,9 +59,9 @@ def recording_value(shell: Any, found: list[ProgramValue]) -> Iterator[None]:
 
 
 def with_assignment(code: str, name: str) -> str:
-    """Return a program that does what ``code`` does and assigns the value that it ends with to the variable ``name``.
-    Returns "" if ``code`` is not plain Python or has no such value. A value that ``print`` shows is computed a second
-    time."""
+    """Return a program that does what ``code`` does, and that also assigns the value with which ``code`` ends to the
+    variable ``name``. Returns "" if ``code`` is not plain Python or ends without a value. If ``print`` shows the value,
+    the new program computes it a second time."""
     try:
         tree = ast.parse(code)
     except UNREADABLE:

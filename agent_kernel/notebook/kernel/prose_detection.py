@@ -13,12 +13,13 @@ WORD = re.compile(r"[(\"'“„«]?[^\W\d_]+(?:['’-][^\W\d_]+)*[)\"'”“»]?
 STATEMENTS = {"assert", "async", "class", "def", "del", "elif", "except", "from", "global", "import", "lambda"}
 STATEMENTS |= {"nonlocal", "raise", "return", "yield"}
 WORDS = 3
-"""Shortest run of words that counts as a sentence."""
+"""Minimum number of consecutive words in a line that counts as a sentence."""
 WORDS_OF_STATEMENT = 6
-"""The same if the line begins with a word that begins a statement of Python: "import x as y z" has five."""
+"""Minimum number of consecutive words in a sentence whose first word also begins a statement of Python: the statement
+"import x as y z" has five."""
 LONG = 3
 FULL_WIDTH = re.compile("[，。？！、；：]")
-"""Punctuation of languages that separate no words by spaces."""
+"""Punctuation of languages that do not separate words by spaces."""
 
 
 def reads_like_prose(source: str) -> bool:

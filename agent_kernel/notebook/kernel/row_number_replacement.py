@@ -1,7 +1,7 @@
 """Replaces the row number that a program prints with the values of that row.
 
-``df["rain_mm"].idxmax()`` returns the label of a row. In a table whose rows are only numbered, small models take this
-number for the answer ("In which month ...?" "In month 9."), also if the values of the row stand behind it.
+``df["rain_mm"].idxmax()`` returns the label of a row. If the rows of the table are only numbered, small models take
+this number for the answer ("In which month ...?" "In month 9."), even if the values of the row follow it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ SEARCHES = ("idxmax", "idxmin")
 
 
 def with_row_values(code: str, output: str, namespace: Mapping[str, Any]) -> str:
-    """Return the output with the values of the row in place of its number. Output that does not show the number of a
-    row which ``code`` searched in a table of the user is returned as it is. Code and output may be any text."""
+    """Return the output with the values of a row in place of its number. The output is returned unchanged unless it
+    shows the number of a row that ``code`` searched in a table of the user. Code and output may be any text."""
     words = output.split()
     try:
         tree = ast.parse(code)
@@ -34,14 +34,16 @@ def with_row_values(code: str, output: str, namespace: Mapping[str, Any]) -> str
 
 
 def _has_row(table: Any, number: int) -> bool:
-    """Return whether the rows of a table are only numbered, and one has this number."""
+    """Return whether the rows of the table are numbered consecutively, without labels of their own, and one of them has
+    this number."""
     index: Any = getattr(table, "index", None)  # a table of polars has none
     return type(index).__name__ == "RangeIndex" and number in index
 
 
 def _searched_table(node: ast.AST) -> str:
-    """Return the variable of a call such as ``df["a"].idxmax()`` or ``df[df.b > 1].a.idxmin()``; otherwise an empty
-    string. Selected rows keep their labels; results of other calls have labels of their own."""
+    """Return the name of the table in a call such as ``df["a"].idxmax()`` or ``df[df.b > 1].a.idxmin()``; for any other
+    expression, return an empty string. Selected rows keep the labels of the table; results of other calls have labels
+    of their own."""
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Subscript() | ast.Attribute() as searched, attr=method)):
             inner: ast.expr = searched
@@ -52,8 +54,9 @@ def _searched_table(node: ast.AST) -> str:
 
 
 def _place_of(tree: ast.AST, search: ast.AST, words: int) -> int | None:
-    """Return which of the words of the output shows the value of ``search``: the only word, or the one at its place
-    among the arguments of ``print``."""
+    """Return the index of the word in the output that shows the value of ``search``; None if it is unknown. If the
+    output has one word, it is that word. Otherwise the index is the position of ``search`` among the arguments of
+    ``print``."""
     if words == 1:
         return 0
     for node in ast.walk(tree):

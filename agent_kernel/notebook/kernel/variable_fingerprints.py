@@ -23,9 +23,9 @@ NOTHING = object()
 
 
 class WeakMark:
-    """Recognises an object later without keeping it alive. Small values are compared by value; objects without weak
-    references (lists, dicts) by address. With ``content``, another object with equal content counts as the same, if
-    ``content_digest`` supports its type."""
+    """Recognises an object later without keeping it alive. Small values are compared by value; objects that cannot be
+    referenced weakly (lists, dicts) are compared by address. With ``content``, an object with equal content is
+    recognised as well, if ``content_digest`` supports its type."""
 
     def __init__(self, value: object, *, content: bool = False) -> None:
         self._value = value if isinstance(value, SMALL) else NOTHING
@@ -43,7 +43,7 @@ class WeakMark:
 
 
 class VariableTracker:
-    """Remembers, for each turn, which variables its code used and a mark of the value of each."""
+    """Remembers, for each turn, which variables its code used, with a WeakMark of the value of each."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -65,11 +65,11 @@ class VariableTracker:
             self._turns.popitem(last=False)
 
     def intact(self) -> list[str]:
-        """Return the ids of the turns whose variables are all unchanged since the turn ran."""
+        """Return the ids of the turns whose variables are unchanged since the turn ran."""
         return [turn for turn in self._turns if self.find_changed(turn) == []]
 
     def find_changed(self, turn: str) -> list[str] | None:
-        """Return the variables of a turn that have changed since, or None if that is unknown."""
+        """Return the variables of a turn that have changed since it ran, or None if that is unknown."""
         namespace: Mapping[str, object] = self._shell.user_ns
         marks = self._turns.get(turn)
         if marks is None:

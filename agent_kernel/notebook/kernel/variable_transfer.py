@@ -32,12 +32,13 @@ PANDAS = ("pandas.DataFrame", "pandas.Series")
 
 
 class TooLarge(Exception):
-    """Raised for a value larger than a copy may be."""
+    """Raised if a copy of the value would exceed the size limit."""
 
 
 @dataclass(slots=True)
 class CopiedVariables:
-    """``variables`` in the format of a turn's body; ``left_out`` maps names that cannot be copied to the reason."""
+    """The copies of variables. ``variables`` has the format of the field of this name in a turn's request; ``left_out``
+    maps the names of variables that cannot be copied to the reason."""
 
     variables: list[dict[str, str]] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -64,8 +65,8 @@ def copy_variables(names: Iterable[str], namespace: Mapping[str, Any]) -> Copied
 
 
 def encode_variable(name: str, namespace: Mapping[str, Any], most: int) -> tuple[str, str, bytes]:
-    """Return (encoding, type, data). Raises TooLarge for more than ``most`` bytes, before they are copied, and any
-    exception that the value itself raises."""
+    """Return a copy of the variable ``name`` as (encoding, type, data). If the copy would have more than ``most``
+    bytes, raises TooLarge before the value is copied. Raises any exception that the value itself raises."""
     value = namespace[name]
     if _size(value) > most:
         raise TooLarge(name)
@@ -88,18 +89,18 @@ def decode_variable(name: str, encoding: str, kind: str, data: bytes) -> Any:
     """Return the value of a copy that the sandbox made. ``name`` is for error messages, ``kind`` the name of the
     value's type. Raises AgentError if the copy cannot be decoded. Never loads a pickle."""
     if encoding not in SAFE:
-        raise AgentError(f"{name} has the encoding {encoding or 'unknown'}, which cannot be read here.")
+        raise AgentError(f"The copy of {name} has the encoding {encoding or 'unknown'}, which this kernel cannot read.")
     namespace: dict[str, Any] = {}
     try:
         variable_transfer.give(namespace, [{"name": name, "encoding": encoding, "data": data, "type": kind}])
     except variable_transfer.NotCopied as error:
-        raise AgentError(f"{name} cannot be read here: {error.__cause__ or error}") from None
+        raise AgentError(f"The copy of {name} cannot be read in this kernel: {error.__cause__ or error}") from None
     return namespace[name]
 
 
 def encode_draft_value(value: Any) -> dict[str, str]:
-    """Return the copy of a value that a draft sends to its kernel. A value that is too large, or that cannot be copied
-    without loss, is only named by its type. Never raises."""
+    """Return the copy of a value that a draft sends to its kernel. If the value is too large or cannot be copied
+    without loss, only the name of its type is sent. Never raises."""
     try:
         kind = variable_transfer.type_of(value)
         if _size(value) <= MAX_VALUE and (kind not in PANDAS or importlib.util.find_spec("pyarrow")):

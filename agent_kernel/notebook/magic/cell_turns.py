@@ -32,15 +32,15 @@ from agent_kernel.notebook.turn.result_assignment import ResultAssignment
 from agent_kernel.notebook.turn.stored_answers import StoredAnswers
 
 NOT_BEGUN = "(new)"
-"""Placeholder for a session that does not exist yet. No consent is stored for it."""
+"""Stands for the id of a session that does not exist yet. The kernel stores no permissions for it."""
 BRANCH_ELSEWHERE = "--branch names a branch of this notebook's conversation; it does not combine with -s or --new."
 CODE_STAYS = "A background turn cannot propose a cell; the code is in the answer."
 PLAIN_CELL = CellOptions()
 
 
 class CellPrompt(NamedTuple):
-    """The prompt of a turn, with the options and the id of its cell. ``task`` is set if the turn is about another cell
-    that ran, ``result`` if a variable gets the answer."""
+    """The prompt of a turn, with the options and the id of its cell. ``task`` is set if the turn is about an executed
+    cell (``%agent fix``, for example). ``result`` is set if a variable gets the answer."""
 
     options: CellOptions
     text: str
@@ -105,7 +105,8 @@ class CellTurns:
         CellTurn(self._around(screen_for(self._shell)), summary).follow()
 
     def _run_turn(self, prompt: CellPrompt) -> None:
-        """Run the turn of a cell. If its model is missing, offer the download and try once more."""
+        """Run the turn of a cell. If its model is not on this machine, offer the download and start the turn
+        once more."""
         server, options = self._context.server, prompt.options
         if options.branch and (options.session or options.new):
             raise AgentError(BRANCH_ELSEWHERE)
@@ -133,8 +134,8 @@ class CellTurns:
             raise AgentError(f"the turn was {end.state}: {end.reason}." if end.reason else f"the turn was {end.state}.")
 
     def _follow_turn(self, prompt: CellPrompt, body: Mapping[str, Any]) -> TurnFinished:
-        """Start the turn and display it to its end. Then set the variable, offer the changes of the draft, or propose a
-        cell, as the options of the cell say."""
+        """Start the turn and display it to its end. After that, set the variable, offer to apply the changes of the
+        draft, or propose a cell, as the options of the cell require."""
         result, task, form = prompt.result, prompt.task, prompt.options.form
         screen = screen_for(self._shell, prompt.form.render)
         started = self._start_turn(body, screen)
@@ -157,7 +158,8 @@ class CellTurns:
         return end
 
     def _set_result(self, result: ResultAssignment, turn: str, followed: CellTurn, screen: Screen) -> None:
-        """Set the variable of the turn. The next draft is forked afterwards, so that its code sees the variable."""
+        """Set the variable of the turn. Discards the current draft, so that the next draft is forked with the variable
+        in it."""
         value, how = result.find_value(
             followed.answer, followed.value, lambda: self._parts.applier.value(turn, result.name, screen)
         )
@@ -165,7 +167,8 @@ class CellTurns:
         self._drafts.drop()
 
     def _start_turn(self, body: Mapping[str, Any], screen: Screen) -> Mapping[str, Any]:
-        """Start the turn. Under Run All, tell the user why a cell with a stored answer is asked again."""
+        """Start the turn. If Run All executes a cell that has a stored answer and the model is asked anyway, tell the
+        user why."""
         started: Mapping[str, Any] = self._context.server.call("POST", "turns", body)
         self._context.last_turn = started["turn"]
         if again := started.get("asked_again"):
@@ -181,8 +184,8 @@ class CellTurns:
         self._background.follow(started["turn"], CellTurn(around, _summary(started, prompt.cell)), screen)
 
     def _propose_tried(self, turn: str, screen: Screen, task: CellTask) -> None:
-        """Propose the last program that the turn ran in the draft. If the request has a reference program, the two must
-        do the same."""
+        """Propose the last program that the turn ran in the draft. If the request has a reference program, the proposed
+        program must have the same outcome."""
         code = next((call.code for call in reversed(self._drafts.done) if call.turn == turn), "")
         if not code or (task.review.reference and not self._drafts.has_equal_outcome(task.source, code)):
             screen.line(task.none)
@@ -191,16 +194,16 @@ class CellTurns:
         self._propose(code, screen, task, tried=True)
 
     def _propose(self, code: str, screen: Screen, task: CellTask | None, *, tried: bool = False) -> None:
-        """Insert a cell with the code below this one. In a run without a user no cell is inserted, and only the answer
-        shows the code. The code is not proposed if it equals the cell that it would replace, or if the request refuses
-        it."""
+        """Insert a cell with the code below this one. If no user can be asked, as under nbconvert, no cell is inserted,
+        and only the answer shows the code. The code is not proposed if it equals the cell that it would replace, or if
+        the review of the request refuses it."""
         refused = task.review.refuse(code) if task and code else ""
         if not code:
             screen.line("There is no code in this answer, so there is no cell to propose.")
         elif task and task.source and is_same_code(self._shell, code, task.source):
             screen.line(SAME)
         elif refused:
-            screen.line(f"The proposed cell is not proposed: {refused.partition(': ')[2]}")
+            screen.line(f"The cell that the model wrote is not proposed: {refused.partition(': ')[2]}")
         elif self._parts.person.is_there:
             if task and task.source and not tried:
                 screen.line(NOT_TRIED)

@@ -10,11 +10,12 @@ FLAGS = ("--json", "--yes", "--use", "--none")
 
 
 class CommandArguments:
-    """The parsed arguments of a command: flags, at most one option with a value, and the remaining words. ``more`` are
-    the flags that only this command has."""
+    """The parsed arguments of a command: flags, at most one option with a value, and the remaining words."""
 
     def __init__(self, rest: str, option: str = "", more: tuple[str, ...] = ()) -> None:
-        """Parse ``rest``. Raises AgentError for an unclosed quote, an unknown flag or an option without its value."""
+        """Parse ``rest``. ``option`` is the option that takes a value, and ``more`` are flags that this command accepts
+        in addition to those of every command. Raises AgentError for an unclosed quote, an unknown flag or an option
+        without its value."""
         words = split_words(rest)
         self.option = ""
         if option and option in words:
@@ -40,4 +41,4 @@ def split_words(rest: str) -> list[str]:
     try:
         return shlex.split(rest)
     except ValueError as error:
-        raise AgentError(f"{rest!r} cannot be read: {error}.") from None
+        raise AgentError(f"the arguments {rest!r} cannot be read: {error}.") from None

@@ -1,4 +1,4 @@
-"""The parts that all ``%agent`` commands share: the server, the session of this notebook, questions to the user, and
+"""Holds what all ``%agent`` commands share: the server, the session of this notebook, questions to the user, and
 outputs."""
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class CommandContext:
 
     @property
     def known_server(self) -> ServerClient | None:
-        """The server that started this kernel, or that ``%agent start`` started for it; None if there is none."""
+        """The server that started this kernel, or the server that ``%agent start`` started for it; None if there is
+        neither."""
         return self.started_by or self.embedded.server
 
     @property
@@ -80,13 +81,15 @@ class CommandContext:
         return list(self.server.call("GET", f"{session_path(session, 'items')}?limit=0")["turns"])
 
     def find_turn(self, number: int | None = None) -> str:
-        """Return the id of turn ``number`` of this conversation, or of its last turn. Raises AgentError if there is no
-        such turn."""
+        """Return the id of turn ``number`` of this conversation; without a number, that of its last turn. Raises
+        AgentError if there is no such turn."""
         turns = self.list_turns(self.require_session())
         if not turns:
-            raise AgentError("this session has no turn yet.")
+            raise AgentError("this session has no turn yet; an %%agent cell runs the first one.")
         if number is not None and not 1 <= number <= len(turns):
-            raise AgentError(f"there is no turn {number}; there are 1 to {len(turns)}.")
+            raise AgentError(
+                f"there is no turn {number}; the turns of this conversation have the numbers 1 to {len(turns)}."
+            )
         return str(turns[-1 if number is None else number - 1]["id"])
 
     def show_version(self, answer: Json, version: Json) -> None:
@@ -127,15 +130,15 @@ class CommandContext:
             self.print_line(none or f"There is no {head[0]} yet.")
 
     def confirm(self, arguments: CommandArguments, question: str, refused: str = "nothing changed") -> None:
-        """Ask the user, unless the arguments have ``--yes``. Raises AgentError, which says ``refused``, if the user
-        does not agree."""
+        """Ask the user to confirm, unless the arguments have ``--yes``. If the user does not agree, raises AgentError,
+        whose message begins with ``refused``."""
         if "--yes" not in arguments.flags and not self.person.agrees(question):
-            raise AgentError(f"{refused}: it was not confirmed (--yes confirms it beforehand).")
+            raise AgentError(f"{refused}: you have not confirmed it. The option --yes confirms without a question.")
 
     def await_confirmation(self, answer: Json, why: str, what: str) -> None:
-        """If ``answer`` says that the server wants the user to confirm the request in the browser, wait until the user
-        has. A kernel cannot confirm a request itself, because code of the model may run in the kernel. Raises
-        AgentError if the user refuses."""
+        """If ``answer`` says that the server requires a confirmation, show a link and wait until the user has confirmed
+        the request in the browser. A kernel cannot confirm a request itself, because code of the model may run in the
+        kernel. ``why`` is the reason, and ``what`` the text of the link. Raises AgentError if the user refuses."""
         if "pending" not in answer:
             return
         url = html.escape(answer["url"], quote=True)
@@ -154,5 +157,6 @@ class CommandContext:
 
 
 def session_path(session: Json, *more: str) -> str:
-    """Return the server's path of a session, or of the part of it that the segments ``more`` name."""
+    """Return the server's path of a session. ``more`` are further segments of the path, which name a part of the
+    session."""
     return route("sessions", str(session["id"]), *more)

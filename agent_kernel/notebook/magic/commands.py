@@ -62,7 +62,7 @@ HELP = {
     "help": "[COMMAND]: show this list, or the help of one command",
 }
 QUESTION_WORDS = 3
-"""Number of words behind an unknown command from which the line is taken for a question."""
+"""Minimum number of words after an unknown command that make the line count as a question to the model."""
 ASK_HINT = "To ask a question, write %%agent on a line of its own and the question below it, or %agent ask QUESTION."
 HELP_HINT = "%agent help lists the commands."
 COMPACT_TIMEOUT_S = 900.0
@@ -71,8 +71,8 @@ small model on a CPU many minutes."""
 
 
 class Commands:
-    """All ``%agent`` commands. The method that runs a command has the command's name and is in this class or in one of
-    ``groups``; if the name is a keyword of Python, an underscore follows it.
+    """All ``%agent`` commands. The method that runs a command has the command's name, and belongs to this class or to
+    one of ``groups``. If the name is a keyword of Python, an underscore follows it in the method's name.
 
     ``running`` returns the ids of background turns that have not ended."""
 
@@ -97,7 +97,7 @@ class Commands:
         self._groups = (self, *groups, *others, self._export, self.conversation)
 
     def run(self, line: str) -> None:
-        """Run a line of the form ``COMMAND ARGUMENTS``; an empty one shows the status. Raises AgentError."""
+        """Run a line of the form ``COMMAND ARGUMENTS``; an empty line shows the status. Raises AgentError."""
         name, _, rest = line.strip().partition(" ")
         name = name or "status"
         if name not in HELP:
@@ -186,12 +186,12 @@ class Commands:
         path = session_path(self._context.require_session(), "compact")
         if rest == "undo":
             removed = self._context.server.call("DELETE", path)["summary"]
-            text = "The newest summary is removed; the model reads its turns again."
-            self._context.print_line(text if removed else "There was no summary.")
+            text = "The newest summary is removed; the model reads the turns that it summarised again."
+            self._context.print_line(text if removed else "Nothing was removed: this conversation has no summary.")
             return
         made = self._context.server.call("POST", path, {}, timeout=COMPACT_TIMEOUT_S)["summary"]
         text = f"The model continues from this summary; every turn is kept.\n\n{made['text']}" if made else ""
-        self._context.print_line(text or "There is nothing old enough to summarise.")
+        self._context.print_line(text or "Nothing was summarised: no turn of this conversation is old enough.")
 
     # ------------------------------------------------------------------------------------------- skills and trust
 
@@ -207,7 +207,7 @@ class Commands:
             raise AgentError("%agent trust takes no argument except remove.")
         if rest == "remove":
             removed = self._context.server.call("DELETE", "trust")
-            was = "is no longer trusted" if removed["removed"] else "was not trusted on its own"
+            was = "is no longer trusted" if removed["removed"] else "was not in the list of trusted folders"
             self._context.print_line(f"{removed['folder']} {was}.")
             return
         answer = self._context.server.call("POST", "trust", {})
@@ -234,8 +234,10 @@ class Commands:
         if rest == "server":
             had_server = self._context.embedded.server is not None
             self._context.embedded.close()
-            text = "The server of this kernel is stopped; its conversations are kept."
-            self._context.print_line(text if had_server else "This kernel has no server.")
+            text = "The server of this kernel is stopped; its conversations stay stored."
+            self._context.print_line(
+                text if had_server else "No server was stopped: %agent start has not started one for this kernel."
+            )
             return
         if rest:
             raise AgentError("%agent stop stops turns; %agent stop server stops the server that %agent start started.")
@@ -263,8 +265,9 @@ class Commands:
 
 
 def _no_command(name: str, rest: str = "") -> AgentError:
-    """Return the error for an unknown command. A line of several words is taken for a question without ``ask``, because
-    "what", for example, is similar to the name of a command."""
+    """Return the error for an unknown command. If several words follow it, the error says how to ask a question,
+    because the user has probably left out ``ask``. It then suggests no similar command, because "what", for example, is
+    similar to the name of a command."""
     near = difflib.get_close_matches(name, HELP, 1)
     meant = f"Did you mean %agent {near[0]}?" if near else HELP_HINT
     if len(rest.split()) >= QUESTION_WORDS:

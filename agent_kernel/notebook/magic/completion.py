@@ -1,5 +1,5 @@
-"""Tab completion for ``%agent`` and ``%%agent``: commands, options, sessions, branches, variables and models; and for
-variables and files in prompts."""
+"""Completes ``%agent`` and ``%%agent`` lines on Tab: commands, options, sessions, branches, variables and models. In
+prompts, completes the names of variables and files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``%agent context``: what the next turn of this notebook sends to the model, and how full the context window is."""
+"""Implements ``%agent context``, which shows what the next turn of this notebook sends to the model, and how full the
+context window is."""
 
 from __future__ import annotations
 
@@ -40,10 +41,13 @@ class ContextPreview:
             ("conversation", f"{len(turns)} turn{'s' * (len(turns) != 1)} of branch {session['branch']}"),
             ("summary", _summary(summaries)),
             ("window", _bar(used, window)),
-            ("variables", f"those you name, as {{name}} or -v: {', '.join(names[:NAMES])}{more}" * bool(names)),
+            (
+                "variables",
+                f"those that the prompt names as {{name}} or -v: {', '.join(names[:NAMES])}{more}" * bool(names),
+            ),
             ("tools", ", ".join(tools) or "none"),
             *notes,
-            ("instead", "-c above: the cells above in the order of the page; -c none; -c 3,5-8"),
+            ("instead", "-c above sends the cells above in notebook order, -c 3,5-8 these cells, -c none nothing"),
         ]
         self._context.publish(table_bundle(("the next turn sends", ""), rows))
 
@@ -63,7 +67,7 @@ def _summary(summaries: Sequence[Json]) -> str:
 
 def _bar(used: int, window: int) -> str:
     if not window:
-        return f"about {used:,} tokens; how many the model takes is not known"
+        return f"about {used:,} tokens; the model does not state how many it accepts"
     share = min(1.0, used / window)
     full = round(share * BAR)
     return f"[{'#' * full}{'-' * (BAR - full)}] about {used:,} of {window:,} tokens ({share:.0%})"

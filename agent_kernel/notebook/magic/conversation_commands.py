@@ -1,4 +1,5 @@
-"""``%agent`` commands on the conversation: branches, versions, title, tags, notes, undo, private mode."""
+"""Implements the ``%agent`` commands on the conversation: branches, versions, title, tags, notes, undo, private
+mode."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ TRIES = 3
 
 
 class ConversationCommands:
-    """The commands of HELP, one method each."""
+    """Implements the commands that HELP lists, with one method for each."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
@@ -48,24 +49,29 @@ class ConversationCommands:
         self._context.list(arguments, branches, ("branch", "turns", "from", "made", ""), rows)
 
     def switch(self, rest: str) -> None:
-        name = _require_name(rest, "%agent switch NAME; %agent branches lists them.")
+        name = _require_name(
+            rest, "the name of the branch is missing: %agent switch NAME. %agent branches lists the names."
+        )
         path = session_path(self._context.require_session(), "branch")
         branch = self._context.server.call("PUT", path, {"name": name})
         self._print_line(f"This notebook continues the branch {name}, which has {_turns(branch['turns'])}.")
 
     def branch(self, rest: str) -> None:
         if rest and not rest.isdecimal():
-            raise AgentError("%agent branch [N]: N is how many turns of this branch the new one begins with.")
+            raise AgentError("Usage: %agent branch [N]. The new branch begins with the first N turns of this one.")
         made = self._create_branch(self._context.require_session(), rest)
         left = f"{_turns(made['turns'])} of {made['parent']}" if made["parent"] else _turns(made["turns"])
         self._print_line(f"This notebook continues the new branch {made['name']}, which starts with {left}.")
 
     def go_on(self, node: str) -> None:
-        """Switch to the branch named ``node``, or to a new branch after turn number ``node``."""
+        """Continue the branch named ``node``. If ``node`` is the number of a turn, create a branch after that turn and
+        continue it."""
         session = self._context.require_session()
         known = {branch["name"] for branch in self._list_branches(session)}
         if node not in known and not node.isdecimal():
-            raise AgentError(f"--branch is the name of a branch ({', '.join(sorted(known))}) or the number of a turn.")
+            raise AgentError(
+                f"--branch must be the name of a branch ({', '.join(sorted(known))}) or the number of a turn."
+            )
         if node not in known:
             self._create_branch(session, node)
         elif node != session["branch"]:
@@ -75,7 +81,8 @@ class ConversationCommands:
         return list(self._context.server.call("GET", session_path(session, "branches"))["branches"])
 
     def _create_branch(self, session: Json, number: str) -> Json:
-        """Create a branch from the first ``number`` turns of the current one, or from all of them."""
+        """Create a branch that begins with the first ``number`` turns of the current branch; without a number, with all
+        of its turns."""
         body: dict[str, Any] = {}
         if number:
             turns = self._context.list_turns(session)
@@ -87,7 +94,9 @@ class ConversationCommands:
 
     def drop(self, rest: str) -> None:
         arguments = CommandArguments(rest)
-        name = _require_name(arguments.text, "%agent drop NAME; %agent branches lists them.")
+        name = _require_name(
+            arguments.text, "the name of the branch is missing: %agent drop NAME. %agent branches lists the names."
+        )
         session = self._context.require_session()
         self._context.confirm(arguments, f"Delete the branch {name} permanently?")
         self._context.server.call("DELETE", session_path(session, "branches", name), seen=session["revision"])
@@ -107,13 +116,17 @@ class ConversationCommands:
             return
         chosen = next((version for version in versions if str(version["version"]) == arguments.text), None)
         if chosen is None:
-            raise AgentError(f"there is no version {arguments.text}; there are 1 to {len(versions)}.")
+            raise AgentError(
+                f"there is no version {arguments.text}; the answers to this cell have the numbers 1 to {len(versions)}."
+            )
         self._context.show_version(answer, chosen)
 
     def fork(self, rest: str) -> None:
         arguments = CommandArguments(rest, "--into")
         if arguments.rest and not (len(arguments.rest) == 1 and arguments.text.isdecimal()):
-            raise AgentError("%agent fork [N] [--into ID] [--use]: N is how many turns the new session has.")
+            raise AgentError(
+                "Usage: %agent fork [N] [--into ID] [--use]. The new session has the first N turns of this one."
+            )
         body: dict[str, Any] = {"bind": "--use" in arguments.flags}
         body |= {"turns": int(arguments.text)} if arguments.rest else {}
         body |= {"id": arguments.option} if arguments.option else {}
@@ -151,7 +164,9 @@ class ConversationCommands:
 
     def delete(self, rest: str) -> None:
         arguments = CommandArguments(rest)
-        identity = _require_name(arguments.text, "%agent delete ID; %agent sessions lists them.")
+        identity = _require_name(
+            arguments.text, "the id of the session is missing: %agent delete ID. %agent sessions lists the ids."
+        )
         session = self._context.server.call("GET", f"{route('sessions', identity)}?format=facts")
         self._context.confirm(
             arguments, f"Delete {_display_name(session)} with {_turns(session['turns'])} permanently?"
@@ -185,7 +200,8 @@ class ConversationCommands:
         self._context.list(arguments, dict(notes), ("note", ""), rows)
 
     def _update_notes(self, change: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Change notes and return them all. Retried when another window changed the session at the same time."""
+        """Change the session's notes and return all of them. If another client changed the session at the same time,
+        the change is tried again."""
         for attempt in range(TRIES):
             session = self._context.require_session()
             notes = {key: value for key, value in {**session["metadata"], **change}.items() if value != ""}
@@ -208,7 +224,7 @@ class ConversationCommands:
             raise AgentError("%agent private starts a private conversation; %agent private off ends it.")
         if rest == "off":
             if not is_private:
-                raise AgentError("this conversation is not private.")
+                raise AgentError("nothing changed: this conversation is not private.")
             self._context.server.call("DELETE", "binding")
             self._context.last_turn = ""
             self._print_line("The private conversation is deleted. This notebook continues its session from before.")
@@ -255,7 +271,7 @@ def _turns(count: int) -> str:
 
 
 def _value(text: str) -> Any:
-    """Parse ``text`` as JSON where possible (numbers, lists); any other text is returned as it is."""
+    """Parse ``text`` as JSON if it is JSON, such as a number or a list. Otherwise return the text unchanged."""
     try:
         return json.loads(text)
     except ValueError:

@@ -1,7 +1,8 @@
-"""``%agent start``: runs ``agent-kernel serve`` for this kernel alone, if no Jupyter server with agent-kernel started
-it (VS Code, IPython).
+"""Implements ``%agent start``, which runs ``agent-kernel serve`` for this kernel alone. It is for kernels that no
+Jupyter server with agent-kernel has started (VS Code, IPython).
 
-The server is a child process on loopback. It holds one end of a pipe, so it ends when the kernel ends, even by a crash.
+The server is a child process on loopback. It holds one end of a pipe, so it ends when the kernel ends, even if the
+kernel crashes.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ TAIL = 1_500
 """Number of characters at the end of the server's log that are shown if the server does not start."""
 NOT_HANDED_ON = ("AGENT_KERNEL_URL", "AGENT_KERNEL_ID", "AGENT_KERNEL_TOKEN", "JPY_PARENT_PID", "JPY_SESSION_NAME")
 STARTED = (
-    "Started a server for this kernel: {process}. It listens on this machine only ({address}), knows this kernel only, "
-    "and ends with it. The first turn loads a model. %agent stop server stops it."
+    "Started a server for this kernel: {process}. It listens on this machine only ({address}), "
+    "serves this kernel only, "
+    "and ends when the kernel ends. The first turn loads a model. %agent stop server stops it."
 )
 
 
@@ -50,7 +52,7 @@ class EmbeddedServer:
 
     @property
     def server(self) -> ServerClient | None:
-        """The running server, or None."""
+        """The client of the running server; None if no server is running."""
         return self._server if self._process is not None and self._process.poll() is None else None
 
     def start(self, print_line: Callable[[str], None]) -> dict[str, str]:
@@ -123,7 +125,9 @@ class EmbeddedServer:
             except (ServerUnreachable, Forbidden):
                 time.sleep(LOOK_S)
             except AgentKernelError as error:
-                raise AgentError(f"the server does not work: {error}\n{self._tail()}") from None
+                raise AgentError(
+                    f"the server started, but answers requests with an error: {error}\n{self._tail()}"
+                ) from None
         raise AgentError(f"the server did not start within {START_S:.0f} s:\n{self._tail()}")
 
     def _tail(self) -> str:

@@ -1,4 +1,5 @@
-"""``%agent export``, ``import`` and ``clear outputs``: the conversation of this notebook as a document."""
+"""Implements ``%agent export``, ``import`` and ``clear outputs``, which write the conversation of this notebook to a
+file, read one from a file, and remove the outputs of tool calls from it."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ HELP = {
     "import": "[PATH] [--use]: read a conversation from a file, or the one stored beside this notebook; shows it first",
 }
 SUFFIXES = {".json": "agent-kernel", ".jsonl": "jsonl", ".md": "markdown", ".ipynb": "notebook"}
-"""Export format by file suffix."""
+"""Maps the suffix of a file to the format in which a conversation is exported to it."""
 TIMEOUT_S = 300.0
 
 
 class ExportCommands:
-    """The commands of HELP, one method each."""
+    """Implements the commands that HELP lists, with one method for each."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
@@ -69,7 +70,10 @@ class ExportCommands:
         path = session_path(self._context.require_session(), "clear-outputs")
         cleared = self._context.server.call("POST", path, {})
         if not cleared["results"]:
-            self._print_line("Nothing to clear: save the notebook after its outputs were cleared, then try again.")
+            self._print_line(
+                "Nothing was removed: no cell of this conversation has cleared outputs in the saved notebook. "
+                "Clear outputs, save the notebook, and try again."
+            )
             return
         self._print_line(
             f"Removed {cleared['results']} tool output(s) of {cleared['cells']} cell(s) from the conversation. The "

@@ -1,8 +1,8 @@
-"""``%agent fix``, ``explain`` and ``improve``: turns a cell that ran into a request about it.
+"""Builds the requests of ``%agent fix``, ``explain`` and ``improve``, which are about a cell that ran.
 
-Where the kernel can be copied, a corrected or improved cell runs in a draft of the kernel as it is now. A corrected
-cell is proposed only if it ran without an error and does not hide the error, an improved one only if it does what the
-cell did. To explain a cell, no code runs.
+Where the kernel can be copied, a corrected or improved cell runs in a draft, which is a copy of the kernel in its
+present state. A corrected cell is proposed only if it ran without an error and does not hide the error. An improved
+cell is proposed only if its effects equal those of the original cell. To explain a cell, no code runs.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ EXPLAIN_FAILED = "Explain in plain words what the cell In[{number}] does and why
 IMPROVE = "Write the cell In[{number}] better, clearer or faster. It prints the same and makes equal variables."
 MAKES = " It makes {names}."
 NOT_TRIED = "The proposed cell was not tried in a draft. Read it before you run it."
-NONE_RAN = "No corrected cell ran without an error, so none is proposed. Say more: %agent fix WORDS."
+NONE_RAN = "No corrected cell ran without an error, so none is proposed. To tell the model more: %agent fix WORDS."
 NONE_BETTER = "No other cell was found that prints the same and leaves equal variables, so none is proposed."
-NO_DRAFT = "a better cell is compared with yours in a draft, and no draft can be made here: {reason}."
+NO_DRAFT = "%agent improve compares a new cell with yours in a draft, and no draft can be made here: {reason}."
 SAME_CODE = "SameCode: this is the code of the cell, unchanged."
-SAME = "The proposed cell is the same code that failed, so it is not proposed. Say more: %agent fix WORDS."
+SAME = "The model wrote the same code that failed, so no cell is proposed. To tell the model more: %agent fix WORDS."
 MAX_NAMES = 8
 CHOSEN = re.compile(r"In\[(\d+)\]\s*")
 NAME = re.compile(r"(?<![\w.])[^\W\d]\w*")
@@ -54,9 +54,9 @@ MISSING = re.compile(r"^NameError: name '(\w+)' is not defined", re.MULTILINE)
 
 
 class CellTask(NamedTuple):
-    """A request about a cell: the prompt and ``notes`` for the model. ``form`` is the format of the answer, and
-    ``source`` the code that a proposed cell replaces; empty if none is proposed. ``review`` says which code may be
-    proposed, and ``none`` is the line that the user reads if no code may."""
+    """A request about a cell: the prompt and ``notes`` for the model. ``form`` is the format of the answer. ``source``
+    is the code of the cell that a proposed cell replaces; empty if no cell is to be proposed. ``review`` decides which
+    code may be proposed, and ``none`` is the line that the user reads if no code may be proposed."""
 
     prompt: str
     notes: tuple[dict[str, str], ...]
@@ -67,8 +67,9 @@ class CellTask(NamedTuple):
 
 
 def build_fix_request(shell: Any, executions: ExecutionHistory, words: str) -> CellTask:
-    """Build the request to correct the last failed cell, or the failed cell In[N] if ``words`` begin with ``In[N]``.
-    The other words are added to the prompt. Raises AgentError when no such cell has failed since the kernel started."""
+    """Build the request to correct the cell that failed last, or the failed cell In[N] if ``words`` begin with
+    ``In[N]``. The remaining words are added to the prompt. Raises AgentError if no such cell has failed since the
+    kernel started."""
     chosen = CHOSEN.match(words)
     failure = executions.failures.get(int(chosen[1])) if chosen else executions.failure
     if failure is None:
@@ -155,7 +156,7 @@ def _refuse_fix(shell: Any, number: int, source: str, traceback: str, code: str)
 
 
 def diff_bundle(failed: str, proposed: str) -> Bundle:
-    """Return the change from the failed cell to the proposed one, as an output."""
+    """Return the difference between the failed cell and the proposed cell as a MIME bundle."""
     lines = difflib.unified_diff(failed.splitlines(), proposed.splitlines(), n=100, lineterm="")
     text = "\n".join(itertools.islice(lines, 3, None))  # without the headers, which name files
     return {"text/markdown": code_block(text, "diff"), "text/plain": text}
@@ -204,8 +205,8 @@ def _names_that_matter(shell: Any, traceback: str) -> list[str]:
 
 
 def _names_in_statement(shell: Any, source: str, line: int) -> list[str]:
-    """Return the names in the smallest statement around ``line``. For a compound statement, and for code that cannot
-    be parsed, return the names on the line alone."""
+    """Return the names in the smallest statement that contains the line ``line``. If that is a compound statement, or
+    if the code cannot be parsed, return the names on the line alone."""
     lines = source.splitlines()
     text = lines[line - 1] if line <= len(lines) else ""
     smallest = smallest_statement(parse_or_empty(to_plain_python(shell, source)), line)

@@ -1,4 +1,4 @@
-"""``%agent freeze``: writes a copy of this notebook that runs without this package."""
+"""Implements ``%agent freeze``, which writes a copy of this notebook that runs without this package."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ PYTHON = ("python", "run_cell")
 
 
 class FreezeCommand:
-    """Freezes the notebook of this kernel or another file."""
+    """Freezes the notebook of this kernel, or a notebook whose path the user gives."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
 
     def freeze(self, rest: str) -> None:
-        """Freeze the notebook as last saved. An existing file is replaced only with --yes."""
+        """Freeze the notebook as it was last saved. An existing file is replaced only with --yes."""
         arguments = CommandArguments(rest, more=("--in-place",))
         in_place, replace = "--in-place" in arguments.flags, "--yes" in arguments.flags
         binding = self._context.server.call("GET", "binding")
@@ -76,8 +76,8 @@ class FreezeCommand:
     def _own(self, binding: Mapping[str, Any]) -> Path | None:
         """Return the path of this kernel's notebook, or None if it is unknown. ``binding`` has the notebook's name.
 
-        Front ends such as VS Code send the path. Jupyter does not, but starts a kernel in the notebook's folder; the
-        directory at the start counts, because code may change the current directory later."""
+        Front ends such as VS Code send the path. Jupyter does not send it, but starts a kernel in the notebook's
+        folder. The kernel's directory at its start is used, because code may change the current directory later."""
         name = PurePosixPath(binding["notebook"] or "").name
         path = front_end_notebook(self._context.shell)
         if path and path.name == name:
@@ -128,7 +128,7 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise AgentError(f"{path} cannot be read as a notebook: {error}.") from None
     if not isinstance(document, dict) or not isinstance(document.get("cells"), list):
-        raise AgentError(f"{path} is not a notebook of format 4.")
+        raise AgentError(f"{path} is not a notebook in nbformat 4. Open and save it in Jupyter, which converts it.")
     return document
 
 

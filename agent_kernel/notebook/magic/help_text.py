@@ -1,4 +1,4 @@
-"""The text of ``%agent help``: commands grouped by task."""
+"""Formats the text of ``%agent help``: commands grouped by task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The IPython magics ``%%agent`` (one turn in a cell) and ``%agent`` (commands), and their registration in a shell."""
+"""Implements the IPython magics ``%%agent`` (one turn in a cell) and ``%agent`` (commands), and registers them in a
+shell."""
 
 from __future__ import annotations
 
@@ -97,8 +98,8 @@ class AgentMagics(Magics):
     def unfit_for_drafts(self) -> str:
         """Return why this kernel cannot fork a draft, or "" if it can; the server calls this.
 
-        The first draft may be forked here. IPython's display hook must be in place then, so that this draft displays
-        values as a draft that is forked while a cell runs."""
+        This method may fork the first draft. IPython's display hook must be in place then, so that values are displayed
+        in this draft as in a draft that is forked while a cell runs."""
         with self._shell.display_trap:
             return self._drafts.unfit()
 
@@ -124,7 +125,8 @@ class AgentMagics(Magics):
 
     @contextlib.contextmanager
     def _one_at_a_time(self) -> Iterator[None]:
-        """Context manager that refuses a turn inside another turn, because each would wait for the other one to end."""
+        """Context manager that refuses to begin a turn inside another turn, because each would wait for the end of the
+        other."""
         if self.in_turn:
             raise AgentError("an agent cell cannot be run from inside an agent cell. Run it in a cell of its own.")
         self.in_turn = True
@@ -139,7 +141,7 @@ class AgentMagics(Magics):
 
     @property
     def server(self) -> ServerClient | None:
-        """The server that started this kernel, or that this kernel started."""
+        """The server that started this kernel, or the server that this kernel started; None if there is neither."""
         return self._context.known_server
 
     def close(self) -> None:
@@ -152,12 +154,12 @@ class AgentMagics(Magics):
     def _live_is_denied(self) -> str:
         """Return why the code of a draft may not run in the kernel now, or "" if it may."""
         if self._parts.consent and self._parts.consent.refuses(self._session_id(), LIVE):
-            return "you have denied live code in this session, and %agent allow live takes that back"
+            return "you have denied live code in this session; %agent allow live revokes that"
         try:
             rule = self._context.server.call("GET", "agent/permissions")["policy"].get(LIVE, {})
         except AgentKernelError as error:
             return str(error)
-        return f"live code is denied here, by {rule['because']}" if rule.get("permission") == "deny" else ""
+        return f"live code is denied by {rule['because']}" if rule.get("permission") == "deny" else ""
 
     def _session_id(self) -> str:
         """Return the id of this notebook's session, or "" if it has none yet."""
@@ -167,7 +169,8 @@ class AgentMagics(Magics):
 
 @contextlib.contextmanager
 def _one_line(interrupted: str = "stopped.") -> Iterator[None]:
-    """Display errors of this package as one line, without a traceback. ``interrupted`` is the line after Ctrl-C."""
+    """Display errors of this package as one line, without a traceback. ``interrupted`` is the line that is displayed
+    after Ctrl-C."""
     try:
         yield
     except AgentKernelError as error:
@@ -179,13 +182,14 @@ def _one_line(interrupted: str = "stopped.") -> Iterator[None]:
 
 
 def with_body(lines: list[str]) -> list[str]:
-    """Give a one-line ``%%agent PROMPT`` cell an empty body: IPython refuses a cell magic without one."""
+    """Add an empty body to a one-line ``%%agent PROMPT`` cell, because IPython refuses a cell magic without a body."""
     return [*lines, "\n"] if len(lines) == 1 and lines[0].startswith("%%agent") else lines
 
 
 def protect_questions(lines: list[str]) -> list[str]:
-    """Add a space behind ``%agent`` lines that end with a question mark. IPython would otherwise show the documentation
-    of the last word. ``%agent?`` and ``%agent NAME?`` still do that."""
+    """Add a space at the end of ``%agent`` lines that end with a question mark. Without it, IPython would show the
+    documentation of the last word. The lines ``%agent?`` and ``%agent NAME?`` are not changed and still show
+    documentation."""
     if lines and lines[0].startswith("%%"):
         return lines
     return [f"{line.rstrip()} \n" if QUESTION.match(line) else line for line in lines]

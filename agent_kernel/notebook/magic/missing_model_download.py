@@ -19,7 +19,8 @@ MB = 1_000_000
 
 
 class ModelDownload:
-    """One model to download. ``offer`` is the server's description of it: name, size, sources, licence."""
+    """One model to download. ``offer`` is the description that the server sends of the model: name, size, sources,
+    licence."""
 
     def __init__(self, server: ServerClient, shell: Any, offer: Mapping[str, Any]) -> None:
         self._server = server
@@ -29,8 +30,8 @@ class ModelDownload:
 
     @property
     def described(self) -> str:
-        """The text displayed before a download: size, source and licence. It lists every source, because the first may
-        be unreachable."""
+        """The text displayed before a download: size, source and licence. The text lists every source, because the
+        first one may be unreachable."""
         offer = self._offer
         first, *others = offer.get("sources") or [offer]
         lines = [

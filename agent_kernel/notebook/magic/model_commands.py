@@ -1,4 +1,4 @@
-"""``%agent model`` and ``%agent unload``: list, choose, download and unload models."""
+"""Implements ``%agent model`` and ``%agent unload``, which list, choose, download and unload models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HELP = {
 
 
 class ModelCommands:
-    """The commands of HELP, one method each."""
+    """Implements the commands that HELP lists, with one method for each."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
@@ -31,7 +31,9 @@ class ModelCommands:
         elif verb == "unload":
             self.unload("")
         elif name:
-            raise AgentError("%agent model [NAME|URL[#MODEL]|reset]; %agent model pull NAME; %agent model unload.")
+            raise AgentError(
+                "Usage: %agent model [NAME|URL[#MODEL]|reset], %agent model pull NAME, or %agent model unload."
+            )
         elif verb:
             self._choose("" if verb == "reset" else verb)
         else:
@@ -44,7 +46,7 @@ class ModelCommands:
         self._print_line(f"{engine['model']} is {engine['state']}{gave}; the next turn loads it again.")
 
     def _choose(self, name: str) -> None:
-        """Set the model of this notebook's session from its next turn on."""
+        """Set the model that this notebook's session uses from its next turn on."""
         answer = self._context.server.call("PUT", "engine", {"model": name})
         engine = answer["engine"]
         self._context.await_confirmation(
@@ -80,7 +82,7 @@ class ModelCommands:
         self._print_line(f"{current} {engine['problem']}".strip())
 
     def _pull(self, name: str) -> None:
-        """Download a model after the user agreed: one of the catalog, or ``org/name`` of a model hub."""
+        """Download a model of the catalog, or the model ``org/name`` of a model hub, after the user has agreed."""
         if "/" in name:
             offer = self._context.server.call("GET", route("models", name))
         else:
@@ -96,7 +98,7 @@ class ModelCommands:
         if not self._context.person.is_there:
             self._print_line(download.described)
         if not download.offer_download(self._context.person):
-            raise AgentError(f"nothing was downloaded. In a terminal: agent-kernel model pull {name}")
+            raise AgentError(f"nothing was downloaded. To download it in a terminal: agent-kernel model pull {name}")
 
 
 def _where(engine: Mapping[str, Any]) -> str:

@@ -1,5 +1,4 @@
-"""Turns a notebook into one without agent cells: prompts and answers become text, executed code becomes plain cells.
-
+"""Converts a notebook to one without agent cells: prompts and answers become text, executed code becomes plain cells.
 ``freeze_notebook`` has no side effects: it returns a new document, which runs without this package.
 """
 
@@ -49,8 +48,9 @@ class FrozenTurn(NamedTuple):
 
 @dataclass(slots=True)
 class FrozenNotebook:
-    """The frozen document with counts. ``unknown``: agent cells without a stored turn, which become text. ``bound``:
-    cells that import this package and so do not run elsewhere. ``names`` are the names that the cells so far bind."""
+    """The frozen document, with numbers of its cells. ``unknown`` counts the agent cells without a stored turn, which
+    become text. ``bound`` counts the cells that import this package, so that they run only where it is installed.
+    ``names`` are the names that the cells added so far bind."""
 
     document: Json
     transformed: Callable[[str], str]
@@ -61,7 +61,8 @@ class FrozenNotebook:
     names: set[str] = field(default_factory=set)
 
     def add_cells(self, document: Mapping[str, Any], turns: Sequence[FrozenTurn]) -> None:
-        """Add every cell of the original, and at the end the code of turns that belong to none of its cells."""
+        """Add every cell of the original document. After them, add the code of turns that belong to no cell of the
+        document."""
         by_cell, cells = _by_cell(turns), self.document["cells"]
         met: set[str] = set()
         for cell in document.get("cells", ()):
@@ -84,7 +85,8 @@ class FrozenNotebook:
         cells += [made for turn in rest for made in self._turn_cells(turn, (), "")]
 
     def _turn_cells(self, turn: FrozenTurn, outputs: Sequence[Any], source: str) -> list[Json]:
-        """Make cells for prompt, code and answer. Pictures of the agent cell move to the last code cell."""
+        """Return the cells for the prompt, the code and the answer of a turn. Pictures among the outputs of the agent
+        cell move to the last code cell."""
         self.turns += 1
         ran = _with_result(turn.ran, turn, source, outputs)
         made = [_text(_quote(turn.prompt)), *(self._code_cell(code, where) for code, where in ran)]
@@ -120,8 +122,8 @@ class FrozenNotebook:
 def freeze_notebook(
     document: Mapping[str, Any], turns: Sequence[FrozenTurn], transformed: Callable[[str], str]
 ) -> FrozenNotebook:
-    """Return the frozen copy of ``document``. For each cell the newest turn counts. ``transformed`` turns IPython
-    syntax into plain Python."""
+    """Return the frozen copy of ``document``. If a cell has several turns, the newest one is used. ``transformed``
+    converts IPython syntax to plain Python."""
     copied = copy.deepcopy(dict(document))
     _use_plain_kernel(copied)
     frozen = FrozenNotebook({**copied, "cells": []}, transformed)
@@ -206,8 +208,8 @@ def _comment(match: re.Match[str]) -> str:
 
 
 def _without(cell: Mapping[str, Any], turns: Sequence[FrozenTurn]) -> Mapping[str, Any]:
-    """Return a cell with ``%agent ask`` lines without the outputs of ``turns``, because the frozen notebook contains
-    them as text and code cells."""
+    """Return a cell without those of its outputs that show ``turns``, the turns of its ``%agent ask`` lines. The frozen
+    notebook contains these turns as text and code cells."""
     if not turns:
         return cell
     answers = {turn.answer.strip() for turn in turns if turn.answer.strip()}
@@ -231,7 +233,8 @@ def _answer(output: Any) -> str:
 
 
 def _is_around(output: Any) -> bool:
-    """True for outputs that are not part of the answer: tool calls, notices, the status line of the turn."""
+    """Return True for outputs of an agent cell that are not part of the answer: tool calls, notices, the status line of
+    the turn."""
     data = _data(output)
     return TURN_MIME in data or data.get("text/html", "").startswith(AROUND)
 
@@ -260,8 +263,8 @@ def _is_picture(output: Any) -> bool:
 
 
 def _bound_names(code: str) -> set[str]:
-    """Return the names that the code binds, in any scope. Names of inner scopes are included, so the frozen notebook
-    may lack an import; its reader can add the import."""
+    """Return the names that the code binds in any scope. They include names that only an inner scope binds, so the
+    frozen notebook may lack an import that a later cell needs; its reader can add the import."""
     names: set[str] = set()
     for node in ast.walk(parse_or_empty(code)):
         match node:

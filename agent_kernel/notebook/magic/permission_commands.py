@@ -1,4 +1,5 @@
-"""``%agent allow``, ``deny`` and ``permissions``: which calls run, ask or are denied in this session, and why."""
+"""Implements ``%agent allow``, ``deny`` and ``permissions``. The first two decide which calls run in this session, and
+the last one shows which calls run, ask or are denied, and why."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ WORDS = {"auto": "runs", "ask": "asks", "deny": "does not run"}
 
 
 class PermissionCommands:
-    """The commands of HELP, one method each."""
+    """Implements the commands that HELP lists, with one method for each."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
@@ -71,10 +72,10 @@ class PermissionCommands:
         server stores."""
         self._consent.withdraw(session)
         self._context.server.call("DELETE", route("sessions", session, "permissions"))
-        self._print_line("Each call is shown, and you are asked again.")
+        self._print_line("The permissions that you gave are removed. Calls that need your approval ask again.")
 
     def _session(self) -> str:
-        """Return the id of this notebook's session, which is created if there is none yet."""
+        """Return the id of this notebook's session. If the notebook has none yet, create one."""
         session = self._context.find_session()
         return str(session["id"]) if session else self._context.begin_session()
 

@@ -1,7 +1,8 @@
-"""The IPython extension of the kernelspec "Agent prompts (Python)", for notebooks that are conversations.
+"""An IPython extension that makes prompt cells run as turns. The kernelspec "Agent prompts (Python)" loads it, for
+notebooks that are conversations.
 
-It loads the magics, and makes prompt cells turns: cells that begin with ``>``, and cells that the user switched to
-"Ask". Every other cell runs as in any IPython kernel, and no text of it is sent to a model.
+The extension loads the magics. Prompt cells are cells that begin with ``>``, and cells that the user switched to "Ask".
+Every other cell runs as in any IPython kernel, and its text is not sent to a model.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from agent_kernel.notebook.magic import magic
 
 OFFER = "This cell reads like text, not like Python. To ask the agent, begin the cell with >"
 OFFER_METADATA = {METADATA_KEY: {"offer": "ask"}}
-"""Metadata of the output with this line: the front end shows a button below it."""
+"""Metadata of the output that contains OFFER. The front end shows a button below this output."""
 
 
 class PromptCells:
-    """Runs prompt cells as turns in one shell, and tells the user how to ask the agent when a sentence was run as
-    Python.
+    """Runs prompt cells as turns in one shell. If the user ran a sentence as Python, tells the user how to ask the
+    agent.
     """
 
     def __init__(self, shell: Any) -> None:
@@ -35,8 +36,8 @@ class PromptCells:
         self._shell.events.unregister("post_run_cell", self.offer_to_ask)
 
     def transform(self, lines: list[str]) -> list[str]:
-        """Return the call of the magic for a prompt cell, and any other code as it is. The text is the body of the
-        magic, because words on its line would be read as options."""
+        """Convert a prompt cell to a call of the magic; return any other code unchanged. The prompt becomes the body of
+        the magic, because words on the line of the magic would be read as options."""
         source = "".join(lines)
         prompt = prompt_of(source, self._metadata(source))
         if prompt is None:
@@ -44,8 +45,8 @@ class PromptCells:
         return [f"get_ipython().run_cell_magic('agent', '', {prompt.rstrip() + chr(10)!r})\n"]
 
     def _metadata(self, source: str) -> dict[str, Any]:
-        """Return the metadata of the cell. Code that a turn runs has none, even if it is the same text as the prompt of
-        the turn."""
+        """Return the metadata of the cell that is being executed. Return {} for code that a turn runs, even if this
+        code is the same text as the prompt of the turn."""
         magics = self._shell.magics_manager.registry.get("AgentMagics")
         return {} if magics is not None and magics.in_turn else metadata_of_code(self._shell, source)
 
@@ -58,7 +59,8 @@ class PromptCells:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """``%load_ext agent_kernel.notebook.magic.prompt_cells``. Loading twice has no further effect."""
+    """Run by ``%load_ext agent_kernel.notebook.magic.prompt_cells``. Loading the extension twice has no further
+    effect."""
     magic.load(shell)
     if not any(isinstance(getattr(one, "__self__", None), PromptCells) for one in shell.input_transformers_cleanup):
         PromptCells(shell)
@@ -66,7 +68,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """``%unload_ext agent_kernel.notebook.magic.prompt_cells``. The magics stay."""
+    """Run by ``%unload_ext agent_kernel.notebook.magic.prompt_cells``. The magics stay registered."""
     for one in list(shell.input_transformers_cleanup):
         if isinstance(cells := getattr(one, "__self__", None), PromptCells):
             cells.close()

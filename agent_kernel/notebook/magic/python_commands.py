@@ -1,5 +1,5 @@
-"""``%agent in``, ``keep``, ``take`` and ``rebuild``: where the Python of turns runs, and how its results reach the
-kernel.
+"""Implements ``%agent in``, ``keep``, ``take`` and ``rebuild``, which set where the Python of turns runs, and bring its
+results into the kernel or restore them in the sandbox.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ TAKE_TIMEOUT_S = 120.0
 
 
 class PythonCommands:
-    """The commands of HELP, one method each. ``target`` decides where Python runs; ``applier`` runs the code of drafts
-    in the kernel."""
+    """Implements the commands that HELP lists, with one method for each. ``target`` decides where Python runs;
+    ``applier`` runs the code of drafts in the kernel."""
 
     def __init__(self, context: CommandContext, target: ExecutionTarget, applier: DraftApplier) -> None:
         self._context = context
@@ -78,13 +78,15 @@ class PythonCommands:
             return
         rows = [_row(number, piece) for number, piece in enumerate(pieces, 1)]
         self._context.publish(table_bundle(("", "code", "seconds", "other effects"), rows))
-        question = f"Run {'this' if len(pieces) == 1 else f'these {len(pieces)}'} again in a fresh sandbox?"
+        question = (
+            f"Run {'this block' if len(pieces) == 1 else f'these {len(pieces)} blocks'} again in a fresh sandbox?"
+        )
         self._context.confirm(arguments, question, "nothing was run")
         done = self._context.server.call("POST", path, {}, timeout=REBUILD_TIMEOUT_S)
         if done["status"] != "success":
             error = " ".join(str(done["error"]).split())[-500:]
             raise AgentError(f"{done['ran']} of {len(pieces)} code blocks ran; the next one failed: {error}")
-        message = f"Rebuilt: {done['ran']} of {len(pieces)} ran; their variables are in the sandbox again."
+        message = f"Rebuilt: {done['ran']} of {len(pieces)} code blocks ran; their variables are in the sandbox again."
         self._context.print_line(message)
 
 

@@ -1,5 +1,5 @@
-"""``%agent replay NAME.agent.json``: runs ``agent-kernel replay`` in its own process and prints its output in this
-cell.
+"""Implements ``%agent replay NAME.agent.json``, which runs ``agent-kernel replay`` in its own process and prints its
+output in this cell.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def names_a_file(rest: str) -> bool:
 
 
 def replay(rest: str) -> None:
-    """Run the command and print its output. Raises AgentError if the command fails or a stored answer no longer holds,
-    so that Run All stops at this cell. An interrupt ends the process."""
+    """Run the command and print its output. Raises AgentError if the command fails or a stored answer could not be
+    confirmed, so that Run All stops at this cell. An interrupt ends the process."""
     words = [os.path.expanduser(word) for word in split_words(rest)]  # harmless for words that are not paths
     missing = [word for word in words if word.endswith(SUFFIXES) and not Path(word).is_file()]
     if missing:
@@ -52,9 +52,9 @@ def replay(rest: str) -> None:
             raise
     if code:
         raise AgentError(
-            "some of these answers no longer hold; the lines above say which."
+            "some stored answers could not be confirmed; the lines above say which, and why."
             if code == 1
-            else f"replay ended with {code}; see above."
+            else f"agent-kernel replay ended with the exit code {code}; its messages are above."
         )
 
 

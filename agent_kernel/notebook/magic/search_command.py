@@ -1,4 +1,5 @@
-"""``%agent search``: full-text search in conversations. Each result shows the command that continues it."""
+"""Implements ``%agent search``, a full-text search in conversations. Each result shows the command that continues the
+conversation."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ OWN = "Only conversations of this notebook were searched; %agent search --all WO
 
 
 def search(rest: str, context: CommandContext) -> None:
-    """Display the result of a search. With ``--all``, first wait until the user confirms it in the browser."""
+    """Search, and display the result. With ``--all``, first wait until the user confirms the search in the browser."""
     query = SearchQuery.of(rest)
     if "--all" in query.flags:
         context.await_confirmation(context.server.call("POST", "search/access", {}), *ASKED)

@@ -1,4 +1,5 @@
-"""``%agent tools``: lists the tools the model can call in this notebook, where each runs, and whether it asks first."""
+"""Implements ``%agent tools``, which lists the tools that the model can call in this notebook, where each runs, and
+whether the user is asked before a call."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ HELP = "[--json]: list the tools the model can call here, where each runs, and w
 ASKS = {"auto": "no", "ask": "yes", "deny": "is denied"}
 SOURCES = {"user": "your function", "mcp": "an MCP server", "external": "another program"}
 TIMEOUT_S = 60.0
-"""Time limit in seconds. Listing the tools of MCP servers needs a connection to each, which may take a while."""
+"""Time limit in seconds for the server's answer. To list the tools of MCP servers, the server has to connect to each of
+them, which may take a while."""
 
 
 def show_tools(rest: str, context: CommandContext, tool_fields: Mapping[str, Any]) -> None:
@@ -30,7 +32,9 @@ def show_tools(rest: str, context: CommandContext, tool_fields: Mapping[str, Any
         )
         for tool in answer["tools"]
     ]
-    context.list(arguments, answer, ("tool", "", "runs", "asks", ""), rows, "The model can call nothing here.")
+    context.list(
+        arguments, answer, ("tool", "", "runs", "asks", ""), rows, "The model can call no tool in this notebook."
+    )
     for note in answer["notes"] if "--json" not in arguments.flags else ():
         context.print_line(note)
 

@@ -1,4 +1,4 @@
-"""``%agent`` commands that run or show a turn: ask, fix, explain, improve, show, replay and approve."""
+"""Implements the ``%agent`` commands that run or show a turn: ask, fix, explain, improve, show, replay and approve."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ HELP = {
 QUOTES = "\"'"
 
 RunTurn: TypeAlias = Callable[[CellOptions, str, str, fix_explain_improve.CellTask | None], None]
-"""Called with (options, prompt, cell, task) to run one turn in the current cell. ``task`` is set for a request about a
-cell that ran."""
+"""A function that is called with (options, prompt, cell, task) to run one turn in the current cell. ``task`` is set for
+a request about an executed cell."""
 BuildCellTask: TypeAlias = Callable[[Any, ExecutionHistory, str], fix_explain_improve.CellTask]
 
 
 class TurnCommands:
-    """The commands of HELP, one method each. ``waiting`` are the approval requests of background turns."""
+    """Implements the commands that HELP lists, with one method for each. ``waiting`` are the approval requests of
+    background turns."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class TurnCommands:
         self._run_turn(options, request.prompt, cell, request)
 
     def _why_untried(self, options: CellOptions) -> str:
-        """Return why a proposed cell cannot be tried in a draft, or ""."""
+        """Return why a proposed cell cannot be tried in a draft, or "" if it can."""
         if options.background:
             return "a background turn has no draft"
         if options.where not in ("", "draft"):
@@ -98,7 +99,8 @@ class TurnCommands:
         return self._parts.drafts.unfit() if options.form == "md" else f"you chose the format {options.form}"
 
     def show(self, rest: str) -> None:
-        """Show the answer of turn number N of this conversation, of the turn with this id, or the last one."""
+        """Show the answer of the turn that ``rest`` names by its number in this conversation or by its id; without an
+        argument, the answer of the last turn."""
         if rest.isdecimal():
             turn = self._context.find_turn(int(rest))
         else:
@@ -116,7 +118,7 @@ class TurnCommands:
         if rest:
             raise AgentError("%agent approve takes no arguments; it asks about each waiting call in turn.")
         if not self._waiting.questions:
-            self._context.print_line("Nothing waits for your answer.")
+            self._context.print_line("No approval request waits for your answer.")
         for question in self._waiting.questions:
             self._answer(question)
 

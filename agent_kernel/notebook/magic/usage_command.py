@@ -1,4 +1,4 @@
-"""The command ``%agent usage``: tokens, seconds and tool calls of a session, as tables."""
+"""Implements ``%agent usage``, which shows the tokens, seconds and tool calls of a session as tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HELP = "show tokens and seconds of this session by model and day, and its tool c
 
 
 def show_usage(rest: str, context: CommandContext) -> None:
-    """Show what the session of this notebook has used, or the same as JSON with ``--json``."""
+    """Show what the session of this notebook has used, as tables, or as JSON with ``--json``."""
     usage = context.server.call("GET", session_path(context.require_session(), "usage"))
     if "--json" in CommandArguments(rest).flags:
         context.publish(json_bundle(usage))
@@ -33,8 +33,8 @@ def show_usage(rest: str, context: CommandContext) -> None:
 
 
 def _cost(cost: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the usage as columns of a table row. Summaries of the conversation are counted apart from turns, because
-    the user did not ask for them."""
+    """Return the usage as columns of a table row. Summaries of the conversation are counted separately from turns,
+    because the user did not request them."""
     turns = f"{cost['turns']} + {cost['summaries']} summaries" if cost["summaries"] else cost["turns"]
     about = "about " if cost["estimated"] else ""
     read, written = f"{about}{cost['prompt_tokens']:,}", f"{about}{cost['completion_tokens']:,}"

@@ -1,1 +1,2 @@
-"""The chat panel as a widget in the output of a cell. Uses anywidget besides the standard library and IPython."""
+"""Displays the chat panel as a widget in the output of a cell. Uses anywidget besides the standard library and
+IPython."""

@@ -1,8 +1,9 @@
 """``ChatPanel()``: the chat panel of this kernel's notebook in a cell output, for every front end that supports
 anywidget.
 
-The widget's script connects to the page's Jupyter server if it is this kernel's server, else to this kernel, which
-relays to the server.
+The widget's script runs in the browser page that shows the notebook. If the Jupyter server that delivered the page is
+also this kernel's server, the script connects to it. Otherwise it connects to this kernel, which relays its requests to
+the server.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from agent_kernel.notebook.panel.server_relay import Relay
 from agent_kernel.notebook.server_client import ServerClient, server_of_this_kernel
 
 STATIC = Path(__file__).parent / "static"
-"""Built from ``ui/``."""
+"""The directory with the built script of the panel. It is built from ``ui/``."""
 WAYS = ("auto", "server", "kernel")
 
 
 class ChatPanel(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget's bases have no types
     """The chat panel as a widget.
 
-    ``way`` is the connection of the page: ``server`` (only the page's own server), ``kernel`` (only this kernel) or
-    ``auto`` (the server if it is this kernel's server, else the kernel). With ``kernel``, requests of the page wait
-    while a cell runs, but answers still arrive. ``height`` is in pixels. The server's credential stays in the kernel;
-    the page only gets the kernel's id."""
+    ``way`` selects how the page that displays the widget connects: ``server`` (only to the Jupyter server that
+    delivered the page), ``kernel`` (only to this kernel, which relays), or ``auto`` (to that server if it is also this
+    kernel's server, else to the kernel). With ``kernel``, requests of the page wait while a cell runs, but answers
+    still arrive. ``height`` is in pixels. The server's credential stays in the kernel; the page only gets the kernel's
+    id."""
 
     _esm = STATIC / "widget.js"
     _css = STATIC / "widget.css"
@@ -57,7 +59,8 @@ class ChatPanel(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget's bases
 
 
 def known_server() -> ServerClient | None:
-    """Return the server that started this kernel, or that ``%agent start`` started for it."""
+    """Return the server that started this kernel, or the server that ``%agent start`` started for it; None if there is
+    neither."""
     shell = get_ipython()
     magics = shell and shell.magics_manager.registry.get("AgentMagics")
     server: ServerClient | None = magics.server if magics else server_of_this_kernel()

@@ -1,5 +1,5 @@
-"""Relays requests of a chat panel to the Jupyter server. The requests arrive over the comm of the panel's widget and
-are sent with this kernel's credential.
+"""Relays requests of a chat panel to the Jupyter server. The requests come from the browser page that displays the
+panel, over the comm of the panel's widget, and are sent with this kernel's credential.
 
 The kernel's main thread reads the page's messages between cells, so nothing here blocks it: threads do the work, and
 what they send reaches the page even while a cell runs. This is not a general proxy: it relays only JSON requests to
@@ -27,8 +27,8 @@ MAX_AT_ONCE = 32
 
 class Relay:
     """Relays the requests of one widget. ``known`` returns the server, or None while there is none. ``say`` sends a
-    message to the page from any thread. A widget may be displayed in several views; every message names the view
-    (``to``) that sent the request."""
+    message to the page that displays the widget; any thread may call it. A widget may be displayed in several views.
+    Every message to the page names, under ``to``, the view that sent the request."""
 
     def __init__(self, known: Callable[[], ServerClient | None], say: Say) -> None:
         self._known = known
@@ -46,7 +46,7 @@ class Relay:
         return server
 
     def hear(self, content: Any) -> None:
-        """Start the work that a message from the page asks for, and return at once. Messages that are not from the
+        """Start the work that a message from the page requests, and return at once. Messages that do not come from the
         panel are ignored."""
         if self._closed or not isinstance(content, Mapping) or not isinstance(to := content.get("to"), str):
             return
@@ -74,7 +74,13 @@ class Relay:
 
     def _start(self, to: str, id: int, work: Callable[[], None]) -> None:
         if not self._room.acquire(blocking=False):
-            self._fail(to, id, QuotaExceeded(f"A panel can have at most {MAX_AT_ONCE} requests at once."))
+            self._fail(
+                to,
+                id,
+                QuotaExceeded(
+                    f"A panel can have at most {MAX_AT_ONCE} requests at once. Try again when one has ended."
+                ),
+            )
             return
 
         def run() -> None:
@@ -134,12 +140,14 @@ def check_path(path: str) -> str:
     bare = path.partition("?")[0]
     steps = re.sub(r"%2e", ".", bare, flags=re.IGNORECASE).split("/")
     if not PATH.fullmatch(path) or bare.startswith("/") or {".", ".."} & set(steps):
-        raise InvalidRequest("This is not a path of the agent's server.")
+        raise InvalidRequest(
+            "The panel requested a path that a kernel does not relay: only paths below agent/v1 are relayed."
+        )
     return path
 
 
 def with_sandbox(method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return the request body, changed so that a turn that the panel starts runs its code in the sandbox. Running code
-    in the kernel would need its main thread, which no cell holds for this turn."""
+    """Return the request body. If the request starts a turn, change the body so that the turn runs its code in the
+    sandbox: code in the kernel runs in the main thread during a cell, and no cell belongs to a turn of the panel."""
     begins = method == "POST" and re.fullmatch(r"(sessions/[^/]+/)?turns", path.partition("?")[0])
     return {**body, "where": "sandbox"} if begins and body is not None else body

@@ -17,12 +17,12 @@ EVERY_S = 2.0
 MAX_TURNS = 20
 """Number of newest turns read per poll. Changes of older turns are not reported."""
 UNTIL_S = 600.0
-"""A view is polled for this many seconds after it last asked for it. An open page asks again whenever the kernel is
-idle; a closed page does not, so its polling ends."""
+"""Seconds for which the kernel polls on behalf of a view after the view last requested it. An open page repeats the
+request whenever the kernel is idle; a closed page does not, so its polling ends."""
 
 
 class Say(Protocol):
-    """A function that sends a message to the page. It may be called from any thread."""
+    """A function that sends a message to the page that displays the widget. Any thread may call it."""
 
     def __call__(self, content: Mapping[str, Any], buffers: Sequence[bytes] = ...) -> None: ...
 
@@ -37,8 +37,9 @@ class PollState:
 
 
 class SessionPoll:
-    """Polls in one thread for as long as a view watches a target. A target is ``session:ID``, or ``kernel`` for the
-    session to which the kernel's notebook is bound at the time of the poll."""
+    """Polls the server in one thread for as long as a view watches a target. A view is one display of the widget. A
+    target is ``session:ID``, or ``kernel`` for the session to which the kernel's notebook is bound at the time of the
+    poll."""
 
     def __init__(self, server: Callable[[], ServerClient], say: Say) -> None:
         self._server = server
@@ -91,8 +92,8 @@ class SessionPoll:
             return list(self._until)
 
     def _look(self, to: str, target: str) -> None:
-        """Report turns of the target that started or ended to the view ``to``. Requests the turns only if the session
-        has changed or one of its turns was running at the last poll."""
+        """Report to the view ``to`` which turns of the target have started or ended. Requests the turns only if the
+        session has changed or one of its turns was running at the last poll."""
         kind, _, id = target.partition(":")
         call = self._server().call
         session = (

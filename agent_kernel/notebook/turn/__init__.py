@@ -1,1 +1,2 @@
-"""One turn of an agent cell: its request, its events, its approvals, and the calls that run in the kernel."""
+"""Runs one turn for an agent cell: builds its request, displays its events, answers its approval requests, and runs its
+calls in the kernel."""

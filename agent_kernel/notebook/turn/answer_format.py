@@ -1,4 +1,5 @@
-"""The formats of ``-f``: how each is requested and displayed, and how code is extracted from an answer."""
+"""Defines the answer formats of the option ``-f``: how each format is requested from the model and displayed, and how
+code is extracted from an answer."""
 
 from __future__ import annotations
 
@@ -31,9 +32,10 @@ PYTHON = {"", "py", "python", "python3", "ipython", "ipython3"}
 
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
-    """One answer format. ``render`` makes an output from the text received so far. ``notes`` are notes for the model.
-    ``output`` constrains what the engine generates. ``rounds`` is the default limit of tool rounds (None: the server's
-    default). ``fields`` are further fields of the turn's body."""
+    """One answer format. ``render`` converts the text received so far to a MIME bundle. ``notes`` are hidden context
+    that the model reads before the prompt. ``output`` constrains what the engine generates. ``rounds`` is the default
+    limit of tool rounds (None: the server's default). ``fields`` are further fields of the request that starts the
+    turn."""
 
     render: Callable[[str], Bundle] = text_bundle
     notes: tuple[dict[str, str], ...] = ()

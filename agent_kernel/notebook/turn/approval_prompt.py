@@ -25,8 +25,8 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class ApprovalPrompt:
-    """Decides the approval requests of one turn, with the user. ``allowed`` are kinds of calls that the user approved
-    for this turn only. With ``remembered`` False, permissions stored for the session are ignored."""
+    """Decides the approval requests of one turn, with the user's help where needed. ``allowed`` are kinds of calls that
+    the user approved for this turn only. With ``remembered`` False, permissions stored for the session are ignored."""
 
     person: Person
     consent: Consent
@@ -35,8 +35,9 @@ class ApprovalPrompt:
     remembered: bool = True
 
     def decision(self, asked: ApprovalRequired, show: Callable[[str], None]) -> tuple[str, str]:
-        """Return ("approve" or "deny", reason), asking the user if necessary; ("edit", "") if the user edits the call
-        in the panel and answers there. ``show`` displays the state of the call while it waits."""
+        """Return ("approve" or "deny", reason). Asks the user unless an earlier decision applies. Returns ("edit", "")
+        if the user chooses to edit the call in the panel and to answer the request there. ``show`` displays the state
+        of the call while the call waits."""
         if decided := self.find_decision(asked):
             return decided
         if not self.person.is_there:
@@ -75,15 +76,15 @@ class ApprovalPrompt:
 
 
 def post_decision(server: ServerClient, asked: ApprovalRequired, decision: str, reason: str) -> None:
-    """Send the decision about a request, for the call exactly as it was shown. Raises Conflict if another client has
-    decided already."""
+    """Send the decision about a request to the server. The decision applies to the call exactly as it was shown. Raises
+    Conflict if another client has already decided."""
     body = {"decision": decision, "message": reason, "shown": asked.shown}
     server.call("POST", route("agent", "approvals", asked.approval), body)
 
 
 def _tool(asked: ApprovalRequired) -> str:
-    """Return what a decision for the whole session applies to: the name of the tool, or for a request of access to a
-    path ``access:path``."""
+    """Return the key under which a decision for the whole session is stored: the name of the tool. For a request to
+    access a path, the key is the kind of access and the path, as in ``read:/data/a.csv``."""
     if asked.kind == "path":
         return f"{asked.arguments.get('access', '')}:{asked.arguments.get('path', '')}"
     return asked.name

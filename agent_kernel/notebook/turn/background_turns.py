@@ -1,8 +1,8 @@
-"""Turns that continue after their cell has finished. For each turn, a thread follows it and updates the output of its
+"""Follows turns that continue after their cell has finished. For each such turn, a thread updates the output of the
 cell.
 
 Background turns run no code in the kernel. Their approval requests wait in ``PendingApprovals``. When the kernel ends,
-the server ends the turns.
+the server ends these turns.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ BEGUN = "Running in the background: this output grows while your kernel is free.
 
 
 class CellPublisher:
-    """Publishes outputs of the cell that runs when this object is created, even after the cell has finished.
-    ``shell.display_pub`` would attach them to the cell that runs at the time of the output. Safe from any thread.
-    Raises AgentError outside a kernel."""
+    """Publishes outputs of the cell that runs when this object is created, even after that cell has finished.
+    ``shell.display_pub`` would attach them to the cell that runs at the time of the output. Any thread may call it.
+    Creating it raises AgentError outside a kernel."""
 
     def __init__(self, shell: Any) -> None:
         kernel: Any = getattr(shell, "kernel", None)
@@ -51,7 +51,7 @@ class CellPublisher:
 
 
 class BackgroundTurns:
-    """The running background turns of this kernel, and in ``waiting`` their approval requests."""
+    """The background turns of this kernel that have not ended. ``waiting`` collects their approval requests."""
 
     def __init__(self) -> None:
         self.waiting = PendingApprovals()

@@ -1,5 +1,5 @@
-"""A claim on one client call. The claim is renewed while the call runs, forwards the call's output, and sends one
-result."""
+"""Claims one client call, that is, a call that the server offers to the clients of a turn. While the call runs, the
+claim is renewed and the call's output is forwarded to the server; at the end, one result is sent."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ TRIES = 3
 
 class Claim:
     """A claim on one client call. Use it as a context manager while the call runs. Its thread sends the HTTP requests
-    and calls ``tick`` every COALESCE_S seconds. ``record`` returns where the call runs and its state; when they change,
-    the thread tells the server."""
+    and calls ``tick`` every COALESCE_S seconds. ``record`` returns where the call runs and its state; when either
+    changes, the thread reports the change to the server."""
 
     def __init__(self, server: ServerClient, turn: str, call: str, grant: Mapping[str, Any]) -> None:
         self._server = server
@@ -79,12 +79,14 @@ class Claim:
         details: Mapping[str, Any] | None = None,
         patient: bool = True,
     ) -> None:
-        """Send the result of the call. It is no error if the turn no longer waits for it.
+        """Send the result of the call. If the turn no longer waits for the result, nothing happens and no error is
+        raised.
 
-        ``details`` are for the tool that offered the call; empty details are not sent. They can be ``variables`` (those
-        that the call created or changed), ``where`` (where the call ran, if not where it started), ``waited_s``
-        (seconds of waiting for the user, which do not count as run time), and whatever the tool defines. With
-        ``patient`` False, the request is sent once and may take half a second, because the user has pressed stop."""
+        ``details`` are for the tool that offered the call; empty details are not sent. They can be ``variables`` (the
+        variables that the call created or changed), ``where`` (the place in which the call ran, if it is not the place
+        in which it started), ``waited_s`` (seconds of waiting for the user, which do not count as run time), and
+        whatever else the tool defines. With ``patient`` False, the request is sent once and may take half a second,
+        because the user has pressed stop."""
         self._done.set()
         if patient:
             self._thread.join(2.0)
@@ -141,6 +143,6 @@ class Claim:
 
 
 def _fitting(media: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
-    """Return the leading media that fit into one request."""
+    """Return as many of the media, from the first one on, as fit into one request."""
     sizes = itertools.accumulate(len(medium["data"]) for medium in media)
     return [medium for medium, size in zip(media, sizes, strict=True) if size <= MAX_MEDIA_CHARS]

@@ -1,4 +1,4 @@
-"""Parses the words after ``%%agent``: options first, then the prompt, which is kept as written."""
+"""Parses the line of ``%%agent``: options first, then the beginning of the prompt, which is kept as written."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ class ResultVariable(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CellOptions:
-    """The parsed options of an agent cell. ``words`` is the prompt on the option line. ``allows`` are kinds of calls
-    approved in this turn; ``page`` selects notebook cells the model sees in place of the conversation."""
+    """The parsed options of an agent cell. ``words`` is the part of the prompt that stands on the line with the
+    options. ``allows`` are kinds of calls that the user approved for this turn. ``page`` selects the notebook cells
+    that the model sees in place of the conversation."""
 
     words: str = ""
     help: bool = False
@@ -89,22 +90,23 @@ OPTIONS = (
         choices=CHOICES,
     ),
     Option(("-s", "--session"), "session", "use another session of this notebook", "ID"),
-    Option(("--new",), "new", "start a new session first", constant=True),
+    Option(("--new",), "new", "start a new session and run the turn in it", constant=True),
     Option(("--branch",), "branch", "continue a branch, or start a new one after turn N of this one", "NAME|N"),
     Option(
         ("-c", "--context"),
         "page",
-        "what the model sees in place of the conversation: the cells above in notebook order, nothing, or the "
-        "named cells",
+        "what the model sees in place of the conversation: the cells above in notebook order, nothing, or the cells "
+        "with these numbers",
         "above|none|3,5-8",
     ),
     Option(("--above",), "page", "same as -c above", constant="above"),
     Option(("--fresh",), "fresh", "ask again where Run All would show the stored answer", constant=True),
-    Option(("-m", "--model"), "model", "the model that answers", "NAME"),
+    Option(("-m", "--model"), "model", "let this model answer", "NAME"),
     Option(
         ("--effort",),
         "effort",
-        "programs to compare before one is used: one, several where one fails (auto), or always several",
+        "how many programs the model writes for a question: one (quick), several if the first one fails (auto), or "
+        "always several, whose results are compared (thorough)",
         "quick|auto|thorough",
         choices=EFFORTS,
     ),
@@ -116,7 +118,7 @@ OPTIONS = (
         _names,
     ),
     Option(("--image",), "images", "show the model a picture or a video: a file or a variable", "PATH", many=True),
-    Option(("--skill",), "skills", "give it a skill, by name or id; may be repeated", "NAME", many=True),
+    Option(("--skill",), "skills", "give the model a skill, by name or id; may be repeated", "NAME", many=True),
     Option(
         ("-f", "--format"),
         "form",
@@ -139,7 +141,7 @@ OPTIONS = (
     Option(("--temperature",), "temperature", "sampling temperature; 0: always the likeliest token", "T", float),
     Option(("--top-p",), "top_p", "sample from the likeliest tokens only", "P", float),
     Option(("--seed",), "seed", "seed of the sampling, for repeatable answers", "N", int),
-    Option(("-h", "--help"), "help", "show this list", constant=True),
+    Option(("-h", "--help"), "help", "show this list of options", constant=True),
 )
 RESULT_ROW = (
     "-> NAME[: TYPE]",
@@ -204,8 +206,8 @@ def _end_of_type(line: str, position: int) -> int:
 
 
 def _end_of_brackets(line: str, position: int) -> int:
-    """Return the position after the bracket that closes the one at ``position``. Raises AgentError if it is not
-    closed."""
+    """Return the position after the bracket that closes the bracket at ``position``. Raises AgentError if no bracket
+    closes it."""
     depth, quote = 0, ""
     for index in range(position, len(line)):
         letter = line[index]

@@ -47,9 +47,10 @@ STORED = "Stored answer of {when}: nothing changed up to this cell, so no model 
 
 
 class CellTurnContext(NamedTuple):
-    """Where a turn is displayed, and what it may do. ``allowed`` are kinds of calls approved for this turn only; with
-    ``ask``, stored permissions do not count. With ``returns_value`` the turn records the value of its last program.
-    ``waiting`` collects the approval requests of a background turn, which has no cell to ask in."""
+    """Where a turn is displayed, and which calls it may run without asking. ``allowed`` are kinds of calls approved for
+    this turn only; with ``ask``, permissions stored for the session do not count. With ``returns_value`` the turn
+    records the value of its last program. ``waiting`` collects the approval requests of a background turn, for which no
+    cell can ask the user."""
 
     server: ServerClient
     screen: Screen
@@ -61,7 +62,7 @@ class CellTurnContext(NamedTuple):
 
 
 class CellTurn:
-    """Follows the turn of ``summary`` to its end and displays it."""
+    """Follows the turn that ``summary`` describes to its end and displays it."""
 
     def __init__(self, around: CellTurnContext, summary: TurnSummary) -> None:
         self._around = around
@@ -69,7 +70,8 @@ class CellTurn:
         self._summary = summary
         self._calls = ClientCalls(around.server, around.screen, around.parts, around.returns_value)
         self.value: ProgramValue | None = None
-        """The value of the last program of the turn, if it ran here and the turn records values."""
+        """The value of the last program of the turn, if the program ran in this kernel or its draft and
+        ``returns_value`` is set."""
         self._cards: dict[str, Card] = {}
         self._mine: set[str] = set()
         self._files: list[Mapping[str, Any]] = []
@@ -79,7 +81,7 @@ class CellTurn:
 
     @property
     def answer(self) -> str:
-        """The text after the last tool call."""
+        """The text that the model wrote after its last tool call."""
         return "".join(self._answer)
 
     @property
@@ -112,7 +114,7 @@ class CellTurn:
         return self._end
 
     def show(self, events: Iterable[Event]) -> None:
-        """Display a finished turn from its events, without asking anyone or running anything."""
+        """Display a finished turn from its events. Nobody is asked and no code runs."""
         for event in events:
             if not isinstance(event.body, ApprovalRequired | ApprovalResolved | CallOffered):
                 self._show(event)
@@ -192,7 +194,7 @@ class CellTurn:
 
     def _ask(self, request: ApprovalRequired) -> None:
         """Decide an approval request. The card shows exactly the code that will run, even if the request contains only
-        a reference to the code."""
+        a reference to this code."""
         if card := self._cards.get(request.call):
             if "code" in request.arguments:
                 card.code = self._displayed_code(request.name, request.target, request.arguments)
@@ -259,7 +261,7 @@ class CellTurn:
         self._show_files()
 
     def _show_files(self) -> None:
-        """Display the files produced since the last time as one output."""
+        """Display, as one output, the files that the turn has produced since this method was last called."""
         if self._files:
             bundle = files_bundle(self._files, self._around.server.url, self._summary.session)
             self._screen.show(bundle, {}, {}, False)
@@ -271,8 +273,8 @@ class CellTurn:
             self._screen.card(card)
 
     def _stop(self, events: FollowedStream) -> None:
-        """Cancel the turn on the server and display the events that still arrive. The server keeps the answer so
-        far."""
+        """Cancel the turn on the server and display the events that still arrive. The server keeps the part of the
+        answer that was generated."""
         self._screen.flush(force=True)
         try:
             self._around.server.call(

@@ -1,5 +1,5 @@
-"""Client calls of a turn: this kernel claims a call, runs it in the main thread, displays its output, and sends its
-result once."""
+"""Runs client calls of a turn, which are calls that the server offers to the clients of the turn. This kernel claims a
+call, runs it in its main thread, displays the output, and sends one result."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Bundle: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ClientCalls:
-    """Runs calls that the server offers. With ``returns_value`` the outcome of a program has the value that it ends
-    with."""
+    """Runs calls that the server offers. With ``returns_value``, the outcome of a program includes the value of its
+    last statement."""
 
     server: ServerClient
     screen: Screen
@@ -33,8 +33,8 @@ class ClientCalls:
     returns_value: bool = False
 
     def run(self, turn: str, card: Card, name: str, arguments: Mapping[str, Any]) -> ExecutionOutcome | None:
-        """Run a call in this thread, the kernel's main thread, where an interrupt reaches the code. Returns None
-        when another client runs the call or this kernel cannot."""
+        """Run a call in this thread, the kernel's main thread, where an interrupt reaches the code. Returns None if
+        another client runs the call, or if this kernel cannot run it."""
         in_draft = card.where == "draft"
         found = None if in_draft else self.parts.tools.find(name, returns_value=self.returns_value)
         tool = self._draft_tool(turn, card) if in_draft else found
@@ -63,8 +63,8 @@ class ClientCalls:
             claim.finish("success", "", (), details={"tried": [outcome.to_json() for outcome in outcomes]})
 
     def _draft_tool(self, turn: str, card: Card) -> ClientTool:
-        """Return the tool that runs Python in a draft. If the draft does not allow what the code tries, the tool offers
-        the user to run the code in the kernel."""
+        """Return the tool that runs Python in a draft. If the code tries something that the draft does not allow, the
+        tool offers the user to run the code in the kernel."""
 
         def prepare_code(arguments: Mapping[str, Any]) -> str:
             return self.parts.drafts.prepare_code(str(arguments.get("code", "")))

@@ -1,4 +1,5 @@
-"""The client tools of this kernel by name: built-in tools and the user's own functions."""
+"""Holds the client tools of this kernel by name. Client tools are tools whose calls run in the kernel: built-in ones
+and the user's own functions."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ Run: TypeAlias = Callable[[Mapping[str, Any], Listener, Show], ExecutionOutcome]
 
 
 class ClientTool(NamedTuple):
-    """One client tool. With ``only_reads`` the tool changes nothing, and its result is only text. ``code`` returns the
-    code that will run, for display."""
+    """One client tool. If ``only_reads`` is true, the tool changes nothing, and its result is only text. ``code``
+    returns, for display, the code that a call will run."""
 
     run: Run
     only_reads: bool = False
@@ -46,19 +47,19 @@ class ClientTools:
         }
 
     def declare(self) -> list[str]:
-        """Return the names a turn declares as ``client_tools``."""
+        """Return the names of the tools for the field ``client_tools`` of a turn's request."""
         names = [*self._table, *(name for name in self._functions.registered if name not in self._table)]
         self._declared.update(names)
         return names
 
     def knows(self, name: str) -> bool:
-        """Return True if any turn of this kernel has declared ``name`` as a client tool. Calls of other client tools
-        are for an open page of the notebook."""
+        """Return True if a turn of this kernel has declared ``name`` as a client tool. A call of any other client tool
+        is for an open page of the notebook, which claims it."""
         return name in self._declared
 
     def find(self, name: str, *, returns_value: bool = False) -> ClientTool | None:
-        """Return the tool, or None if there is none. With ``returns_value`` the outcome of code has the value that it
-        ends with."""
+        """Return the tool, or None if there is none. With ``returns_value``, the outcome of a tool that runs code
+        includes the value of the program's last statement."""
         if name in self._table:
             tool = self._table[name]
             runs_code = tool.code == self._prepare_code
@@ -80,7 +81,7 @@ class ClientTools:
 
 
 def _reader(read: Callable[[Mapping[str, Any]], str]) -> ClientTool:
-    """Return a tool that only reads. ``read`` returns the text of its result from the arguments."""
+    """Return a tool that only reads. ``read`` converts the arguments of a call to the text of its result."""
 
     def run(arguments: Mapping[str, Any], listener: Listener, show: Show) -> ExecutionOutcome:
         return ExecutionOutcome("success", read(arguments), "", (), interrupted=False)

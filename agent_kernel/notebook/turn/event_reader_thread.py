@@ -22,8 +22,8 @@ TICK_S = 0.1
 
 class FollowedStream:
     """The events of a turn, as a context manager: ``with FollowedStream(server, turn) as events:``. Leaving the context
-    closes the stream; the turn continues. ``stored`` is the session id if the turn is a stored one that is displayed
-    again, else ""."""
+    closes the stream; the turn continues. If the events come from a stored turn that is displayed again, ``stored`` is
+    the id of its session; otherwise it is ""."""
 
     def __init__(self, server: ServerClient, turn: str, stored: str = "") -> None:
         self._server = server
@@ -41,7 +41,7 @@ class FollowedStream:
         self._reader.leave()
 
     def __iter__(self) -> Iterator[Event | None]:
-        """Yield events up to ``turn.finished``, and None after every TICK_S seconds without one. Raises
+        """Yield the events up to ``turn.finished``. Yields None whenever no event arrives for TICK_S seconds. Raises
         AgentKernelError."""
         while True:
             event = self._next(TICK_S)

@@ -1,4 +1,5 @@
-"""The cells that ran since the kernel started, and how each ended. Code of the agent does not count."""
+"""Records the cells that ran since the kernel started, and how each of them ended. Code that the agent runs is not
+recorded."""
 
 from __future__ import annotations
 
@@ -30,21 +31,22 @@ class ExecutionHistory:
 
     @property
     def failure(self) -> tuple[int, str, str, str] | None:
-        """(number, cell, source, traceback) of the last cell that failed, or None."""
+        """The last cell that failed, as (number, cell, source, traceback); None if no cell failed."""
         return next(reversed(self.failures.values()), None)
 
     def of(self, number: int) -> tuple[str, str]:
-        """Return (cell, error) of the execution with this number. The cell is "" if it is unknown, the error "" if
-        there was none."""
+        """Return (cell, error) of the execution with this number: the cell id, or "" if it is unknown, and the name of
+        the error's class, or "" if there was no error."""
         return self._ran.get(number, ("", ""))
 
     def is_prompt(self, number: int) -> bool:
-        """Whether an execution was a prompt cell; False where unknown."""
+        """Return whether the execution with this number was that of a prompt cell; False if the number is unknown."""
         return number in self._prompts
 
     @property
     def cells(self) -> list[str]:
-        """The ids of the cells that ran, each once, ordered by last run. Empty when the front end sends no ids."""
+        """The ids of the cells that ran, each once, in the order of their last execution. Empty if the front end sends
+        no ids."""
         ran = [cell for cell, _ in self._ran.values() if cell]
         return list(dict.fromkeys(reversed(ran)))[::-1]
 

@@ -1,4 +1,5 @@
-"""Decides where the Python of a turn runs: where the user chooses, else in a draft if this kernel can be forked."""
+"""Decides where the Python of a turn runs: in the place that the user chooses, else in a draft if this kernel can be
+forked."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ VARIABLE = "AGENT_KERNEL_PYTHON_IN"
 
 
 def run_request(shell: Any, drafts: Drafts, line: str) -> None:
-    """Run code that the server sent with ``draft_request``, and publish its output and result. For a ``trial_request``,
-    try the programs and publish only their outcomes."""
+    """Run code that the server sent in a ``draft_request``, and publish its output and result. If the line is a
+    ``trial_request``, run its programs on trial and publish only their outcomes."""
     turn, code = read_request(line)
     if isinstance(turn, list) or isinstance(code, list):
         outcomes = drafts.try_programs(turn, list(code))
@@ -39,8 +40,8 @@ def run_request(shell: Any, drafts: Drafts, line: str) -> None:
 
 
 class ExecutionTarget:
-    """Decides where the Python of each turn runs. ``default`` applies to cells that do not choose a place; "" means a
-    draft where possible, else the kernel after asking the user."""
+    """Decides where the Python of each turn runs. ``default`` is the place for cells that do not choose one; "" means a
+    draft where a draft is possible, else the kernel after asking the user."""
 
     def __init__(self, shell: Any, drafts: Drafts) -> None:
         self._shell = shell
@@ -49,14 +50,14 @@ class ExecutionTarget:
         self.set_default(os.environ.get(VARIABLE, ""))
 
     def set_default(self, choice: str) -> None:
-        """Set where Python runs in cells that do not choose. Any other value than one of CHOICES restores the built-in
-        default."""
+        """Set the place where Python runs for cells that do not choose one. A value that is not in CHOICES restores the
+        built-in default."""
         self.default = choice if choice in CHOICES else ""
 
     def of(self, asked: str, *, live_is_allowed: bool = False) -> str:
-        """Return where the Python of one turn runs: "live", "draft" or "sandbox". ``asked`` is the choice of the cell,
-        or "". With ``live_is_allowed`` the user lets code run in the kernel without asking, so a draft is used only if
-        the user chose it."""
+        """Return where the Python of one turn runs: "live", "draft" or "sandbox". ``asked`` is the place that the cell
+        chooses, or "". ``live_is_allowed`` means that the user lets code run in the kernel without asking; then a draft
+        is used only if the user chose it."""
         chosen = asked or self.default
         if chosen not in ("", "draft"):
             return chosen
@@ -66,7 +67,10 @@ class ExecutionTarget:
         if not reason:
             return "draft"
         if chosen:
-            self._say(f"No draft is possible: {reason}. Python runs in the sandbox instead, on copies.", always=True)
+            self._say(
+                f"No draft is possible: {reason}. Python runs in the sandbox instead, on copies of variables.",
+                always=True,
+            )
             return "sandbox"
         self._say(f"No draft is possible: {reason}. Python runs in your kernel instead, after asking.")
         return "live"

@@ -32,12 +32,12 @@ WHOLE_BYTES = 1024 * 1024
 MAX_COLUMNS = 40
 ROWS = 3
 TYPED_ROWS = 200
-"""Number of rows from which the type of a column is inferred."""
+"""Number of rows from which the type of a column is inferred. Rows after these are not examined."""
 CELL = 60
 LINE = 300
 MAX_CHARS = 1_500
 DEPTH = 3
-"""Nesting levels of a JSON document that are described."""
+"""Number of nesting levels of a JSON document that are described."""
 NAMED = re.compile(
     r"""["'`]([^"'`\n]{1,200}\.[A-Za-z]\w{0,9})["'`]|(?<![\w./\\-])((?:\.?/)?\w(?:[\w./-]*\w)?\.[A-Za-z]\w{0,9})(?!\w)"""
 )
@@ -49,14 +49,14 @@ BY_PANDAS = {"parquet": "read_parquet", "xlsx": "read_excel", "xls": "read_excel
 LINES = re.compile(r"\blines?\b|\brows?\b", re.IGNORECASE)
 DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?(?:Z|[+-]\d\d:?\d\d)?")
 DAY_FIRST = re.compile(r"(\d?\d)(?:\.(\d?\d)\.|/(\d?\d)/)\d{4}(?: \d\d:\d\d(?::\d\d)?)?")
-"""A date that begins with the day. Dates with slashes are certain to begin with the day only if one of the days is
-above 12."""
+"""Matches a date that begins with the day. For dates with slashes it is certain that the day comes first only if at
+least one of the days is above 12."""
 DECIMAL_COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?")
 THOUSANDS = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
 MAX_SKIPPED = 10
 """Maximum number of lines before the header of a table that are recognised as a title."""
 MAX_WORKBOOK_BYTES = 32 << 20
-"""Limit of the unpacked size of a workbook whose rows are described."""
+"""Limit in bytes of the unpacked size of a workbook. Of a larger workbook, no rows are read."""
 TYPES: tuple[tuple[str, Callable[[str], bool]], ...] = (
     ("int64", lambda text: bool(re.fullmatch(r"[+-]?\d{1,18}", text))),
     ("float64", lambda text: bool(re.fullmatch(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|nan|inf", text))),

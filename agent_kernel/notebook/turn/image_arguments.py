@@ -1,4 +1,5 @@
-"""Reads the images and videos of ``--image``: files, bytes or picture variables. Nothing is decoded."""
+"""Reads the images and videos of the option ``--image``: files, bytes, or variables with a picture. Their content is
+not decoded."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 
 MAX_BYTES = 20 * 2**20
-"""Limit for all images of a turn together, as on the server."""
+"""Limit in bytes for all images of a turn together. The server has the same limit."""
 MAX_PICTURES = 16
 BEGINNINGS = (
     ("image/png", 0, b"\x89PNG\r\n\x1a\n"),

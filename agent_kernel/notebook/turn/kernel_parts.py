@@ -1,4 +1,4 @@
-"""The parts of one kernel that its turns and commands share."""
+"""Groups the objects that all turns and commands of one kernel share."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Creates the nbformat outputs of a turn from its events if no kernel displays it (see ``CellTurn.show``).
+"""Creates the nbformat outputs of a turn from its events, for turns that no kernel displays. (A kernel displays a turn
+with ``CellTurn.show``.)
 
-Uses the rendering of an agent cell, but needs no user and no kernel, and runs no code.
+The outputs look like those of an agent cell. No user and no kernel is needed, and no code runs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ Output = dict[str, Any]
 
 
 class _Cell:
-    """Collects the outputs of one cell. Publishing a known display id again replaces its output."""
+    """Collects the outputs of one cell. An output that is published with a display id that was used before replaces the
+    earlier output."""
 
     def __init__(self) -> None:
         self.outputs: list[Output] = []

@@ -1,4 +1,4 @@
-"""Approval requests of background turns that wait for an answer."""
+"""Holds the approval requests of background turns that wait for an answer of the user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agent_kernel.notebook.display.render import WAITING, Card, format_arguments
 
 
 class PendingApproval(NamedTuple):
-    """One request; ``card`` shows the call at the time of the request."""
+    """One approval request. ``card`` shows the call as it was at the time of the request."""
 
     asked: ApprovalRequired
     session: str
@@ -20,7 +20,7 @@ class PendingApproval(NamedTuple):
 
 @dataclass(slots=True)
 class PendingApprovals:
-    """The waiting requests by id. Threads that follow turns add them, the main thread answers them."""
+    """The waiting approval requests by id. Threads that follow turns add requests; the main thread answers them."""
 
     _questions: dict[str, PendingApproval] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)

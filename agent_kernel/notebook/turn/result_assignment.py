@@ -16,7 +16,7 @@ from agent_kernel.notebook.turn.cell_options import CellOptions
 from agent_kernel.notebook.turn.result_type import ResultType, resolve_type
 
 SHOWN = 200
-"""Characters of a value in the line that reports it."""
+"""Limit of characters of a value in the line that reports the assignment."""
 COMPUTED = " (computed)"
 NOT_IN_BACKGROUND = "the cell of a background turn ends before its answer. Leave out -> {name}, or --background."
 ONE_FORMAT = "-> {name}: {type} determines the format of the answer. Leave out -f {form}, or the type."
@@ -37,8 +37,8 @@ class ResultAssignment(NamedTuple):
 
     @classmethod
     def of(cls, request: CellOptions, namespace: Mapping[str, Any]) -> ResultAssignment | None:
-        """Return the assignment for the variable that a cell names, or None if it names none. Raises AgentError if the
-        assignment is not possible.
+        """Return the assignment for the variable that a cell names, or None if the cell names no variable. Raises
+        AgentError if the assignment is not possible.
         """
         variable = request.result
         if variable is None:
@@ -51,12 +51,12 @@ class ResultAssignment(NamedTuple):
 
     @property
     def is_computed(self) -> bool:
-        """True if only a program can make the value."""
+        """Whether only a program can make a value of the type."""
         return self.type is not None and self.type.schema is None
 
     def format(self, form: str) -> AnswerFormat:
-        """Return the format of the answer. The type determines it; ``form``, the format of the option ``-f``, applies
-        only without a type."""
+        """Return the format of the answer. If there is a type, it determines the format; otherwise ``form``, the value
+        of the option ``-f``, does."""
         if self.type is None:
             return FORMS[form]
         if self.is_computed:
@@ -65,8 +65,8 @@ class ResultAssignment(NamedTuple):
         return AnswerFormat(json_value_bundle if self.type.wrapped else json_text_bundle, output=self.type.output)
 
     def check_place(self, place: str) -> None:
-        """Raise AgentError if the Python of the turn runs where the value cannot be read: a value that only a program
-        can make cannot be read from the sandbox."""
+        """Raise AgentError if only a program can make the value and ``place``, where the Python of the turn runs, is
+        the sandbox. Such a value cannot be read from the sandbox."""
         if self.type is not None and self.is_computed and place == "sandbox":
             raise AgentError(NO_KERNEL.format(type=self.type.text))
 
@@ -108,7 +108,7 @@ class ResultAssignment(NamedTuple):
 
 
 def _describe(value: Any) -> str:
-    """Describe a value in one short line. Classes of the user may raise in ``repr``."""
+    """Describe a value in one short line. Does not raise if the ``repr`` of a user's class raises."""
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple) and shape:
         return f"{type(value).__name__} of shape {shape}"

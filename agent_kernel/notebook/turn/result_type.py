@@ -1,7 +1,8 @@
-"""The type in ``%%agent -> name: type``: resolved without evaluating code, as a JSON schema and as a check of a value.
+"""Resolves the type in ``%%agent -> name: type`` without evaluating code, and provides it as a JSON schema and as a
+check of a value.
 
-A type is made of names that are already in the kernel, dots, brackets and ``|``. Calls, literals outside ``Literal``
-and attributes of other objects than modules and classes are errors.
+A type is made of names that are already in the kernel, dots, brackets and ``|``. Calls, literals outside ``Literal``,
+and attributes of objects that are neither modules nor classes are errors.
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ EXAMPLES = "int, float, str, bool, list, list[str], dict, DataFrame, or a pydant
 
 
 class ResultType(NamedTuple):
-    """A resolved type. ``text`` is how the user wrote it. ``schema`` constrains the answer; None for a type whose
-    values only a program makes, for example a table. With ``wrapped`` the answer is an object whose ``value`` is the
-    value. ``read`` checks a value from JSON and raises ValueError."""
+    """A resolved type. ``text`` is the type as the user wrote it. ``schema`` is the JSON schema that constrains the
+    answer, or None for a type whose values only a program can make, such as a table. With ``wrapped``, the answer is a
+    JSON object that has the value under the key ``value``. ``read`` converts a value from JSON and raises ValueError if
+    it does not have the type."""
 
     text: str
     kind: Any
@@ -58,31 +60,33 @@ class ResultType(NamedTuple):
         return {"kind": "json_schema", "json_schema": self.schema, "name": "value"} if self.schema is not None else {}
 
     def of_answer(self, text: str) -> Any:
-        """Convert the text of an answer to this type. Raises ValueError if it does not fit."""
+        """Convert the text of an answer to this type. Raises ValueError if the text does not fit the type."""
         if self.read is None:
-            raise ValueError("only a program makes such a value")
+            raise ValueError("only a program can make a value of this type")
         try:
             value = json.loads(text)
         except RecursionError as error:
-            raise ValueError("it nests too deeply") from error
+            raise ValueError("the JSON of the answer nests too deeply") from error
         if self.wrapped and isinstance(value, dict):
             if "value" not in value:
-                raise ValueError("it has no value")
+                raise ValueError("the answer has no key named value")
             value = value["value"]
         return self.read(value)
 
     def of_program(self, value: Any) -> Any:
-        """Return the value of a program as a value of this type. Raises ValueError if it has another type."""
+        """Return the value of a program as a value of this type. Raises ValueError if the value does not fit
+        the type."""
         return _fit(_unbox(value, self.kind), self.kind)
 
     def may_be(self, found: ProgramValue) -> bool:
-        """True if a value that exists only in a draft has this type, judged by the name of its type."""
+        """Return True if a value that exists only in a draft can have this type. Only the name of the value's type is
+        compared, because the value itself is in another process."""
         kind = typing.get_origin(self.kind) or self.kind
         return bool(found.elsewhere) and isinstance(kind, type) and name_of_type(kind) == found.elsewhere
 
 
 def check_name(name: str) -> None:
-    """Raise AgentError if an answer cannot be set as a variable of this name."""
+    """Raise AgentError if the user's variable ``name`` cannot be set to an answer."""
     if not name.isidentifier() or keyword.iskeyword(name):
         raise AgentError(f"{name!r} is not the name of a variable: %%agent -> NAME: TYPE")
     if RESERVED.fullmatch(name):
@@ -105,7 +109,7 @@ def resolve_type(text: str, namespace: Mapping[str, Any]) -> ResultType:
 
 
 def _resolve(node: ast.expr, namespace: Mapping[str, Any]) -> Any:
-    """Return the type that the expression names. Raises ValueError."""
+    """Return the type that an expression such as ``list[str]`` names. Raises ValueError if it names none."""
     match node:
         case ast.Constant(value=None):
             return type(None)
@@ -117,7 +121,7 @@ def _resolve(node: ast.expr, namespace: Mapping[str, Any]) -> Any:
             return typing.Union[_resolve(left, namespace), _resolve(right, namespace)]  # noqa: UP007  of two values
         case ast.Subscript(value=value, slice=inner):
             return _resolve_subscript(value, inner, namespace)
-    raise ValueError("not a type")
+    raise ValueError("the expression is not a type")
 
 
 def _find_type(name: str, namespace: Mapping[str, Any]) -> Any:
@@ -141,12 +145,12 @@ def _attribute(node: ast.expr, namespace: Mapping[str, Any]) -> Any:
             return namespace[node.id]
         raise ValueError("not a name")
     if not isinstance(node, ast.Attribute):
-        raise ValueError("not a dotted name")
+        raise ValueError("the expression is not a dotted name")
     owner = _attribute(node.value, namespace)
     for members in _members(owner):
         if node.attr in members:
             return members[node.attr]
-    raise ValueError("no such attribute")
+    raise ValueError("the module or class has no such attribute")
 
 
 def _members(owner: Any) -> list[Mapping[str, Any]]:
@@ -154,7 +158,7 @@ def _members(owner: Any) -> list[Mapping[str, Any]]:
         return [type.__getattribute__(base, "__dict__") for base in type.mro(owner)]
     if issubclass(type(owner), types.ModuleType):
         return [object.__getattribute__(owner, "__dict__")]
-    raise ValueError("not a module or class")
+    raise ValueError("the object before the dot is not a module or class")
 
 
 def _resolve_subscript(value: ast.expr, inner: ast.expr, namespace: Mapping[str, Any]) -> Any:
@@ -164,7 +168,7 @@ def _resolve_subscript(value: ast.expr, inner: ast.expr, namespace: Mapping[str,
         choices = [part.value for part in parts if isinstance(part, ast.Constant)]
         if len(choices) == len(parts) and all(type(choice) in (str, int, bool) for choice in choices):
             return typing.Literal[tuple(choices)]
-        raise ValueError("not a choice")
+        raise ValueError("an argument of Literal is not a constant")
     kinds = [_resolve(part, namespace) for part in parts]
     if name in ("list", "List") and len(kinds) == 1:
         return list[kinds[0]]  # type: ignore[valid-type]  # a value, not an annotation
@@ -178,7 +182,7 @@ def _resolve_subscript(value: ast.expr, inner: ast.expr, namespace: Mapping[str,
 def _require_class(found: Any) -> Any:
     if _is_class(found):
         return found
-    raise ValueError("not a class")
+    raise ValueError("the name does not refer to a class")
 
 
 def _is_class(found: Any) -> bool:
@@ -284,13 +288,13 @@ def _fit(value: Any, kind: Any) -> Any:
     else:
         fits = type(value) is kind if kind in (int, float, str, bool) else isinstance(value, kind)
     if not fits:
-        raise ValueError("it has another type")
+        raise ValueError("the value has another type")
     return value
 
 
 def _instance(value: Any, kind: type) -> Any:
     if not isinstance(value, kind):
-        raise ValueError(f"it is not a {kind.__name__}")
+        raise ValueError(f"the value is not of the type {kind.__name__}")
     return value
 
 
@@ -300,7 +304,7 @@ def _fit_any(value: Any, kinds: tuple[Any, ...]) -> Any:
             return _fit(_unbox(value, kind), kind)
         except ValueError:
             continue
-    raise ValueError("it has none of the types")
+    raise ValueError("the value has none of the types in the union")
 
 
 def _cut(text: str, most: int = 80) -> str:

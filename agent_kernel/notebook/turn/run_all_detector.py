@@ -1,7 +1,8 @@
-"""Detects whether the running cell was sent together with others, as by "Run All".
+"""Detects whether the running cell was sent together with other cells, as by "Run All".
 
 No Jupyter message says "Run All". JupyterLab sends one request per cell, all at once: 1 to 3 ms apart, measured with 8
-cells. Key repeat sends them at least 33 ms apart, so requests within TOGETHER_S come from one command.
+cells. If a user holds a key down to run cells, the requests are at least 33 ms apart. So requests that are at most
+TOGETHER_S apart come from one command.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ WAIT_S = 0.05
 arrive."""
 LOOK_S = 0.005
 KEPT = 10_000
-"""Limit of remembered requests. Run All in a longer notebook is not detected for its first cells."""
+"""Limit of remembered requests. In a notebook with more cells than this, Run All is not detected for the first cells.
+"""
 
 
 class CellRequest(NamedTuple):
@@ -38,8 +40,9 @@ class CellRequest(NamedTuple):
 
 
 class RunAllDetector:
-    """Records the requests to run cells: of all cells that ran, and of queued cells if this object was created before
-    the kernel started to listen, as in kernels that our server starts. Requires a front end that sends cell ids."""
+    """Records the requests to run cells. Requests of cells that have not started yet are recorded only if this object
+    was created before the kernel began to receive messages, as in kernels that our server starts. Requires a front end
+    that sends cell ids."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -52,7 +55,8 @@ class RunAllDetector:
             shell.events.register("pre_run_cell", self._runs)
 
     def is_sent_with_others(self) -> bool:
-        """True if the running cell was sent within TOGETHER_S of another one. False where that is unknown."""
+        """Whether the running cell was sent at most TOGETHER_S before or after another cell. False if that is
+        unknown."""
         request = parent_request(self._shell)
         self._note(request)
         mine = self._seen.get(str(request.get("header", {}).get("msg_id")))

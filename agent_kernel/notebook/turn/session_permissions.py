@@ -1,4 +1,4 @@
-"""The user's decisions about kinds of calls in a session. A kernel restart forgets them."""
+"""Remembers the user's decisions about kinds of calls in a session. A restart of the kernel deletes them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ KINDS = {
     "recall": ("sessions.read",),
     "paths": ("path",),
 }
-"""Short names of kinds, as used by ``%agent allow`` and ``deny``."""
+"""Maps the short names that ``%agent allow`` and ``deny`` accept to kinds of calls."""
 
 
 class Consent:
-    """Kinds of calls, or single tools of a kind, that the user allowed or refused for a session. The server still
+    """The kinds of calls, or single tools of a kind, that the user allowed or refused for a session. The server still
     requests an approval for every call; the kernel answers the request with these decisions."""
 
     def __init__(self) -> None:
@@ -33,13 +33,13 @@ class Consent:
         self._refused: dict[str, set[tuple[str, str]]] = {}
 
     def allow(self, session: str, kind: str = LIVE, tool: str = "") -> None:
-        """Allow all calls of a kind in this session, or with ``tool`` only those of one tool, and revoke earlier
-        refusals of the same calls."""
+        """Allow all calls of a kind in this session; with ``tool``, only the calls of this tool. Earlier refusals of
+        these calls are revoked."""
         _move(kind, tool, self._allowed.setdefault(session, set()), self._refused.get(session, set()))
 
     def refuse(self, session: str, kind: str, tool: str = "") -> None:
-        """Refuse all calls of a kind in this session, or with ``tool`` only those of one tool, without asking again,
-        and revoke earlier permissions for the same calls."""
+        """Refuse all calls of a kind in this session without asking again; with ``tool``, only the calls of this tool.
+        Earlier permissions for these calls are revoked."""
         _move(kind, tool, self._refused.setdefault(session, set()), self._allowed.get(session, set()))
 
     def withdraw(self, session: str) -> None:
@@ -57,7 +57,7 @@ class Consent:
         return {kind for kind, _ in self._allowed.get(session, ())}
 
     def list_refused(self, session: str) -> set[str]:
-        """Return the kinds that are refused as a whole."""
+        """Return the kinds of calls that the user refused, except those of which only single tools are refused."""
         return {kind for kind, tool in self._refused.get(session, ()) if not tool}
 
     def rows(self, session: str) -> list[tuple[str, str, str]]:
@@ -76,7 +76,8 @@ def _move(kind: str, tool: str, into: set[tuple[str, str]], out_of: set[tuple[st
 
 
 def _within(tool: str, known: Iterable[tuple[str, str]]) -> bool:
-    """Return True if ``tool`` (``access:path``) is a path in a folder for which ``known`` has the same access."""
+    """Return True if a decision in ``known`` covers ``tool``. ``tool`` has the form ``access:path``; a decision covers
+    it if it is about the same access to a folder that contains the path."""
     access, _, path = tool.partition(":")
     places = [scope.partition(":") for kind, scope in known if kind == "path" and scope]
     return any(access == mode and PurePath(path).is_relative_to(folder) for mode, _, folder in places)

@@ -1,4 +1,4 @@
-"""Reads NAME.agent.json in a kernel: answered turns, first those of the current branch.
+"""Reads a sidecar, NAME.agent.json, in a kernel: the answered turns, beginning with those of the current branch.
 
 Standard library only. The file is not trusted: a wrong structure raises a one-line error. The store's reader
 (``sessions/transcript_reader.py``) checks more, but is too heavy for the user's kernel.
@@ -30,8 +30,8 @@ HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class SidecarTurn(NamedTuple):
-    """One answered turn. ``code`` maps call ids to the code of the call; ``numbers`` are the checked numbers of the
-    answer."""
+    """One answered turn. ``code`` maps the ids of calls to their code; ``numbers`` are the numbers of the answer with
+    the origins that were found for them."""
 
     turn: str
     cell: str
@@ -46,8 +46,9 @@ class SidecarTurn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SidecarDocument:
-    """The content of a sidecar file. ``turns`` are its turns in the order they were asked; turns of other branches come
-    last. ``inline`` maps hashes to the base64 of media that are in the document."""
+    """The content of a sidecar file. ``turns`` are its turns in the order in which they were asked; turns that are not
+    on the current branch come last. ``inline`` maps hashes to the base64 of media that are stored in the document
+    itself."""
 
     path: Path
     session: str
@@ -55,9 +56,9 @@ class SidecarDocument:
     inline: Mapping[str, str] = field(repr=False)
 
     def find(self, prompt: str, cell: str, occurrence: int) -> SidecarTurn | None:
-        """Return the newest answer to ``prompt`` that has the cell id ``cell``. If there is none, return the answer
-        number ``occurrence`` to this prompt in any cell, or the last one if there are fewer. None if the prompt has no
-        answer."""
+        """Return the newest answer to ``prompt`` that was given in the cell with the id ``cell``. If there is none,
+        return the answer number ``occurrence`` to this prompt in any cell, or the last answer if there are fewer.
+        Returns None if the prompt has no answer."""
         same = [turn for turn in self.turns if normalize_prompt(turn.prompt) == normalize_prompt(prompt)]
         mine = [turn for turn in same if turn.cell == cell]
         if mine:
@@ -81,8 +82,8 @@ class SidecarDocument:
 
 
 def normalize_prompt(prompt: str) -> str:
-    """Return a prompt in a form for comparison. Runs of spaces become one space. Braces around variables are removed,
-    because stored prompts do not have them."""
+    """Return a prompt in the form in which prompts are compared. Runs of spaces become one space. Braces around
+    variables are removed, because stored prompts do not have them."""
     return " ".join(BRACES.sub(r"\1", prompt).split())
 
 

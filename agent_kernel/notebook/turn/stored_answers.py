@@ -39,8 +39,9 @@ NOTEBOOKS = ("JPY_SESSION_NAME", "PAPERMILL_INPUT_PATH")
 
 
 class StoredAnswers:
-    """Shows stored answers. Counts how often each prompt occurred since the kernel started. If there are no cell ids,
-    the first cell with a prompt gets the first answer to this prompt, the second cell the second, and so on."""
+    """Shows stored answers. Counts how often each prompt has occurred since the kernel started: if the front end sends
+    no cell ids, the first cell with a prompt gets the first answer to this prompt, the second cell the second, and so
+    on."""
 
     def __init__(self, shell: Any, env: Mapping[str, str] = os.environ) -> None:
         self._shell = shell
@@ -50,7 +51,8 @@ class StoredAnswers:
 
     @property
     def is_on(self) -> bool:
-        """True if cells ask no model. Raises AgentError for an unknown mode."""
+        """Whether cells show stored answers and ask no model. Raises AgentError if AGENT_KERNEL_MODE has an unknown
+        value."""
         mode = self._env.get(MODE, "")
         if mode not in ("", "replay", "off"):
             raise AgentError(f"{MODE} must be replay or off, not {mode[:40]!r}.")
@@ -95,8 +97,8 @@ class StoredAnswers:
         return matches[0]
 
     def _files(self) -> list[Path]:
-        """Return the file named in the environment, else the notebook's file, else all files in the working
-        directory."""
+        """Return the file that the environment names; else the sidecar of the notebook; else all sidecars in the
+        working directory."""
         if named := self._env.get(FILE):
             return [Path(named).expanduser()]
         names = [

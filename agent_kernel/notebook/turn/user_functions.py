@@ -1,4 +1,4 @@
-"""Functions of the user that the model may call in this kernel."""
+"""Finds the functions of the user that the model may call in this kernel."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ MARK = "__agent_tool__"
 
 
 class UserFunction(NamedTuple):
-    """A function the model may call. ``parameters`` is the JSON schema of its arguments. With ``effects``, the user
-    is asked before it runs."""
+    """A function of the user that the model may call. ``parameters`` is the JSON schema of its arguments. With
+    ``effects``, the user is asked before each call."""
 
     name: str
     function: Callable[..., Any]
@@ -32,7 +32,8 @@ class UserFunction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UserFunctions:
-    """The functions in ``namespace`` that ``@agent_kernel.tool`` marks, by name, looked up anew each time."""
+    """The functions in ``namespace`` that ``@agent_kernel.tool`` marks, by name. They are looked up again at each use,
+    because cells may define new ones."""
 
     namespace: Mapping[str, Any]
 

@@ -1,2 +1,2 @@
-"""The server's side of the sandbox: policy, processes, the proxy, and validation of tables and charts from the
-sandbox."""
+"""The server's side of the sandbox: the policy, the jailed processes, the proxy, and the validation of tables and
+charts that come from the jail."""

@@ -1,10 +1,10 @@
-"""Control groups: one for each session, if this process may create them. A group limits the memory and the number of
-processes of a session as a whole, no matter which user the processes run as.
+"""Creates a control group for each session, if this process may create control groups. A group limits the memory and
+the number of processes of a session as a whole, no matter which user the processes run as.
 
 Sources: ``Documentation/admin-guide/cgroup-v2.rst`` and ``cgroup-v1/`` of the kernel. A session's group is created
-beside the server's own group only if that group has no limits, because a session must not escape a limit that was set
-for the server. Version 1 has no delegation, so only the top of a hierarchy is used there, never a group that another
-program manages.
+beside the server's own group only if the server's group has no limits, because a session must not escape a limit that
+was set for the server. Version 1 has no delegation, so only the top of a hierarchy is used there, never a group that
+another program manages.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Cgroups:
 
     @classmethod
     def detect(cls, proc: Path = Path("/proc")) -> Cgroups:
-        """Find out where groups can be created, without writing. Empty if there is no usable place."""
+        """Find out where groups can be created, without writing. If there is no such place, ``parents`` of the result
+        is empty."""
         try:
             mounts = list(_mounts(proc))
             own = list(_own(proc))
@@ -51,7 +52,7 @@ class Cgroups:
         return cls(parents)
 
     def sweep(self) -> None:
-        """Remove empty groups left by dead servers."""
+        """Remove empty groups that servers left when they were killed."""
         for directory in {parent for parent, _ in self.parents.values()}:
             for path in directory.glob(PREFIX + "*"):
                 server = path.name.removeprefix(PREFIX).partition("-")[0]
@@ -117,7 +118,8 @@ class SessionCgroup:
         return False
 
     def remove(self) -> bool:
-        """Kill and remove. Returns True when nothing is left, False while a process of the group is not reaped yet."""
+        """Kill every process in the group and remove the group. Returns True when nothing is left, False while a
+        process of the group is not reaped yet."""
         self.kill()
         for controller, directory in list(self.directories.items()):
             try:
@@ -167,7 +169,8 @@ def _own(proc: Path) -> Iterator[tuple[tuple[str, ...], str]]:
 
 def _find_delegated_group(group: Path, top: Path) -> Path | None:
     """Return the nearest group in which groups with limits can be created: the server's own ``group`` or a group above
-    it, up to ``top``. None if there is none, or if a limit would be escaped."""
+    it, up to ``top``. Return None if there is none, or if a session in such a group would escape a limit that was set
+    for the server."""
     for directory in (group, *group.parents):
         # Only the root group may contain both processes and groups with limits. It has no cgroup.type file.
         free = directory != group or not (directory / "cgroup.type").exists()

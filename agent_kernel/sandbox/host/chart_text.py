@@ -42,14 +42,14 @@ def check_address(text: str) -> None:
         return
     read = html.unescape(text) if "&" in text else text
     if ADDRESS.search(read) or (not read.isprintable() and ADDRESS.search(IGNORED.sub("", read))):
-        raise NotShown("it names an address")
+        raise NotShown("one of its texts contains a URL")
 
 
 def check_text(text: str) -> None:
     """Raise NotShown if the text contains a URL or markup."""
     check_address(text)
     if "<" in text and MARKUP.search(IGNORED.sub("", text)):
-        raise NotShown("it has markup in a text")
+        raise NotShown("one of its texts contains markup")
 
 
 def check_data(value: Any, depth: int = 0, *, names: frozenset[str] = frozenset()) -> None:
@@ -81,7 +81,7 @@ def is_numeric(value: Any, depth: int = 0) -> bool:
 
 
 def field_refused(key: str) -> NotShown:
-    return NotShown(f"it has a field {key[:80]!r}, which may load something")
+    return NotShown(f"it has a field {key[:80]!r}, which may load data from another machine")
 
 
 def check_unknown(key: str, value: Any) -> None:
@@ -89,4 +89,4 @@ def check_unknown(key: str, value: Any) -> None:
     added the field. Raises NotShown for all other values."""
     check_text(key)
     if isinstance(value, (str, list, dict)):
-        raise NotShown(f"it has a field {key[:80]!r}, which is not on the list of what charts may have")
+        raise NotShown(f"it has a field {key[:80]!r}, which is not among the fields that a chart may have")

@@ -1,5 +1,5 @@
-"""Validates tables and charts from the jail, because a page that trusts them renders them. The functions have no side
-effects.
+"""Validates tables and charts from the jail, because the browser page that displays them trusts them. The functions
+have no side effects.
 
 A chart that contains a URL could make the user's browser send data from the jail to that URL. So only charts that pass
 the allow-lists in ``plotly_chart`` and ``vega_chart`` are displayed.
@@ -38,7 +38,7 @@ def validate_chart(mime: str, data: bytes) -> bytes:
     except (ValueError, RecursionError) as error:
         raise NotShown("it is not JSON") from error
     if not isinstance(body, dict):
-        raise NotShown("it is not an object")
+        raise NotShown("it is not a JSON object")
     chart = CHECKS[mime](body) if mime in CHECKS else checked_vega(body)
     try:
         return json.dumps(chart, separators=(",", ":"), allow_nan=False).encode("ascii")
@@ -49,18 +49,18 @@ def validate_chart(mime: str, data: bytes) -> bytes:
 def _table(body: dict[str, Any]) -> dict[str, Any]:
     columns, index, rows, shape = (body.get(name) for name in ("columns", "index", "rows", "shape"))
     if not (isinstance(columns, list) and isinstance(index, list) and isinstance(rows, list)):
-        raise NotShown("it is no table")
+        raise NotShown("the table does not have the form that the sandbox sends")
     if len(columns) > MAX_COLUMNS or len(rows) > MAX_ROWS or len(index) not in (0, len(rows)):
-        raise NotShown("it is no table")
+        raise NotShown("the table does not have the form that the sandbox sends")
     if not (isinstance(shape, list) and len(shape) == 2 and all(type(side) is int and side >= 0 for side in shape)):
-        raise NotShown("it is no table")
+        raise NotShown("the table does not have the form that the sandbox sends")
     heads = []
     for column in columns:
         if not isinstance(column, dict):
-            raise NotShown("it is no table")
+            raise NotShown("the table does not have the form that the sandbox sends")
         heads.append({name: _cell(str(column.get(name, ""))) for name in ("name", "type")})
     if not all(isinstance(row, list) and len(row) == len(columns) for row in rows):
-        raise NotShown("its rows are not as long as its head")
+        raise NotShown("the table has a row with more or fewer cells than its head")
     cells = [[_cell(value) for value in row] for row in rows]
     return {"columns": heads, "index": [_cell(label) for label in index], "rows": cells, "shape": shape}
 
@@ -70,7 +70,7 @@ def _cell(value: Any) -> Any:
         return value
     if isinstance(value, str) and len(value) <= MAX_CELL:
         return value
-    raise NotShown("a cell is neither a short text nor a number")
+    raise NotShown("the table has a cell that is neither a short text nor a number")
 
 
 CHECKS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = MappingProxyType(

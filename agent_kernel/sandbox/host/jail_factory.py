@@ -49,7 +49,7 @@ class JailSupport:
 @dataclass(frozen=True, slots=True)
 class JailRequest:
     """What a session needs of its jail: the work directory, the user id, and additional paths to read and write.
-    ``interpreter`` is that of the session's kernel, or "" for the server's own."""
+    ``interpreter`` is the interpreter of the session's kernel, or "" for the server's own interpreter."""
 
     workdir: Path
     uid: int

@@ -1,4 +1,4 @@
-"""The server's resources for one jail: its control group, and the proxy of its network."""
+"""Holds the server's resources for one jail: its control group, and the proxy of its network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from agent_kernel.sandbox.host.cgroup import Cgroups, SessionCgroup
 from agent_kernel.sandbox.host.proxy import Proxy, ProxyPolicy
 
 EXTRA = 4
-"""Number of our own tasks in the group: the supervisor, process 1 and short-lived ones."""
+"""Number of processes and threads that a group may contain in addition to those of the session's code: the supervisor,
+process 1 and short-lived ones."""
 
 
 class JailResources:
@@ -26,8 +27,8 @@ class JailResources:
         self._proxy: Proxy | None = None
 
     def count(self, pid: int, limits: Mapping[str, int]) -> dict[str, str]:
-        """Put the process into a new control group. Returns a mapping from the layers that the group enforces to a
-        description; empty if there are no groups."""
+        """Put the process into a new control group. Returns a mapping from each layer that the group enforces to a
+        description of the limit; empty if this system offers no control groups."""
         if not self._cgroups.parents:
             return {}
         self._memory_mb = memory = limits["session_memory_mb"]
@@ -38,8 +39,8 @@ class JailResources:
         return {names[name]: details[name] for name in self._scope.directories}
 
     async def open(self, way: socket.socket) -> None:
-        """Receive the proxy's listening socket from the jail over ``way``, and serve it, if the jail has sent one.
-        Closes ``way``."""
+        """Receive the listening socket of the proxy over ``way``, if the jail has sent one, and serve it. Closes
+        ``way``."""
         with way:
             way.setblocking(False)
             with suppress(BlockingIOError):

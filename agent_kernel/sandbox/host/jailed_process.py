@@ -1,6 +1,6 @@
-"""The server's handle of one jailed process: starts it, makes it the jail of a session, runs code in it, and ends it.
+"""Controls one jailed process from the server: starts it, makes it the jail of a session, runs code in it, and ends it.
 
-Frames from the worker are not trusted; messages from the supervisor are.
+Frames from the worker are not trusted; messages from the supervisor are trusted.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ENTER_S = 60.0
 """Time limit in seconds for starting a process and for jailing it. It is long enough for busy machines."""
 END_S = 2.0
 BUFFER = 1 << 20
-"""Limit in bytes of copies and pictures received at once."""
+"""Limit in bytes of the copies of variables and the pictures that are received at once."""
 
 
 class JailedProcess:
@@ -265,7 +265,7 @@ class JailedProcess:
             self._control.write(json.dumps(body).encode() + b"\n")
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
-        """Read frames of the worker for as long as it lives."""
+        """Read frames of the worker and pass them to the current run, for as long as the worker lives."""
         try:
             while True:
                 await self._receive(decode(await read_body_async(reader, MAX_JSON, b"J")), reader)
@@ -276,7 +276,7 @@ class JailedProcess:
             except TimeoutError:
                 self._end("it closed its channel")
         except FrameError:
-            self._end("it sent something that is not the protocol of the sandbox")
+            self._end("it sent data that does not follow the protocol of the sandbox")
 
     async def _receive(self, frame: Frame, reader: asyncio.StreamReader) -> None:
         if isinstance(frame, Ready | JailRefused):
@@ -308,7 +308,7 @@ class JailedProcess:
         return data
 
     async def _obey(self, lines: asyncio.StreamReader) -> None:
-        """Read messages of the supervisor."""
+        """Read the messages of the supervisor and record what they report, until the supervisor ends."""
         while line := await lines.readline():
             message = json.loads(line)
             if "refreshed" in message:
@@ -323,7 +323,7 @@ class JailedProcess:
                 self.ended = self.ended or message.get("why") or killed or _why(message["exit"])
 
     def _end(self, why: str) -> None:
-        """Stop using the worker, for the reason ``why``. Its supervisor ends it, or reports how it ended."""
+        """Stop using the worker, for the reason ``why``. The supervisor then ends it, or reports how it has ended."""
         self.ended = self.ended or why
         self._control.close()
 

@@ -1,4 +1,4 @@
-"""The command line and environment of a process that will become a jail."""
+"""Builds the command line and the environment of a process that will become a jail."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ NOTE = ".session"
 
 @dataclass(frozen=True, slots=True)
 class OrphanWorkdir:
-    """A work directory and the session it was created for. ``idle``: the process that used it last has certainly
-    ended, or is this one."""
+    """A work directory, and the session for which it was created. ``idle`` is true if the process that used the
+    directory last has certainly ended, or is this process."""
 
     key: SessionKey
     workdir: Path
@@ -64,8 +64,8 @@ def find_orphans(work_root: Path) -> list[OrphanWorkdir]:
 
 @functools.cache
 def _of(pid: int) -> dict[str, Any]:
-    """Return facts that identify the process ``pid`` beyond its number, such as its start time and machine. They never
-    change."""
+    """Return properties that identify the process ``pid`` beyond its number, such as its start time and its machine.
+    They do not change while the process runs."""
     where = {
         "machine": process_identity.machine_id(),
         "boot": process_identity.boot_id(),
@@ -75,8 +75,8 @@ def _of(pid: int) -> dict[str, Any]:
 
 
 def _is_idle(body: Mapping[str, Any]) -> bool:
-    """True if the noted process is this one or has certainly ended. A process on another machine, or in another
-    container, counts as running."""
+    """Return True if the process that the note names is this one or has certainly ended. A process on another machine,
+    or in another container, counts as running."""
     mine = _of(os.getpid())
     if all(body[name] == value for name, value in mine.items()):
         return True

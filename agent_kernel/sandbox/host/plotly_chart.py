@@ -113,11 +113,11 @@ FREE = frozenset(
 ARGUMENTS = frozenset({"args", "args2"})
 MAP_DEFAULTS = re.compile(r"(?:geo|map|mapbox|choropleth\w*|density(?:map|mapbox)|scatter(?:geo|map|mapbox))\d*")
 SWITCHES = frozenset({"responsive", "staticPlot", "scrollZoom", "displayModeBar", "displaylogo", "editable"})
-"""Allowed switches in a chart's ``config``. Others lead to other pages or write HTML."""
+"""Allowed switches in a chart's ``config``. The switches that are not allowed open other web pages or write HTML."""
 FONT_STYLES = frozenset({"normal", "italic"})
 PATH = re.compile(r"[.\[\]]+")
 COUNTED = re.compile(r"(?<=[a-z])[2-9]\d*\Z|(?<=[a-z])1\d+\Z")
-"""The number of an additional axis, scene or legend: ``xaxis2``."""
+"""Matches the number at the end of the name of an additional axis, scene or legend, such as ``xaxis2``."""
 
 
 def checked_plotly(body: dict[str, Any]) -> dict[str, Any]:
@@ -215,7 +215,10 @@ def _argument(item: Any, depth: int) -> Any:
 
 def _check_string(key: str, value: str) -> None:
     if key == "type" and value not in TRACES and value not in OTHER_TYPES:
-        raise NotShown(f"it draws {value[:40]!r}, which is not on the list of what is shown: maps load from elsewhere")
+        raise NotShown(
+            f"the chart draws {value[:40]!r}, which is not displayed here; maps, for example, load "
+            "data from other machines"
+        )
     if key == "style" and value not in FONT_STYLES:
         raise field_refused(key)
     if key == "operation":

@@ -1,4 +1,5 @@
-"""The sandbox policy: how much code may use, what it sees and reaches, and which layers are required."""
+"""Defines the sandbox policy: how much code may use, what it sees and reaches, and which layers are required. A layer
+is one of the restrictions of the jail."""
 
 from __future__ import annotations
 
@@ -14,10 +15,10 @@ Mode = Literal["off", "auto", "on"]
 Profile = Literal["developer", "restricted"]
 Network = Literal["none", "loopback", "full"]
 REQUIRED = ("limits", "no_new_privs", "landlock", "seccomp")
-"""If any of these layers is missing, no code runs. They keep files, sockets and other processes out of reach."""
+"""Layers without which no code runs. They keep files, sockets and other processes out of reach."""
 WANTED = ("namespaces", "mounts", "pids", "uid", "capabilities", "network", "memory", "processes")
-"""Applied where the system supports them. Missing ones are reported by ``report()`` and every result; in mode ``on``
-they are required."""
+"""Layers that are applied where the system supports them. Missing ones are reported by ``report()`` and in every
+result; in mode ``on`` they are required."""
 LAYERS = (*REQUIRED, *WANTED)
 
 

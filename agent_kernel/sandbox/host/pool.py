@@ -1,5 +1,6 @@
-"""The sandbox of a server: one jailed process for each session that runs code, and warm spare processes. If the pool is
-full, the process of the least recently used idle session ends first.
+"""Runs the sandbox of a server: one jailed process for each session that runs code, and warm spare processes, which
+have started but belong to no session. If the pool is full, the process of the least recently used idle session ends
+first.
 
 This module records which session uses which process. ``jail_factory.py`` creates jails, and ``jailed_process.py``
 controls them.
@@ -33,8 +34,8 @@ from agent_kernel.sandbox.jail.jail import IsolationPlan
 from agent_kernel.sandbox.worker import variable_transfer
 
 ASK_S = 30.0
-"""Time limit for copying or listing variables."""
-EARLIER_LIFE = "it belongs to an earlier life of the server"
+"""Time limit in seconds for copying a variable or listing the variables."""
+EARLIER_LIFE = "it ran before the server was restarted"
 RESTARTED = "Python was started again for this session ({why}): variables are gone, files in the work directory remain."
 
 
@@ -47,14 +48,14 @@ def _quiet(stream: str, text: str) -> None: ...
 @dataclass(slots=True, eq=False)
 class SessionSlot:
     """What the pool keeps for one session: the work directory, the user id, and the process if one runs. ``lost`` says
-    why the last process ended, ``used`` is the time of the last use."""
+    why the session's last process ended; ``used`` is the time of the last use."""
 
     workdir: Path
     uid: int
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     process: JailedProcess | None = None
     paths: tuple[tuple[Path, ...], tuple[Path, ...]] = ((), ())
-    """The paths its process may read and write besides the work directory."""
+    """The paths that the session's process may read, and those that it may write, besides the work directory."""
     lost: str = ""
     used: float = 0.0
     timer: asyncio.TimerHandle | None = None
@@ -78,7 +79,8 @@ class LinuxSandbox:
     ) -> None:
         self.policy = policy
         self.kernel_of: Callable[[SessionKey], str] = lambda session: ""
-        """Returns the interpreter of the session's kernel, or "": a new process uses it."""
+        """Returns the path of the interpreter of the session's kernel, or "" if there is none. A new process of the
+        session uses this interpreter."""
         self._work_root = Path(os.path.abspath(work_root))
         self._hidden = [*visible_paths.hidden_by_default(), str(self._work_root), *map(str, hidden)]
         self._jails = JailFactory(policy, self._work_root, interpreter, hidden=hidden, plans=plans, exits=exits)
@@ -132,8 +134,8 @@ class LinuxSandbox:
         return sum(place.process is not None for place in self._places.values())
 
     async def report(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return a mapping from the name of each layer to {required, active, detail}. Probes once, in throw-away
-        processes."""
+        """Return a mapping from the name of each layer to {required, active, detail}. The first call tests the layers
+        in processes that are started for this purpose."""
         return (await self._jails.support()).layers
 
     async def warm(self) -> None:
@@ -193,7 +195,7 @@ class LinuxSandbox:
             await asyncio.to_thread(orphan_workdirs.forget, self.workdir(session))
 
     async def aclose(self) -> None:
-        """End all processes and tasks."""
+        """End the processes of all sessions, the warm processes and all background tasks."""
         self._closing = True
         for stop in self._stops:
             if not stop.done():
@@ -220,7 +222,7 @@ class LinuxSandbox:
         write: Sequence[Path],
     ) -> RunResult:
         if self._closing:
-            raise SandboxUnavailable("The sandbox is closed.")
+            raise SandboxUnavailable("The sandbox is closed, because the server is stopping.")
         place = self._places.get(session)
         if place is None:
             place = self._places[session] = SessionSlot(self.workdir(session), privileges.uid_of(_digest(session)))
@@ -253,7 +255,7 @@ class LinuxSandbox:
         if place.process is not None and place.paths != paths:
             await self._end(place, "what it may read or write has changed")
         if place.closed:
-            raise SandboxUnavailable("The session was closed.")
+            raise SandboxUnavailable("The code did not run, because its session was closed.")
         if place.process is None:
             await self._make_room()
             cell = JailRequest(place.workdir, place.uid, *paths, interpreter=self.kernel_of(session))

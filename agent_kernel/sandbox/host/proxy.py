@@ -1,7 +1,7 @@
-"""The proxy of a jail with network ``full``, for HTTP and CONNECT.
+"""Runs the proxy of a jail whose network mode is ``full``, for HTTP and CONNECT.
 
-The server runs it on a socket that listens inside the jail's network. It checks every target and connects to exactly
-the address that was checked.
+The server runs the proxy on a socket that listens inside the jail's network. It checks every target and connects to
+exactly the address that was checked.
 """
 
 from __future__ import annotations
@@ -155,12 +155,12 @@ def target_of(head: bytes) -> ProxyTarget:
     lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     words = lines[0].split(b" ")
     if len(words) != 3 or not words[2].startswith(b"HTTP/1.") or b"\0" in head:
-        raise InvalidRequest("This is a proxy: CONNECT host:port, or an absolute http:// URL.")
+        raise InvalidRequest("This is a proxy. Send CONNECT host:port, or a request with an absolute http:// URL.")
     method, where, version = (word.decode("latin-1") for word in words)
     if method == "CONNECT":
         return ProxyTarget(*_authority(where, None))
     if not where.lower().startswith("http://"):
-        raise InvalidRequest("This is a proxy: CONNECT host:port, or an absolute http:// URL.")
+        raise InvalidRequest("This is a proxy. Send CONNECT host:port, or a request with an absolute http:// URL.")
     try:
         split = urlsplit(where)
     except ValueError as error:

@@ -1,5 +1,5 @@
-"""The two profiles: what code sees in addition to what Python needs. ``developer`` adds this machine's tools,
-toolchains and their variables; ``restricted`` adds nothing.
+"""Defines the two profiles, which determine what code sees in addition to what Python needs. ``developer`` adds this
+machine's tools, toolchains and their variables; ``restricted`` adds nothing.
 
 The server decides this from its own environment.
 """
@@ -24,7 +24,7 @@ OF_VARIABLES = ("CONDA_PREFIX", "VIRTUAL_ENV", "JAVA_HOME", "GOROOT", "PYENV_ROO
 LISTS = ("LD_LIBRARY_PATH", "NODE_PATH")
 SEEN = (*OF_VARIABLES, *LISTS, "CONDA_DEFAULT_ENV", "CUDA_PATH", "TERM")
 TRUST = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
-"""Certificate files, for networks with their own certificates."""
+"""Environment variables that name certificate files, for networks with certificates of their own."""
 NETWORK_FILES = (
     "/etc/hosts",
     "/etc/services",
@@ -37,12 +37,12 @@ OF_HOME = {"RUSTUP_HOME": "~/.rustup", "PYENV_ROOT": "~/.pyenv", "NVM_DIR": "~/.
 """Environment variables that toolchains need inside the jail. Without them, the toolchains would search below HOME,
 which is the work directory there."""
 SECRETS = frozenset({".condarc", "condarc", ".npmrc", ".netrc", ".env", "credentials", "credentials.toml"})
-"""Entries that are never visible, not even at the top of a toolchain."""
+"""Names of files and directories that are never visible, not even directly in the directory of a toolchain."""
 
 
 def readable(policy: SandboxPolicy, hidden: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the paths that are visible as a whole and read-only: those of the profile, network files, and those that
-    the administrator added."""
+    """Return the paths that are visible as a whole and read-only: those that the profile adds, network files, and those
+    that the administrator added."""
     wanted = list(policy.read)
     if policy.profile == "developer":
         wanted += _tools(environ)
@@ -72,7 +72,8 @@ def variables(policy: SandboxPolicy, environ: Mapping[str, str] = os.environ) ->
 
 
 def path(policy: SandboxPolicy, interpreter: Path, environ: Mapping[str, str] = os.environ) -> str:
-    """Return PATH: the interpreter's directory, the server's entries in order, the usual ones."""
+    """Return the value of PATH: the interpreter's directory, then, with the profile ``developer``, directories of
+    toolchains and the entries of the server's own PATH, then the usual directories."""
     theirs = [*_toolchains(), *_path_entries(environ)] if policy.profile == "developer" else []
     return os.pathsep.join(dict.fromkeys([str(interpreter.parent), *theirs, "/usr/local/bin", "/usr/bin", "/bin"]))
 
@@ -103,7 +104,8 @@ def _below(path: str, other: str) -> bool:
 
 
 def _without_secrets(root: str) -> list[str]:
-    """Return ``root`` itself, or if it contains secrets, its other entries."""
+    """Return [``root``] if the directory contains no secrets. Otherwise return the paths of its entries that are not
+    secrets."""
     try:
         names = os.listdir(root)
     except OSError:

@@ -1,4 +1,4 @@
-"""One run in a jailed process: collects its output and media, and builds its result."""
+"""Collects the output and the media of one run in a jailed process, and builds the result of the run."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ LARGE = 1 << 18
 
 @dataclass(slots=True)
 class SandboxRun:
-    """One run. The caller resolves ``stop`` to end it early. ``done`` is resolved with the worker's answer, or with
-    None if its process ended. ``taken`` is the name of the requested variable, if any; ``asked_list`` is True if the
-    list of variables was requested."""
+    """One run in a jailed process. The caller resolves ``stop`` to end it early. ``done`` is resolved with the worker's
+    answer, or with None if the process ended. ``taken`` is the name of the requested variable, if any; ``asked_list``
+    is True if the list of variables was requested."""
 
     number: int
     policy: SandboxPolicy
@@ -94,8 +94,8 @@ class SandboxRun:
         self.listed = frame.variables
 
     def result(self, reason: StopReason | None, ended: str, timeout_s: float, seconds: float) -> RunResult:
-        """Return the result. ``reason`` is why the run was stopped, or None. ``ended`` is why the process has ended, or
-        ""."""
+        """Return the result of the run. ``reason`` is why the run was stopped, or None if it was not. ``ended`` is why
+        the process has ended, or "" if it has not."""
         done = self.done.result() if self.done.done() else None
         status: Status = done.status if done else "error"
         if reason is not None:

@@ -77,8 +77,8 @@ _KEYS = """
     y2Offset yError yError2 yOffset year zero zindex zoom
 """
 KEYS = frozenset(_KEYS.split())
-"""Property names of Vega-Lite, except those that load something or name elements of the page. The test
-``test_charts.py`` compares this list with the schema of the installed Altair."""
+"""Property names of Vega-Lite, except those that load something or refer to elements of the page that displays the
+chart. The test ``test_charts.py`` compares this list with the schema of the installed Altair."""
 LOADING = frozenset({"url", "href", "src", "image", "usermeta", "loader", "element", "customformattypes", "signals"})
 IMAGE = frozenset({"image"})
 """The tooltip of vega-embed loads the value of the field with this name as a picture, even if data or an expression
@@ -89,9 +89,9 @@ ROWS = frozenset({"values", "datasets"})
 """Those properties in DATA that contain columns of tables. Columns may have any name."""
 DEFINES = frozenset({"expr", "signal", "param", "field", "op", "encoding", "selection", "unionWith", "data"})
 NAMED = frozenset({"selection", "parse", "style", "resolve"})
-"""Objects whose keys are names that the chart's author chose."""
+"""Properties whose values are objects with keys that the chart's author chose."""
 NAMES = frozenset({"as", "field", "title", "fields", "groupby", "fold", "flatten", "pivot", "key", "name"})
-"""Strings that become field names, and therefore keys of a tooltip."""
+"""Properties whose values become names of fields, and therefore keys of a tooltip."""
 EXPRESSIONS = frozenset({"calculate", "expr", "signal", "labelExpr", "test", "filter", "and", "or", "not"})
 BIND = frozenset({"input", "min", "max", "step", "options", "labels", "name", "debounce"})
 INPUTS = frozenset(
@@ -189,11 +189,12 @@ def _check_string(key: str, value: str) -> None:
         if key in ("mark", "type", *NAMES) and value.strip().lower() == "image":
             raise field_refused(value)
         if key == "mark" and value not in MARKS:
-            raise NotShown(f"it draws {value[:40]!r}, which is not on the list of what is shown")
+            raise NotShown(f"the chart draws {value[:40]!r}, which is not displayed here")
 
 
 def _bind(value: dict[str, Any]) -> dict[str, Any]:
-    """Check an input element bound to a parameter, or one for each of its fields."""
+    """Check the description of an input element that sets a parameter. If the parameter has several fields, check one
+    description for each field."""
     if "input" not in value:
         if not all(isinstance(item, dict) for item in value.values()):
             raise field_refused("bind")
@@ -214,7 +215,8 @@ def _bind_input(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_expression(text: str) -> None:
-    """Check an expression. Raises NotShown if it could contain a URL, reach the page, or has unknown tokens."""
+    """Check an expression. Raises NotShown if the expression could contain a URL or access the page that displays the
+    chart, or if it contains unknown tokens."""
     check_address(text)
     text = EVENT.sub("1", text)
     at, operand = 0, False
@@ -222,11 +224,11 @@ def _check_expression(text: str) -> None:
     while at < end:
         token = TOKEN.match(text, at)
         if token is None:
-            raise NotShown("it has an expression that cannot be read")
+            raise NotShown("the chart has an expression that cannot be checked")
         name = token["name"] or (token["text"] or "")[1:-1]
         if name in FORBIDDEN or name.strip().lower() == "image":
-            raise NotShown(f"it has an expression with {name!r}")
+            raise NotShown(f"the chart has an expression that uses {name!r}, which is not allowed")
         if token["sign"] == "/" and not operand:  # a regular expression would hide the tokens after it
-            raise NotShown("it has an expression that cannot be read")
+            raise NotShown("the chart has an expression that cannot be checked")
         operand = token["sign"] in (None, ")", "]", "}")
         at = token.end()

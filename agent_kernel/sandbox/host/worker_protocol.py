@@ -1,5 +1,5 @@
-"""The server's side of the worker protocol. The functions have no side effects. They are strict, because the model's
-code can write to the channel too.
+"""Parses and checks the frames that a worker sends to the server. The functions have no side effects. They are strict,
+because the model's code can write to the channel too.
 
 A frame of kind J is a JSON object; a frame of kind B contains the bytes that the preceding J frame announced. A frame
 that a correct worker would not send raises FrameError; the reader then ends the worker.

@@ -1,3 +1,3 @@
-"""The layers that restrict a process before code runs in it. Standard library only: this runs in the processes it
-restricts.
+"""Applies the layers that restrict a process before code runs in it. Standard library only, because this code runs in
+the processes that it restricts.
 """

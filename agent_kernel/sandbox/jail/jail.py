@@ -29,9 +29,9 @@ from agent_kernel.sandbox.jail import rlimits as limits
 
 @dataclass(frozen=True, slots=True)
 class IsolationPlan:
-    """How much isolation to use. ``namespaces`` is who creates the namespaces: ``root``, or ``user`` (inside a user
+    """How much isolation to use. ``namespaces`` states who creates the namespaces: ``root``, or ``user`` (inside a user
     namespace). ``none`` means no namespaces, ``off`` a plain process with limits only. With ``drop``, code runs as
-    another user (only possible for root)."""
+    another user, which is possible only if the server runs as root."""
 
     namespaces: str
     drop: bool
@@ -59,15 +59,16 @@ class JailSpec:
     hidden: Sequence[str] = ()
     write: Sequence[str] = ()
     tools: Sequence[str] = ()
-    """Paths shown read-only and whole, whereas ``read`` leaves out dot entries and sidecars."""
+    """Paths that are visible as a whole, read-only. Of the paths in ``read``, in contrast, dot entries and sidecars are
+    left out."""
     network: str = "none"
     env: Mapping[str, str] = field(default_factory=dict)
     counted: Mapping[str, str] = field(default_factory=dict)
-    """The layers that a control group enforces, mapped to how it does."""
+    """Maps each layer that a control group enforces to a description of its limit."""
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> JailSpec:
-        """Create the specification from the dictionary that ``dataclasses.asdict`` returned for one."""
+        """Create the specification from its dictionary, in the form that ``dataclasses.asdict`` returns."""
         return cls(**{**body, "plan": IsolationPlan(**body["plan"])})
 
 
@@ -85,7 +86,7 @@ class Jail:
     writable: list[str] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
     listener: socket.socket | None = None
-    """Listens inside the jail's network for the server's proxy."""
+    """The socket inside the jail's network on which the server's proxy listens."""
 
     @property
     def isolated(self) -> bool:
@@ -93,7 +94,7 @@ class Jail:
 
     @property
     def open(self) -> bool:
-        """True if the policy turns isolation off."""
+        """Whether the policy turns isolation off."""
         return self.spec.plan.namespaces == "off"
 
     @property
@@ -141,7 +142,8 @@ class Jail:
         self.writable = list(write.values())
 
     def _shareable(self, paths: Sequence[str], home: str) -> dict[str, str]:
-        """Map requested paths to their real paths, without hidden ones and those that contain the home directory."""
+        """Map requested paths to their real paths. Hidden paths, and paths that contain the home directory, are left
+        out."""
         resolved = {path: os.path.realpath(path) for path in paths}
         return {path: real for path, real in resolved.items() if visible_paths.is_shareable(real, self.hidden, home)}
 
@@ -195,7 +197,7 @@ class Jail:
         self.tree.proc()
         self.tree.switch()
         self._note("mounts", True, "own file tree, read-only but for the work directory; own /proc, /tmp, /dev/shm")
-        self._note("pids", os.getpid() == 1, "own processes; all end with the first")
+        self._note("pids", os.getpid() == 1, "own processes, which all end when the first one ends")
 
     def refresh(self) -> None:
         """Update shared directories for entries that were added, replaced or removed; called in the supervisor
@@ -257,8 +259,8 @@ class Jail:
         if not self.open:
             self._note("network", spec.network in ("none", self.network), _describe_network(spec.network, self.network))
         most = f"{spec.limits['session_memory_mb']} MB for all processes together"
-        self._note("memory", True, f"{most}, {spec.counted.get('memory', 'looked at every moment')}")
-        by = "by the limit of the user" if os.getuid() else "looked at every moment"
+        self._note("memory", True, f"{most}, {spec.counted.get('memory', 'checked at short intervals')}")
+        by = "by the limit of the user" if os.getuid() else "checked at short intervals"
         self._note("processes", True, spec.counted.get("processes") or f"{spec.limits['procs']}, {by}")
 
     def _paths(self) -> tuple[list[str], list[str]]:
@@ -282,8 +284,8 @@ def _describe_network(asked: str, given: str) -> str:
     if given == "":
         return "none at all" if asked == "none" else f"none at all: {asked} needs a network namespace"
     return {
-        "none": "none: its own, without any device",
-        "loopback": "loopback: its own, which leads nowhere",
+        "none": "none: a network of its own, without any device",
+        "loopback": "loopback: a device of its own, which reaches no other machine",
         "full": "full: other machines, through a proxy that never leads to this one or to private addresses",
     }[given]
 

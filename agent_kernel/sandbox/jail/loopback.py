@@ -1,7 +1,7 @@
 """Sets up the network of the jail: no device, a private loopback device, or a loopback device on which the server's
 proxy listens.
 
-Runs in the process that becomes the jail, inside its network namespace. Standard library only.
+Runs inside the jail's network namespace, in the process that becomes the jail. Standard library only.
 """
 
 from __future__ import annotations

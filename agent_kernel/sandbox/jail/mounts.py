@@ -1,5 +1,5 @@
-"""The file tree of the jail: an empty tree into which only visible paths are mounted, read-only except for the work
-directory.
+"""Builds the file tree of the jail: an empty tree into which only visible paths are mounted, read-only except for the
+work directory.
 
 Landlock later allows the same paths again. The mounts also cover what Landlock does not: chmod, file times, unix
 sockets, file names, and directories of which only some entries are visible.
@@ -25,16 +25,17 @@ _AT_RECURSIVE = 0x8000
 _DETACH = 2
 _NEWNS = 0x20000
 SOURCES = "/.sources"
-"""Where the supervisor keeps whole directories of which only entries are shown. The jailed process cannot reach it."""
+"""Directory below which the supervisor mounts the directories of which the jail shows only some entries. The jailed
+process cannot reach it."""
 
 
 class FileTree:
-    """The new tree. It is built at ``/new`` while the old tree is mounted at ``/old``; ``switch`` leaves the old
-    tree permanently. Raises OSError."""
+    """The new file tree of the jail. It is built at ``/new`` while the old tree is mounted at ``/old``; ``switch``
+    leaves the old tree permanently. Raises OSError."""
 
     def __init__(self, scratch: str) -> None:
-        """Create both mount points on ``scratch``, an existing directory. It is covered by a mount that only this mount
-        namespace sees."""
+        """Create both mount points in ``scratch``, an existing directory. A mount that only this mount namespace sees
+        covers the directory, so its content outside the jail does not change."""
         # Make all mounts private, so that nothing below is propagated to the host.
         _mount("", "/", "", _REC | _PRIVATE)
         _mount("tmpfs", scratch, "tmpfs", _NOSUID | _NODEV, "size=16m,mode=755")
@@ -78,8 +79,9 @@ class FileTree:
         _bind("/old" + path, "/new" + path, write=True, device=True)
 
     def hide(self, paths: Iterable[str], *, but: str) -> None:
-        """Cover those of the paths that lie inside visible ones: a directory with an empty one, a file with one that
-        cannot be opened. A directory above ``but`` stays writable, so that ``but`` can be mounted in it later."""
+        """Cover every path of ``paths`` that lies inside a visible path. A directory is covered with an empty
+        directory, a file with one that cannot be opened. A covered directory that contains ``but`` stays writable, so
+        that ``but`` can be mounted in it later."""
         for path in paths:
             if not self._is_covered(path) or os.path.islink("/new" + path):
                 continue
@@ -127,10 +129,10 @@ def leave_sources() -> None:
 
 
 class SharedDirectory:
-    """A directory of which only some entries are visible. Each entry is mounted on its own; ``update`` follows
-    changes.
+    """A directory of which only some entries are visible. Each visible entry is mounted separately; ``update`` follows
+    changes of the directory.
 
-    The directory itself is replaced by an empty one, in which only the supervisor creates mount points (through
+    In the jail, an empty directory takes its place, in which only the supervisor creates mount points (through
     ``_made``)."""
 
     def __init__(self, directory: str, number: int) -> None:

@@ -1,4 +1,4 @@
-"""Namespaces: the jail's own network, processes, IPC, host name and file tree.
+"""Creates namespaces, in which the jail has its own network, processes, IPC, host name and file tree.
 
 Root creates them directly. Other users create them inside a user namespace, if the system allows that.
 """

@@ -1,4 +1,5 @@
-"""The credentials of a jailed process: another user if the server is root, no capabilities, and no way to gain any."""
+"""Restricts the credentials of a jailed process: another user if the server is root, no capabilities, and no way to
+gain any."""
 
 from __future__ import annotations
 
@@ -11,12 +12,13 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR
 _PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL = 47, 4
 _CAPABILITY_VERSION_3 = 0x20080522
 FIRST_UID, UIDS = 60578, 128
-"""The range 60578..60705 is unassigned in systemd's table of user ids (``docs/UIDS-GIDS.md``)."""
+"""The first user id for sandboxes, and the number of user ids. The range 60578..60705 is unassigned in systemd's table
+of user ids (``docs/UIDS-GIDS.md``)."""
 
 
 def uid_of(digest: str) -> int:
-    """Return the user id for a session's code under root. It is always the same for a session, so that the session
-    keeps access to its files."""
+    """Return the user id under which a session's code runs if the server is root. The id of a session never changes, so
+    that the session keeps access to its files."""
     return FIRST_UID + int(digest[:8], 16) % UIDS
 
 

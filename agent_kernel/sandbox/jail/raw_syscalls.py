@@ -1,4 +1,4 @@
-"""System calls by name, through ctypes, that the standard library does not wrap (x86_64 and aarch64).
+"""Calls system calls by name, through ctypes, that the standard library does not wrap (x86_64 and aarch64).
 
 Runs inside the jailed process; standard library only. The numbers come from the kernel's tables
 (``arch/x86/entry/syscalls/syscall_64.tbl`` and ``include/uapi/asm-generic/unistd.h``).
@@ -62,7 +62,7 @@ libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def numbers() -> dict[str, int]:
-    """Return the numbers of this machine by name. Raises OSError on an architecture without a table."""
+    """Return the numbers of system calls on this machine by name. Raises OSError on an architecture without a table."""
     try:
         return _TABLES[platform.machine()]
     except KeyError:

@@ -1,7 +1,7 @@
 """Measures from /proc how much memory and how many processes a session uses as a whole.
 
-Runs in the supervisor between checks of its channels; standard library only. A control group makes this unnecessary.
-Without a control group, this limits the memory and processes of a session, with a short delay.
+Runs in the supervisor between checks of its channels; standard library only. Where a control group limits a session,
+these measurements are not needed. Elsewhere the supervisor uses them to limit the session, with a short delay.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class ResourceUsage:
 
 
 def measure_usage(root: int, *, everybody: bool) -> ResourceUsage:
-    """Measure the descendants of ``root``, or with ``everybody`` all processes of this /proc, which in a process
-    namespace are those of the session."""
+    """Measure the descendants of ``root``. With ``everybody``, measure all processes that this /proc shows; in a
+    process namespace these are the processes of the session."""
     pids = _all() if everybody else _below(root)
     tasks = kilobytes = 0
     for pid in pids:
@@ -40,8 +40,8 @@ def measure_usage(root: int, *, everybody: bool) -> ResourceUsage:
 
 
 def exact_mb(pids: Iterable[int]) -> int:
-    """Return the memory of the processes in MB, with shared pages counted once. This is slower than ``measure_usage``.
-    For processes that cannot be read exactly, it counts as ``measure_usage`` does."""
+    """Return the memory of the processes in MB, with shared pages counted once. This takes longer than
+    ``measure_usage``. Processes whose shared pages cannot be read are counted as ``measure_usage`` counts them."""
     kilobytes = 0
     for pid in pids:
         fields = _fields(f"/proc/{pid}/smaps_rollup", _EXACT)
@@ -133,8 +133,9 @@ def _below(root: int) -> list[int]:
 
 
 def children_of(process: int | Literal["self"]) -> list[int]:
-    """Return the ids of the children of a process, from all of its threads; empty if /proc does not show it. Where
-    /proc may be that of another namespace, its number means another process there: use ``self``."""
+    """Return the ids of the children of a process, from all of its threads; empty if /proc does not show the process.
+    If /proc may belong to another namespace, pass ``self`` for this process, because its id means another process
+    there."""
     pids: list[int] = []
     with suppress(OSError):  # the process has ended
         for task in os.listdir(f"/proc/{process}/task"):

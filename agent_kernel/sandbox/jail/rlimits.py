@@ -1,6 +1,5 @@
-"""Resource limits of the jailed process and its children; memory counts per process.
-
-CPU time is limited per run instead (``sandbox/worker/cpu_limit.py``).
+"""Sets the resource limits of the jailed process and its children. Memory is limited for each process separately. CPU
+time is limited for each run instead (``sandbox/worker/cpu_limit.py``).
 """
 
 from __future__ import annotations

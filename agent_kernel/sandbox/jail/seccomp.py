@@ -1,4 +1,5 @@
-"""A seccomp filter that refuses system calls which agent code does not need and a jail must not offer.
+"""Builds and installs a seccomp filter that refuses system calls which agent code does not need and a jail must not
+offer.
 
 ``compile_program`` has no side effects: it translates rules to BPF code. ``install`` puts the code in force for this
 process and its children, permanently.
@@ -22,7 +23,8 @@ _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _X32_BIT = 0x40000000
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 _NEW_NAMESPACES = 0x7E020080
-"""CLONE_NEWTIME | NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET."""
+"""Flags of clone that create a namespace: CLONE_NEWTIME | NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID |
+NEWNET."""
 
 NEVER = [
     "acct",
@@ -139,9 +141,11 @@ _PRETEND = [
     "utimensat",
     "utimes",
 ]
-"""Landlock does not cover these. Without read-only mounts they return success but do nothing, because libraries do
-not expect them to fail on their own files (``shutil.copy``). setpgid and setsid are included so that all processes
-stay in one group, which can be killed at once."""
+"""System calls that change the mode, the owner, the times or the extended attributes of a file, which Landlock does not
+restrict. Without read-only mounts they return success but do nothing, because libraries do not expect them to fail on
+their own files (``shutil.copy``). setpgid and setsid are included so that all processes stay in one group, which can be
+killed at once.
+"""
 _SOCKETS = {"none": (socket.AF_UNIX,), "loopback": (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)}
 _SOCKETS["full"] = _SOCKETS["loopback"]
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C

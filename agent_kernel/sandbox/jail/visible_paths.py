@@ -76,7 +76,7 @@ def hidden_by_default() -> list[str]:
 
 
 def is_private(name: str) -> bool:
-    """True for dot entries and sidecars: NAME.agent.json, its backup and conflict copies, and the directory
+    """Return True for dot entries and for sidecars: NAME.agent.json, its backup and conflict copies, and the directory
     NAME.agent."""
     return name.startswith(".") or name.endswith(".agent") or ".agent." in name
 
@@ -90,8 +90,8 @@ class VisibleEntry(NamedTuple):
 
 
 def is_shareable(directory: str, hidden: Sequence[str], home: str) -> bool:
-    """False for a directory (absolute, resolved) that contains the home directory or lies in a hidden one; nothing
-    of it is shown."""
+    """Return whether a directory (absolute, resolved) may be shown. Return False if it contains the home directory or
+    lies in a hidden directory; nothing of it is shown then."""
     return not _within(home, directory) and not any(_within(directory, path) for path in hidden)
 
 
@@ -118,15 +118,15 @@ def entries(directory: str, hidden: Sequence[str], *, apart: bool = False) -> li
     """Return the parts of ``directory`` that may be read: the largest subtrees without private or hidden entries.
 
     Links are omitted unless they lie inside such a subtree; they can be followed only if their target is visible as
-    well. An entry that is made private later, inside a subtree without any, stays visible until the next listing.
-    With ``apart``, the directory's entries are always listed one by one."""
+    well. If an entry becomes private later, inside a subtree that had no private entry, it stays visible until the next
+    listing. With ``apart``, the directory's entries are always listed one by one."""
     whole, parts = _visible(directory, frozenset(hidden), [MAX_ENTRIES])
     return [_entry(directory)] if whole and not apart else parts
 
 
 def _visible(directory: str, hidden: frozenset[str], budget: list[int]) -> tuple[bool, list[VisibleEntry]]:
-    """Return (True if the whole directory is visible, its largest visible parts). ``budget`` has one number, which
-    decreases with every examined entry; entries below 0 are not visible."""
+    """Return two values: True if the whole directory is visible, and its largest visible parts. ``budget`` holds one
+    number, which every examined entry decreases; once it is below 0, further entries are not visible."""
     whole, visible = True, []
     try:
         children = sorted(os.scandir(directory), key=lambda child: child.name)

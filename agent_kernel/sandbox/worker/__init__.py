@@ -1,1 +1,2 @@
-"""The processes inside the sandbox: supervisor and worker. Standard library only."""
+"""The processes that run inside the sandbox: the supervisor, and the worker that executes code. Standard
+library only."""

@@ -12,8 +12,8 @@ CHUNK = 65536
 
 
 class BoundedOutput:
-    """The text of one stream in bounded memory: the first and last ``limit / 2`` characters, and the count of those
-    between."""
+    """The text of one stream in bounded memory: the first and the last ``limit / 2`` characters, and the number of
+    characters between them."""
 
     def __init__(self, limit: int) -> None:
         self._half = limit // 2

@@ -1,6 +1,7 @@
-"""The worker inside the jail: executes the agent's code, run by run, in one persistent namespace.
+"""Executes the agent's code inside the jail, run by run, in one persistent namespace.
 
-This and everything of this package it imports use the standard library only. Output goes to file descriptors 1 and 2.
+This module, and everything of this package that it imports, use the standard library only. Output goes to file
+descriptors 1 and 2.
 """
 
 from __future__ import annotations

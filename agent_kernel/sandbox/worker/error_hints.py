@@ -148,7 +148,8 @@ def _used_names(line: str, scope: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _message(error: BaseException) -> str:
-    """Return the texts of the error. ``str`` would call the repr of other arguments."""
+    """Return the text arguments of the error, joined. ``str(error)`` is not used, because it could call the repr of an
+    argument."""
     return " ".join(part for part in error.args if type(part) is str)
 
 
@@ -174,7 +175,7 @@ def _labels(labels: Iterable[Any]) -> list[str]:
 
 
 def _close(title: str, wanted: Any, names: Iterable[str]) -> Iterator[str]:
-    """List the names that are close to ``wanted``, else the first ones."""
+    """Yield one line that lists the names that are similar to ``wanted``; if none is similar, the first names."""
     names = [name for name, _ in zip(names, range(MAX_LOOKED_AT), strict=False)]
     close = difflib.get_close_matches(wanted, names, 5) if type(wanted) is str else []
     if shown := close or names[:MAX_NAMES]:

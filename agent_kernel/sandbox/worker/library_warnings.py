@@ -29,7 +29,8 @@ def install() -> Any:
 
 @contextlib.contextmanager
 def install_for_run() -> Iterator[None]:
-    """Do the same as ``install`` inside the ``with`` block. Filters that the code adds meanwhile stay."""
+    """Context manager that applies ``install`` in its body only. Filters that the code in the body adds stay in force
+    afterwards."""
     before = warnings.formatwarning
     own = install()
     try:
@@ -51,7 +52,8 @@ def format_warning(
 
 
 def short_text(message: str) -> str:
-    """Return the first line of a warning and its last paragraph, which usually has the advice, without links."""
+    """Return the first line of a warning and its last paragraph, without links. The last paragraph usually has the
+    advice."""
     paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", message.strip())]
     selected = [part for part in paragraphs if "://" not in part] or paragraphs[:1]
     text = selected[0] if len(selected) == 1 else f"{message.strip().splitlines()[0].strip()} {selected[-1]}"

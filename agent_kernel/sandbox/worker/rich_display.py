@@ -1,7 +1,7 @@
 """Converts a value to its text and, where it has one, a picture, table or chart. Runs inside the jail: standard library
 only.
 
-It never converts to HTML, because a page would trust it.
+It never converts to HTML, because the browser page that displays the output would trust HTML.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def sane_frames() -> None:
 
 
 def _picture(value: Any) -> Pictured | None:
-    """Return the picture of PIL images and others that follow IPython's display protocol."""
+    """Return the picture of a value: of PIL images, and of other objects that follow IPython's display protocol."""
     for name, mime, magic in _PICTURES:
         try:
             data = getattr(type(value), name)(value)

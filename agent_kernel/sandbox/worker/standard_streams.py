@@ -1,4 +1,5 @@
-"""Standard input, output and error of jailed code, restored for every run. Standard library only."""
+"""Provides the standard input, output and error of jailed code, and restores them for every run. Standard
+library only."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""The process between the server and the jailed worker. It waits warm, becomes a jail on request, and ends everything
-below it when it ends. Trusted; standard library only; started by ``host/jailed_process.py``.
+"""Runs between the server and the jailed worker. The supervisor waits warm, becomes a jail on request, and ends
+everything below it when it ends. Trusted; standard library only; started by ``host/jailed_process.py``.
 
 Its control channel carries one JSON object per line. From the server: the ``JailSpec``, then ``{"do": "interrupt"}`` or
 ``{"do": "refresh"}``; end of file ends everything. To the server: ``{"warm": pid}``, ``{"refreshed": true}``,
-``{"failed": reason}``, ``{"group": pid}`` (the process group, where no namespace ends the processes), ``{"exit":
-status, "why": reason}`` (status as ``waitstatus_to_exitcode``: negative = signal; why if the supervisor ended it).
+``{"failed": reason}``, ``{"group": pid}`` (the process group, where no namespace ends the processes), and ``{"exit":
+status, "why": reason}``. ``status`` has the form that ``waitstatus_to_exitcode`` returns, in which a negative number is
+a signal; ``why`` is set if the supervisor ended the worker.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def _lead(pid: int) -> None:
 
 
 def _hand_over(jail: Jail, way_fd: int) -> None:
-    """Send the socket on which the proxy listens to the server, if the jail has one."""
+    """If the jail has a socket on which the proxy listens, send this socket to the server."""
     if way_fd < 0:
         return
     with socket.socket(fileno=way_fd) as way:
@@ -150,7 +151,7 @@ def _packages(workdir: str) -> None:
 
 
 class Control:
-    """Lines of JSON over the control channel."""
+    """Sends and receives lines of JSON over the control channel."""
 
     def __init__(self, channel: socket.socket) -> None:
         self.channel = channel
@@ -163,7 +164,7 @@ class Control:
             return  # the server has ended; end of file follows
 
     def wait(self) -> dict[str, Any] | None:
-        """Wait for the next line. Returns None at the end."""
+        """Wait for the next line and return it. Returns None at the end of file."""
         while b"\n" not in self._rest:
             data = self.channel.recv(65536)
             if not data:
@@ -174,7 +175,7 @@ class Control:
         return body
 
     def ready(self) -> Iterator[dict[str, Any] | None]:
-        """Return the lines that have arrived; called when the channel is readable."""
+        """Yield the lines that have arrived. Called when the channel is readable."""
         yield self.wait()
         while b"\n" in self._rest:
             yield self.wait()
@@ -242,8 +243,8 @@ class UsageWatch:
         )
 
     def _stop(self) -> None:
-        """Kill the processes: the end of process 1 ends a namespace; without one, they are a process group killed in
-        one step."""
+        """Kill all processes of the session in one step. If there is a process namespace, the end of its process 1 ends
+        the others; otherwise the process group is killed."""
         (os.kill if self.jail.isolated else os.killpg)(self.child, signal.SIGKILL)
 
     def _obey(self) -> bool:

@@ -103,7 +103,7 @@ def _read(encoding: str, data: bytes, kind: str) -> Any:
         return _from_arrow(data, kind)
     if encoding == "pickle":
         return pickle.loads(data)
-    raise ValueError(f"{encoding} is no encoding of variables")
+    raise ValueError(f"the encoding {encoding} is not supported for variables")
 
 
 def _table(body: Mapping[str, Any], kind: str) -> Any:

@@ -1,4 +1,4 @@
-"""The worker's side of the protocol. Runs inside the jail: standard library only.
+"""Sends and receives frames on the worker's side of the protocol. Runs inside the jail: standard library only.
 
 A frame of kind J is a JSON object; a frame of kind B contains the bytes that the preceding J frame announced. Frames
 from the server are trusted, so only the format limits their size.
@@ -19,7 +19,8 @@ MAX_LENGTH = (1 << 32) - 1
 
 
 class WorkerChannel:
-    """The only object that writes to the server. Messages from forked child processes are dropped."""
+    """Writes all messages of the worker to the server; no other object may write to the channel. Messages from forked
+    child processes are dropped."""
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
@@ -42,7 +43,7 @@ class WorkerChannel:
                 self._socket.sendall(data)
 
     def receive(self) -> dict[str, Any] | None:
-        """Read the next request with the data of its variables. Returns None at the end."""
+        """Read the next request with the data of its variables. Returns None at the end of file."""
         body = self._read(b"J")
         if body is None:
             return None

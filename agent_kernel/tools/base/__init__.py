@@ -1,2 +1,2 @@
-"""Code that all tools use: schemas of functions, sources of tools, time limits, dispatch, callbacks, and calls that a
+"""Code that all tools share: schemas of functions, sources of tools, time limits, dispatch, callbacks, and calls that a
 client runs."""

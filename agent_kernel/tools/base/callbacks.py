@@ -1,4 +1,4 @@
-"""Tools that a program defines by a schema and a separate callback function, as in mistral.rs's Python API."""
+"""Offers tools that a program defines by a schema and a separate callback function, as in mistral.rs's Python API."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Functions that a caller declares and runs itself. A call ends the turn; the caller sends the result with its next
-turn."""
+"""Offers functions that a caller declares and runs itself. A call of such a function ends the turn; the caller sends
+the result with its next turn."""
 
 from __future__ import annotations
 

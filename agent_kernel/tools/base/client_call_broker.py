@@ -17,7 +17,7 @@ from agent_kernel.core.protocols import ToolContext, ToolOutput
 
 CLAIM_WITHIN_S = 10.0
 OTHERS_WITHIN_S = 2.0
-"""Seconds in which the other clients can claim a call after one client has declined it."""
+"""Seconds in which another client may still claim a call after one client has declined it."""
 RENEW_S = 15.0
 LEASE_S = 90.0
 MAX_DECLINED = 8
@@ -39,7 +39,8 @@ class OfferedCall:
 
 
 class ClientCallBroker:
-    """The calls on offer in this process. The first claim wins; its token authorises everything that follows.
+    """The calls in this process that wait for a client of the notebook. The first claim wins; its token authorises
+    everything that follows.
 
     A client renews its claim every RENEW_S seconds. If it has not renewed it for LEASE_S seconds, the broker ends the
     call with a result of its own: the client may have run the code, so no other client receives the call.
@@ -107,7 +108,8 @@ class ClientCallBroker:
             offer.news.set()
 
     def renew(self, turn: str, call: str, token: str, where: str = "", state: str = "running") -> None:
-        """Renew the claim, and announce a change of ``where`` or ``state``."""
+        """Renew the claim. If ``where`` or ``state`` has changed, announce the change to the clients that follow the
+        turn."""
         offer = self._find_claimed(turn, call, token)
         assert offer.claimed is not None, "its token was given out"
         claimed = replace(offer.claimed, where=where, state=state)

@@ -1,4 +1,5 @@
-"""Tools that a client declares and another program runs. Each call is sent as a POST to the server's ``dispatch_url``.
+"""Offers tools that a client declares and another program runs. Each call is sent as a POST to the server's
+``dispatch_url``.
 
 The wire format is that of mistral.rs: the request is ``{"name", "arguments"}``; the response is ``{"content": text}``
 or plain text, with a 2xx status.
@@ -73,7 +74,7 @@ class Dispatcher:
 
     def __init__(self, url: str, key_env: str, exits: EgressPolicy, timeout_s: float = TIMEOUT_S) -> None:
         if not url.startswith(("http://", "https://")):
-            raise InvalidRequest("A dispatch_url must begin with http:// or https://.")
+            raise InvalidRequest("The dispatch_url must begin with http:// or https://.")
         self.url = url
         self._key_env = key_env
         self._exits = exits
@@ -145,7 +146,9 @@ class Dispatcher:
             return ""
         key = os.environ.get(self._key_env, "").strip()
         if not key or not key.isascii() or not key.isprintable():
-            raise InvalidRequest(f"The variable {self._key_env}, which has the key of the tool's server, is not set.")
+            raise InvalidRequest(
+                f"The environment variable {self._key_env}, which holds the key of the tool's server, is not set."
+            )
         return key
 
 
@@ -161,8 +164,8 @@ class DispatchedTool:
 class DispatchTools:
     """Offers those functions of a request whose calls the server sends to a URL.
 
-    ``url`` is the server's setting. A request that comes from this process may name another URL; the key is not sent to
-    that URL.
+    ``url`` is the setting ``dispatch_url`` of the server. A request that comes from this process may name another URL;
+    the key is not sent to that URL.
     """
 
     def __init__(self, url: str, key_env: str, exits: EgressPolicy, timeout_s: float = TIMEOUT_S) -> None:

@@ -48,7 +48,7 @@ def effects(code: str) -> tuple[Effect, ...]:
 
 
 def _of(node: ast.AST) -> Iterator[Effect]:
-    """Yield the effects of one node, without those of the nodes below it."""
+    """Yield the effects of one node of the syntax tree, without those of the nodes below it."""
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
         for name in names:

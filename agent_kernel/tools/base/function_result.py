@@ -22,11 +22,11 @@ _SIGNATURES = {
 
 
 def output_of(value: Any, name: str) -> ToolOutput:
-    """Convert a return value.
+    """Convert the value that the function of the tool ``name`` returned.
 
     Text stays as it is. Images (PIL, matplotlib, image bytes) become media, and other bytes a file. Dicts, lists,
     dataclasses and pydantic models become JSON, and anything else its repr. A list or tuple may contain values of
-    different kinds. ``name`` is the name of the tool. May raise what the value's own methods raise.
+    different kinds. Raises whatever the value's own methods raise.
     """
     if isinstance(value, ToolOutput):
         return value

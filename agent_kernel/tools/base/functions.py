@@ -1,4 +1,5 @@
-"""Python functions of the user as tools: ``@agent_kernel.tool``, in a module that the server names or in a cell."""
+"""Makes Python functions of the user available as tools: functions that ``@agent_kernel.tool`` marks, in a module that
+the server names or in a cell."""
 
 from __future__ import annotations
 
@@ -105,8 +106,8 @@ class FunctionTools:
 
 
 def as_tool(given: Tool | Callable[..., Any]) -> Tool:
-    """Return ``given`` as a tool: a tool unchanged, and a function converted, whether marked with ``tool`` or not.
-    Raises InvalidRequest for any other object."""
+    """Return ``given`` as a tool. A tool is returned unchanged; a function is converted, whether ``tool`` has marked it
+    or not. Raises InvalidRequest for any other object."""
     if isinstance(getattr(given, "spec", None), ToolSpec):
         return given  # type: ignore[return-value]  # what has a spec is a tool
     marked = getattr(given, ATTRIBUTE, None)

@@ -1,4 +1,4 @@
-"""Interfaces through which the server reads the notebook of a turn and runs code in its kernel."""
+"""Defines the interfaces through which the server reads the notebook of a turn and runs code in its kernel."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DraftRunner(NotebookRunner, Protocol):
     """Runs code in a draft (a temporary copy) of the notebook's kernel."""
 
     async def unfit(self) -> str:
-        """Return why no draft of this kernel can be made. Return an empty string if one can be made, and if the kernel
+        """Return why no draft of this kernel can be made. Return an empty string if one can be made, or if the kernel
         is too busy to answer."""
         ...
 
@@ -43,7 +43,7 @@ class NotebookAccess(Protocol):
 
     @property
     def path(self) -> str:
-        """Path below the contents root; empty for a kernel without a notebook."""
+        """Path of the notebook below the contents root; empty for a kernel without a notebook."""
         ...
 
     @property

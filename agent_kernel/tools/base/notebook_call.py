@@ -1,4 +1,4 @@
-"""A tool whose calls run in the notebook: in its kernel, in a draft of the kernel, or in an open page."""
+"""Defines a tool whose calls run in the notebook: in its kernel, in a draft of the kernel, or in an open page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON schema of a tool's parameters."""
+"""Builds the JSON schema of a tool's parameters."""
 
 from __future__ import annotations
 

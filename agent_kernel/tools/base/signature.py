@@ -1,4 +1,5 @@
-"""The signature of a typed function: its JSON schema for the model, and the conversion of the model's arguments."""
+"""Derives the JSON schema of a typed function from its signature, and converts the model's arguments to the function's
+types."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class TimeLimitedFunction:
     """Calls ``function``, sync or async, for the tool ``name``.
 
     After ``timeout_s`` seconds the call returns a timeout result. An async function is then cancelled. A sync function
-    runs in a thread of its own, which cannot be stopped and continues.
+    runs in a thread of its own; a thread cannot be stopped, so the function continues.
     """
 
     def __init__(self, function: Callable[..., Any], name: str, timeout_s: float = TIMEOUT_S) -> None:

@@ -1,5 +1,5 @@
-"""Interfaces of tool sources. There is one source for each kind of tool, and each source offers its tools at the
-beginning of every turn."""
+"""Defines the interfaces of tool sources. There is one source for each kind of tool, and each source offers its tools
+at the beginning of every turn."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from agent_kernel.tools.base.notebook_access import NotebookAccess, NotebookRunn
 class ToolSourceContext:
     """The turn for which a source offers its tools.
 
-    ``notebook_dir`` is the directory of the turn's notebook; the settings in it may be used only with ``trusted``.
-    ``emit`` sends notices to the user, about missing tools or slow preparations. ``notebook`` is the notebook itself,
-    if the server has access to it. ``turn`` is the turn's id, which a source needs to send a question to a page before
-    the first round.
+    ``notebook_dir`` is the directory of the turn's notebook; the settings in it may be used only if ``trusted`` is
+    true. ``emit`` sends notices to the user, about missing tools or slow preparations. ``notebook`` is the notebook
+    itself, if the server has access to it. ``turn`` is the turn's id, which a source needs to send a request to an open
+    page of the notebook before the first round.
     """
 
     key: SessionKey
@@ -52,7 +52,7 @@ class OfferedTools:
 
 
 class ToolSource(Protocol):
-    """The interface of a source, which provides tools for turns."""
+    """The interface of a tool source, an object that offers tools at the beginning of each turn."""
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         """Return the tools of this source for one turn.
@@ -91,7 +91,7 @@ def runner_for(occasion: ToolSourceContext, name: str, clients: NotebookRunner) 
 
 
 async def gather_tools(sources: Sequence[ToolSource], occasion: ToolSourceContext) -> OfferedTools:
-    """Combine the tools of all sources in order; of two tools with one name the first is used."""
+    """Combine the tools of all sources in order. If two tools have the same name, the first one is used."""
     tools: dict[str, Tool] = {}
     notes: list[Note] = []
     page: tuple[PageCell, ...] | None = None

@@ -1,4 +1,5 @@
-"""The ``python`` tool in three environments: the notebook's kernel, a draft of it, or the session's sandbox."""
+"""Offers the ``python`` tool in one of three environments: the notebook's kernel, a draft of it, or the session's
+sandbox."""
 
 from __future__ import annotations
 
@@ -21,12 +22,12 @@ from agent_kernel.tools.code.workdir_changes import OUTPUTS, requested_outputs
 
 CODE = {"type": "string", "description": "Python code to run"}
 VARIABLES = "Variables"
-"""Title of the notes with facts about variables."""
+"""Title of notes (hidden context that the model reads) with facts about variables."""
 NO_DRAFT = "No draft can be made: {reason}. Python runs in your kernel instead, after asking you."
 EXCEPTION_CHARS = 4_000
 VALUE_CHARS = 4_000
-"""Maximum characters of the exception and of the value in the details of a result, which programs read. The model reads
-other limits."""
+"""Maximum characters of the exception and of the value in the details of a result, which programs read. For the text
+that the model reads, other limits apply."""
 PARAMETERS = parameters(["code"], code=CODE)
 LIVE = ToolSpec(
     "python",
@@ -66,8 +67,8 @@ RESET = ToolSpec(
 
 
 class DraftPython(NotebookCallTool):
-    """Runs code in a draft, a copy of the kernel that only the kernel itself can make. The magic makes it for a turn of
-    a cell; for other turns the server requests it from the kernel."""
+    """Runs code in a draft, a copy of the kernel that only the kernel itself can make. For the turn of a cell, the
+    magic in the kernel makes the draft; for other turns, the server requests it from the kernel."""
 
     async def try_programs(
         self, programs: Sequence[str], names: Sequence[str], context: ToolContext
@@ -163,7 +164,8 @@ class PythonTools:
 
 
 async def _data_notes(occasion: ToolSourceContext) -> tuple[Note, ...]:
-    """Describe the data that the prompt names, unless the client has described variables or runs the code itself."""
+    """Describe the data that the prompt names. Return no notes if the client has described variables itself, or if the
+    client runs the code."""
     request, notebook = occasion.request, occasion.notebook
     if notebook is None or "python" in request.client_tools or any(note.title == VARIABLES for note in request.notes):
         return ()

@@ -44,10 +44,10 @@ async def find_rebuild_steps(store: SessionStore, key: SessionKey) -> list[Rebui
 async def rebuild(
     sandbox: Sandbox, key: SessionKey, found: Sequence[RebuildStep], *, timeout_s: float, read: Sequence[Path] = ()
 ) -> RebuildResult:
-    """Run the steps ``found`` in a fresh Python process of the session and stop at the first that fails. Each step may
-    take ``timeout_s`` seconds; ``read`` are the paths that the code may read.
+    """Run the steps ``found`` in a fresh Python process of the session and stop at the first step that fails. Each step
+    may take ``timeout_s`` seconds; ``read`` are the paths that the code may read.
 
-    Files are not restored; code that writes files writes them again. Raises SandboxUnavailable.
+    Files are not restored, but code that writes files writes them again. Raises SandboxUnavailable.
     """
     await sandbox.reset(key)
     for number, piece in enumerate(found):

@@ -1,5 +1,5 @@
-"""The sandbox environment in which the calls of a turn run. It determines what their code may access, and which files
-they should produce."""
+"""Defines the sandbox environment in which the calls of a turn run. It determines what their code may access, and which
+files the code should produce."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ KEEP_S = 5.0
 TURNS = 256
 """Maximum number of turns whose allowed paths are remembered."""
 REACH = {"none": "no network", "loopback": "no network but its own", "full": "network through a proxy"}
-"""How a tool description states the network access, by the value of the setting ``sandbox_network``."""
+"""Texts that state the network access in a tool description, by the value of the setting ``sandbox_network``."""
 OPEN = "the network of this machine"
-"""How a tool description states the network access when the sandbox is off."""
+"""Text that states the network access in a tool description when the sandbox is off."""
 PICTURES = ("image/", "application/vnd.plotly", "application/vnd.vegalite")
 
 
@@ -62,7 +62,8 @@ class PathsAllowedForTurn:
 
 @dataclass(slots=True)
 class SandboxEnvironment:
-    """The environment of one turn. A server keeps one without a turn, from which ``for_turn`` makes the others.
+    """The sandbox environment of one turn. A server keeps an environment that belongs to no turn; ``for_turn`` makes
+    the environment of each turn from it.
 
     ``read`` contains the paths that code may read in addition to its work directory. ``wanted`` contains the output
     files that the request names; with ``surface``, other new files are stored too. ``given`` contains copies of

@@ -1,4 +1,5 @@
-"""The ``shell`` tool: an ``sh`` script in the session's sandbox, in the same work directory as python."""
+"""Offers the ``shell`` tool, which runs an ``sh`` script in the session's sandbox, in the same work directory as the
+``python`` tool."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ SHELL = ToolSpec(
 
 
 class SandboxShell:
-    """Runs the script. ``timeout_s`` is the default and the maximum timeout of a call."""
+    """Runs the scripts of the ``shell`` tool. ``timeout_s`` is the default and the maximum timeout of a call."""
 
     def __init__(self, environment: SandboxEnvironment, timeout_s: float = 600.0) -> None:
         self._environment = environment

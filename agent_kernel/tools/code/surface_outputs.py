@@ -1,4 +1,4 @@
-"""The ``surface_outputs`` tool: shows files of the work directory to the user and runs nothing."""
+"""Defines the ``surface_outputs`` tool, which shows files of the work directory to the user and runs nothing."""
 
 from __future__ import annotations
 

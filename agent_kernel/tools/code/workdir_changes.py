@@ -51,7 +51,7 @@ class WorkdirSnapshot:
     """The state of a work directory before a run.
 
     ``stamps`` maps file names to (size, mtime in ns), including the files of ``wanted``, in whatever directory they
-    are. ``complete`` is false if there are too many files to find the new ones.
+    are. ``complete`` is false if the directory has too many files for finding the new ones after the run.
     """
 
     workdir: Path

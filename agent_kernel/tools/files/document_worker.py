@@ -26,8 +26,8 @@ CPU_S = 60
 UNPACKED = 512 << 20
 ENTRIES = 10_000
 RATIO = 200
-"""Maximum factor by which a part of a document may grow when it is unpacked. A part that exceeds it, and 16 MiB, is
-refused as a decompression bomb."""
+"""Maximum factor by which a part of a document may grow when it is unpacked. A part that exceeds both this factor and
+16 MiB is refused as a decompression bomb."""
 ROWS = 100
 """Maximum number of rows that are read of a columnar table."""
 BROKEN, MISSING = 3, 4
@@ -129,8 +129,8 @@ def main(format: str) -> int:
 
 
 def _fail(what: str, code: int) -> int:
-    """Write ``what`` to standard error and return ``code``. It must be the last line, the only one that the caller
-    reads, because parsers write to standard error too."""
+    """Write ``what`` to standard error and return ``code``. Nothing may be written to standard error after this line:
+    parsers write to it too, so the caller reads only the last line."""
     line = " ".join(what.split())[:500]
     sys.stderr.buffer.write(f"\n{line}".encode("utf-8", "replace"))
     return code

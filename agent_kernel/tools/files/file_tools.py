@@ -20,8 +20,8 @@ class FileTools:
     """Offers the file tools.
 
     With ``always``, every turn has them; otherwise the tools that read files are offered only to turns that have files.
-    ``shell``: turns have a shell, which uses the work directory wherever their Python code runs. ``fetches``: code in
-    the work directory has network access, so that its files may contain text of unknown origin.
+    ``shell`` is true if turns have a shell, which uses the work directory wherever their Python code runs. ``fetches``
+    is true if code in the work directory has network access, so that its files may contain text of unknown origin.
     """
 
     def __init__(

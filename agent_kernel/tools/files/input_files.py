@@ -1,4 +1,4 @@
-"""Input files of a turn: copied into the work directory under safe names, and described to the model."""
+"""Copies the input files of a turn into the work directory under safe names, and describes them to the model."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ async def find_inputs(files: FileRegistry, key: SessionKey, ids: Sequence[str]) 
 def mount_inputs(inputs: Sequence[MountedInput], workdir: Path) -> list[MountedInput]:
     """Copy the files into ``workdir``, which is created if necessary. Blocking.
 
-    An existing file with the same content is kept; if a file with other content has the name, the next free name is
-    used. A failed copy is reported in the result, not raised.
+    If ``workdir`` has a file of the same name and content, that file is kept. If its content differs, the copy gets the
+    next free name. A failed copy is reported in the result, not raised.
     """
     try:
         for directory in (workdir.parent, workdir):

@@ -1,4 +1,4 @@
-"""The ``list_files`` tool: the files of this session, with their ids."""
+"""Defines the ``list_files`` tool, which lists the files of this session with their ids."""
 
 from __future__ import annotations
 

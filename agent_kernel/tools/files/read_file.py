@@ -1,4 +1,5 @@
-"""The ``read_file`` tool: a slice of the text of a session file, or of a file in the work directory."""
+"""Defines the ``read_file`` tool, which returns a slice of the text of a session file, or of a file in the work
+directory."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class OpenTextFile:
 
 
 class ReadFile:
-    """The tool. ``workdir`` is the work directory, to which paths are relative; None if the turn has none."""
+    """Implements the ``read_file`` tool. ``workdir`` is the work directory, to which paths are relative; None if the
+    turn has none."""
 
     spec = ToolSpec(
         "read_file",

@@ -1,1 +1,1 @@
-"""MCP servers as tools of a turn: configuration, one connection to each server, and conversion of results."""
+"""Offers the tools of MCP servers: configuration, one connection to each server, and conversion of results."""

@@ -1,4 +1,4 @@
-"""The configuration file of MCP servers, in mistral.rs's format or as ``{"mcpServers": {...}}``.
+"""Reads the configuration file of MCP servers, in mistral.rs's format or as ``{"mcpServers": {...}}``.
 
 Reading the file starts no server and reads no secret: ``${VAR}`` is replaced only when a server is connected.
 """
@@ -45,7 +45,7 @@ _KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class McpServer:
-    """The configuration of one server.
+    """The configuration of one MCP server.
 
     ``kind`` is the transport. With ``http``, streamable HTTP is tried first and then SSE; with ``sse``, SSE is used at
     once. ``resources`` contains patterns of the URIs that the model may read (``file:///docs/*``). The model sees each
@@ -151,7 +151,7 @@ def read(path: Path, digest: str = "") -> McpConfig:
 
 
 def parse(body: Mapping[str, Any]) -> McpConfig:
-    """Parse the configuration. Raises InvalidRequest."""
+    """Parse the JSON object of a configuration file. Raises InvalidRequest."""
     if "servers" not in body and "mcpServers" not in body:
         raise InvalidRequest("there is neither a key 'servers' nor a key 'mcpServers'.")
     timeout_s = _seconds(body.get("tool_timeout_secs", TIMEOUT_S), "tool_timeout_secs")
@@ -168,7 +168,7 @@ def parse(body: Mapping[str, Any]) -> McpConfig:
     else:
         raise InvalidRequest("servers must be a list of servers, or an object with the servers by name.")
     if len(entries) > MAX_SERVERS:
-        raise InvalidRequest(f"there are more than {MAX_SERVERS} servers.")
+        raise InvalidRequest(f"it has more than {MAX_SERVERS} servers.")
     parsed = [_server(name, _mapping(entry, name), timeout_s, nested) for name, entry, nested in entries]
     servers = [server for server in parsed if server is not None]
     if len({server.name for server in servers}) < len(servers):
@@ -218,7 +218,7 @@ def _variable(found: re.Match[str], env: Mapping[str, str], secrets: set[str]) -
     name, fallback = found.group(1), found.group(2)
     value = env.get(name)
     if value is None and fallback is None:
-        raise InvalidRequest(f"The variable {name} is not set.")
+        raise InvalidRequest(f"The environment variable {name}, which the MCP configuration names, is not set.")
     if value is not None and len(value) >= HIDDEN_FROM:
         secrets.add(value)
     return value if value is not None else str(fallback)

@@ -1,5 +1,5 @@
-"""The connection to one MCP server. It is established on first use, kept open, and established again after it has
-ended.
+"""Keeps the connection to one MCP server. The connection is established on first use, kept open, and established again
+after it has ended.
 
 A task of its own enters and exits the SDK's client, because only the task that entered the client can exit it, while
 calls come from the tasks of turns.
@@ -34,10 +34,10 @@ MAX_REASON = 500
 
 
 class McpServerUnavailable(Exception):
-    """Raised if the server is not connected; the message is the reason.
+    """Raised if the MCP server is not connected; the message is the reason.
 
-    ``ran``: a call was sent, so it may have run. ``untried``: a call was sent, and the server refused it without
-    running it, because the server no longer knew the session.
+    ``ran`` is true if a call was sent, so that it may have run. ``untried`` is true if a call was sent and the MCP
+    server refused it without running it, because it no longer knew the session.
     """
 
     def __init__(self, reason: str, *, ran: bool = False, untried: bool = False) -> None:
@@ -122,11 +122,11 @@ class McpConnection:
 
     @property
     def may_try(self) -> bool:
-        """Whether a new connection may be started now: the pause after the last failure is over."""
+        """Whether a new connection may be started now, that is, whether the pause after the last failure is over."""
         return not self._closed and self._clock() >= self._not_before
 
     def begin(self) -> None:
-        """Connect in the background, unless the pause after the last failure is not over."""
+        """Connect in the background. Does nothing during the pause after the last failure."""
         if self._life is None and self.may_try:
             self.attempt += 1
             self._life = life = ServerRun(began=self._clock())
@@ -213,7 +213,7 @@ class McpConnection:
         self._filled = self.server.resolve(self._env)
         server = self._filled.server
         if server.kind == "websocket":
-            raise McpServerUnavailable("The MCP SDK has no WebSocket transport; use Http.")
+            raise McpServerUnavailable("The MCP SDK has no WebSocket transport. Set the type of this server to Http.")
         if server.kind != "process":
             self._exits.check(server.url, f"the MCP server {server.name}")
 

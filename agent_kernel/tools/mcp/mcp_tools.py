@@ -30,14 +30,14 @@ from agent_kernel.tools.mcp.tool_names import exposed_name
 log = logging.getLogger(__name__)
 GROUP = "mcp"
 START_S = 10.0
-"""Maximum seconds that a turn waits for all starting servers together."""
+"""Maximum seconds that a turn waits for MCP servers that are starting, all of them together."""
 FOLDERS = 8
 """Maximum number of notebook directories whose own MCP servers run at the same time."""
 
 
 @dataclass(slots=True)
 class ServerGroup:
-    """The servers of one configuration file; ``digest`` is the file's SHA-256."""
+    """The MCP servers of one configuration file; ``digest`` is the file's SHA-256."""
 
     config: McpConfig
     connections: tuple[McpConnection, ...]
@@ -46,10 +46,10 @@ class ServerGroup:
 
 
 class McpTools:
-    """The MCP tools of a server.
+    """The MCP tools that this server offers.
 
-    ``path`` is the server's own configuration; empty means none. ``trust`` decides whether the user has trusted the
-    file beside a notebook with its present content; without ``trust``, no such file is used.
+    ``path`` is the configuration file of this server; empty means none. ``trust`` decides whether the user has trusted
+    the file beside a notebook with its present content; without ``trust``, no file beside a notebook is used.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class McpTools:
         return OfferedTools(tuple(tools.values()))
 
     async def start(self) -> None:
-        """Connect the servers of the server's own configuration in the background."""
+        """Connect the MCP servers of this server's configuration in the background."""
         try:
             connections = await self.connections()
         except InvalidRequest as error:
@@ -98,21 +98,21 @@ class McpTools:
             one.begin()
 
     async def report(self) -> list[dict[str, Any]]:
-        """Return one row with the state of each server of the server's own configuration; if it cannot be read, one row
-        with the problem."""
+        """Return one row with the state of each MCP server of this server's configuration. If the configuration cannot
+        be read, return one row with the problem."""
         try:
             return [_row(one) for one in await self.connections()]
         except InvalidRequest as error:
             return [{"name": "", "state": "failed", "tools": 0, "left_out": [], "problem": str(error)}]
 
     async def connections(self) -> Sequence[McpConnection]:
-        """Return the connections of the server's own configuration. Raises InvalidRequest."""
+        """Return the connections to the MCP servers of this server's configuration. Raises InvalidRequest."""
         if self._own is None and self._path is not None:
             self._own = self._group(await asyncio.to_thread(read, self._path))
         return self._own.connections if self._own else ()
 
     async def aclose(self) -> None:
-        """End every server that was started."""
+        """End every MCP server that was started."""
         groups = [*([self._own] if self._own else []), *self._beside.values()]
         self._own = None
         self._beside.clear()
@@ -128,8 +128,8 @@ class McpTools:
         return self._own
 
     async def _find_beside_notebook(self, occasion: ToolSourceContext) -> ServerGroup | None:
-        """Return the servers of ``.mcp.json`` beside the notebook, if the user has trusted the folder and the file has
-        not changed since."""
+        """Return the MCP servers of ``.mcp.json`` beside the notebook, if the user has trusted the folder and the file
+        has not changed since."""
         folder = occasion.notebook_dir
         if folder is None or not occasion.wants(GROUP):
             return None
@@ -141,7 +141,10 @@ class McpTools:
         )
         if not (occasion.trusted and vouched):
             changed = "is not as it was when you trusted it" if occasion.trusted else "is in no folder that you trust"
-            text = f"{BESIDE} beside this notebook {changed}: not used. Use agent-kernel trust."
+            text = (
+                f"{BESIDE} beside this notebook {changed}, so its MCP servers are not used. "
+                "To use them: agent-kernel trust."
+            )
             self._notices.warn(occasion, text, str(folder))
             return None
         folder = folder.resolve()
@@ -175,8 +178,8 @@ class McpTools:
     # ------------------------------------------------------------------------------------------------ their tools
 
     async def _await_start(self, connections: Sequence[McpConnection]) -> None:
-        """Wait for the servers that start for the first time. Servers that start again are not awaited, because their
-        tools are known already."""
+        """Wait for the MCP servers that start for the first time. MCP servers that start again are not awaited, because
+        their tools are known already."""
         fresh = [one for one in connections if one.listed is None and (one.attempt == 0 or _first(one))]
         for one in connections:
             one.begin()
@@ -188,7 +191,10 @@ class McpTools:
         if connection.listed is not None:
             return
         if _first(connection):
-            text = f"MCP server {name} did not start within {self._start_s:g} s; its tools come when it has."
+            text = (
+                f"MCP server {name} did not start within {self._start_s:g} s; "
+                "its tools are offered once it has started."
+            )
             self._notices.warn(occasion, text, f"{name} {attempt} late")
         elif connection.problem:
             text = f"MCP server {name} cannot be used: {connection.problem}"
@@ -214,12 +220,13 @@ class McpTools:
             text = f"MCP server {server.name}: {', '.join(left_out[:5])} left out"
             self._notices.warn(occasion, text, f"{server.name} schemas")
         if listed.more:
-            text = f"MCP server {server.name} has more than {MAX_TOOLS} tools."
+            text = f"MCP server {server.name} has more than {MAX_TOOLS} tools; the others are not offered."
             self._notices.warn(occasion, text, f"{server.name} many")
 
 
 def _wants(occasion: ToolSourceContext, group: ServerGroup, connection: McpConnection) -> bool:
-    """Return whether the request may use this server: its tool names begin with the server's prefix."""
+    """Return whether the request may use the tools of this MCP server. The names of these tools begin with the server's
+    prefix."""
     names = occasion.request.tools
     if names is None:
         return group.config.register
@@ -228,7 +235,7 @@ def _wants(occasion: ToolSourceContext, group: ServerGroup, connection: McpConne
 
 
 def _first(connection: McpConnection) -> bool:
-    """Return whether the server is being connected for the first time."""
+    """Return whether the MCP server is being connected for the first time."""
     return connection.attempt == 1 and connection.starting
 
 
@@ -239,7 +246,7 @@ def _list_unusable(connection: McpConnection) -> list[str]:
 
 
 def _row(connection: McpConnection) -> dict[str, Any]:
-    """Describe a server; ``tools`` counts the offered ones."""
+    """Return a row with the state of an MCP server; ``tools`` counts the tools that are offered."""
     state = "connected" if connection.connected else "starting" if connection.starting else "failed"
     left_out = _list_unusable(connection)
     listed = len(connection.listed.tools) if connection.listed else 0

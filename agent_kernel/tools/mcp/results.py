@@ -69,7 +69,8 @@ class ResultParts:
 
 
 def output_of(result: Any) -> ToolOutput:
-    """Convert the SDK's CallToolResult. A result that the server marks as an error becomes a failed result."""
+    """Convert the SDK's CallToolResult to a tool result. A result that the MCP server marks as an error becomes a
+    failed result."""
     parts = _gather(result.content)
     details: dict[str, Any] = {}
     structured = result.structured_content
@@ -83,7 +84,7 @@ def output_of(result: Any) -> ToolOutput:
 
 
 def read_output(result: Any) -> ToolOutput:
-    """Convert the SDK's ReadResourceResult."""
+    """Convert the SDK's ReadResourceResult to a tool result."""
     parts = ResultParts()
     for resource in list(result.contents)[:MAX_PARTS]:
         parts.resource(resource)

@@ -50,8 +50,9 @@ ClientOf: TypeAlias = "Callable[[Any], Client]"
 
 @dataclass(slots=True)
 class ConnectionTrace:
-    """Information about why a connection ended. ``stderr`` is the last standard error output and ``fault`` the HTTP
-    error. ``forgotten``: the server no longer knows the session, and has therefore not run the request."""
+    """Information about why a connection ended. ``stderr`` is the last output of the MCP server on standard error, and
+    ``fault`` the HTTP error. ``forgotten`` is true if the MCP server no longer knows the session, and has therefore not
+    run the request."""
 
     stderr: str = ""
     fault: str = ""

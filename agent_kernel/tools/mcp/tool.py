@@ -1,4 +1,4 @@
-"""One tool of an MCP server, and the reading of its resources, as tools of a turn."""
+"""Makes one tool of an MCP server, and the reading of the server's resources, available as tools of a turn."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def answer_call(
             async with asyncio.timeout(server.timeout_s):
                 return await call()
         except TimeoutError:
-            text = f"{server.name} did not answer within {server.timeout_s:g} seconds; it may have done it."
+            text = f"{server.name} did not answer within {server.timeout_s:g} seconds; the call may have taken effect."
             return ToolOutput(text, "timeout")
         except McpServerUnavailable as gone:
             after = " It may have run, and was not tried again." if gone.ran else ""

@@ -1,1 +1,1 @@
-"""Tools that search earlier conversations."""
+"""Tools with which the model searches the user's earlier conversations."""

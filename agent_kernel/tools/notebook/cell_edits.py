@@ -1,7 +1,7 @@
-"""Tools that change the open notebook: insert, edit, delete, move and run cells.
+"""Defines tools that change the open notebook: insert, edit, delete, move and run cells.
 
-Each call is prepared from the document in the page, so that the user is asked about the exact change; the page applies
-the change only if the cell is still the same. This module never writes the file.
+Each call is prepared from the document that is open in the user's browser page, so that the user is asked about the
+exact change; the page applies the change only if the cell is still the same. This module never writes the file.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ class EditContext:
     last: str = ""
 
     async def document(self, context: ToolContext) -> VisibleNotebook:
-        """Return the live document. Raises NotFound, and Conflict if it may not be changed."""
+        """Return the document that is open in the browser page. Raises NotFound, and Conflict if it may not be
+        changed."""
         seen = await self.view.live(context)
         if not seen.writable:
             raise Conflict("The notebook is read-only; propose the change in your answer instead.")
@@ -130,8 +131,9 @@ class EditContext:
         return next((id for id in (self.last, self.own, seen.active) if id and id in ids), end)
 
     async def offer(self, context: ToolContext, do: str) -> tuple[ToolOutput, str, int]:
-        """Send the call to the page. Return the page's output with the details that are needed to undo the change, the
-        id of the cell, and the cell's index (-1 if unknown). ``do`` is the kind of change."""
+        """Send the call to the page that has the notebook open. Return the page's output with the details that are
+        needed to undo the change, the id of the cell, and the cell's index (-1 if unknown). ``do`` is the kind of
+        change."""
         answer = await self.page.offer(context)
         if answer.status != "success":
             return replace(answer, details={}), "", -1
@@ -152,8 +154,8 @@ class EditContext:
 
 
 class CellEdit:
-    """A tool that changes one cell. ``do`` is the name of the change that is sent to the page; ``done`` is the text
-    that the model reads after the change."""
+    """A tool that changes one cell. ``do`` is the name of the change that is sent to the page in which the notebook is
+    open; ``done`` is the text that the model reads after the change."""
 
     spec: ToolSpec
     do: str
@@ -284,7 +286,8 @@ class RunCells:
 
 
 def edit_tools(desk: EditContext, served: frozenset[str]) -> list[Tool]:
-    """Return the edit tools whose names are in ``served``: those that the page can run."""
+    """Return the edit tools whose names are in ``served``, which are the tools that the open page of the notebook can
+    run."""
     tools: list[Tool] = [InsertCell(desk), EditCell(desk), DeleteCell(desk), MoveCell(desk), RunCells(desk)]
     return [tool for tool in tools if tool.spec.name in served]
 
@@ -295,11 +298,12 @@ def check_runnable(cell: NotebookCell, name: str) -> None:
     if cell.kind != "code" or not cell.source.strip():
         raise InvalidRequest(f"{name} has no code to run.")
     if cell.is_agent_cell:
-        raise InvalidRequest(f"Cell {cell.index} is a cell for you; it cannot be run by you.")
+        raise InvalidRequest(f"Cell {cell.index} is a prompt for you, and you cannot run it.")
 
 
 def _ran(told: Mapping[str, Any]) -> list[NotebookCell]:
-    """Return the cells that ran, with their indices in the notebook. ``told`` are the details of the page's answer."""
+    """Return the cells that ran, with their indices in the notebook. ``told`` are the details of the call's result,
+    which come from the browser page that ran the cells."""
     places = [cell.get("index") for cell in told.get("cells") or () if isinstance(cell, Mapping)]
     cells = zip(cells_of(told), places, strict=True)
     return [replace(cell, index=place) if isinstance(place, int) else cell for cell, place in cells]
@@ -329,7 +333,7 @@ def _above(seen: VisibleNotebook, cell: NotebookCell) -> str:
 
 
 def _label(cell: NotebookCell) -> str:
-    """Return a name of the cell for a person, in which cells are counted from 1 as in the notebook; the model counts
+    """Return the name of the cell in texts for a person. It counts cells from 1, as the notebook does; the model counts
     from 0."""
     return f"cell {cell.index + 1} ({cell.id})"
 

@@ -39,12 +39,12 @@ class NotebookCell:
 
     @property
     def is_agent_cell(self) -> bool:
-        """Whether running the cell starts a turn, so that a turn may not run it."""
+        """Whether the cell starts a turn when it runs, so that no turn may run it."""
         return self.kind == "code" and agent_cells.is_agent_cell(self.source, self.metadata)
 
     @property
     def label(self) -> str:
-        """The kind of the cell as the model reads it. The text of a prompt cell is no code."""
+        """The kind of the cell as the model reads it. The text of a prompt cell does not count as code."""
         is_prompt = self.kind == "code" and agent_cells.prompt_of(self.source, self.metadata) is not None
         return "prompt" if is_prompt else self.kind
 
@@ -106,7 +106,8 @@ def select_cells(cells: Sequence[NotebookCell], wanted: str) -> tuple[list[Noteb
 
 
 def one(cells: Sequence[NotebookCell], wanted: str) -> NotebookCell:
-    """Return a cell by id, by a unique prefix of an id (4 characters or more), or by number. Raises InvalidRequest."""
+    """Return the cell that ``wanted`` names by its id, by a unique prefix of the id (4 characters or more), or by its
+    number. Raises InvalidRequest."""
     word = wanted.strip(" '\"")
     matches = [cell for cell in cells if cell.id == word and word]
     if not matches and len(word) >= PREFIX:

@@ -23,8 +23,8 @@ NOT_SAVED = "This cell is not saved yet, and no open page reports its position, 
 
 
 async def page_cells(view: NotebookView, occasion: ToolSourceContext) -> tuple[PageCell, ...] | None:
-    """Return the selected cells; None with a notice if there is no page. Raises InvalidRequest for cells that do not
-    exist."""
+    """Return the cells that the request selects. If no browser page has the notebook open, return None and send a
+    notice. Raises InvalidRequest for cells that do not exist."""
     request = occasion.request
     if request.page == NOTHING:
         return ()

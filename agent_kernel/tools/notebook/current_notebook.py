@@ -1,5 +1,5 @@
-"""Reads the current notebook of a turn: the document in an open page, with its unsaved edits and the active cell;
-without a page, the saved file."""
+"""Reads the current notebook of a turn. If a browser page has it open, this is the document in the page, with its
+unsaved edits and the active cell; otherwise it is the saved file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from agent_kernel.tools.base.notebook_access import NotebookAccess, NotebookRunn
 from agent_kernel.tools.notebook.cell_map import NotebookCell, cells_of
 
 LIVE_DOCUMENT = "live_document"
-"""Name of the request for a page's document. The page returns the document as JSON in the details."""
+"""Name of the request with which the server asks an open page of the notebook for its document. The page returns the
+document as JSON in the details of the result."""
 MAX_SESSIONS = 200
 MAX_CELLS = 2_000
 """Maximum number of cells that are remembered as read for one session."""
@@ -37,7 +38,8 @@ class VisibleNotebook:
 
 
 class NotebookView:
-    """Reads the notebook. ``page`` is the client that has the notebook open; None if no page has."""
+    """Reads the notebook. ``page`` is the client that has the notebook open, such as a browser page; None if no client
+    has."""
 
     def __init__(self, notebook: NotebookAccess | None, page: NotebookRunner | None) -> None:
         self._notebook = notebook
@@ -48,8 +50,8 @@ class NotebookView:
         return self._page is not None or (self._notebook is not None and bool(self._notebook.path))
 
     async def read(self, context: ToolContext) -> VisibleNotebook:
-        """Return the open document, else the saved one. Raises NotFound if there is neither, InvalidRequest if the
-        saved one cannot be read."""
+        """Return the document that is open in a page; if there is none, return the saved notebook. Raises NotFound if
+        there is neither, InvalidRequest if the saved notebook cannot be read."""
         if self._page is None:
             return await self._read_saved("later edits are not in it")
         try:
@@ -58,7 +60,7 @@ class NotebookView:
             return await self._read_saved(f"later edits are not in it: {error.message}")
 
     async def live(self, context: ToolContext) -> VisibleNotebook:
-        """Return the open document. Raises NotFound with the reason if no page answers."""
+        """Return the document that is open in a page. Raises NotFound, which states the reason, if no page answers."""
         if self._page is None:
             raise NotFound("The notebook is not open in a page that could change it.")
         call = ToolCall(context.call.id, LIVE_DOCUMENT, {})

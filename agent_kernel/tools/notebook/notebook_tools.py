@@ -24,7 +24,7 @@ from agent_kernel.tools.notebook.current_notebook import LIVE_DOCUMENT, Notebook
 
 GROUP = "notebook"
 EXECUTIONS = "executions"
-"""Name of the request for what the kernel has executed, by execution number."""
+"""Name of the request that asks the kernel what it has executed, by execution number."""
 MAX_NUMBERS = 20
 
 
@@ -153,9 +153,10 @@ class RunCell(NotebookCallTool):
 class NotebookTools:
     """Offers the notebook tools of a turn.
 
-    The notebook's clients run the calls of a tool that the turn's request declares in ``client_tools``. The server runs
-    the calls of the other tools; a tool that the server may not run is not offered. ``run_cell``, which runs a cell
-    without a page, is not offered if an open page can run the cell visibly.
+    The notebook's clients (the magic in its kernel, and browser pages that have it open) run the calls of a tool that
+    the turn's request declares in ``client_tools``. The server runs the calls of the other tools; a tool that the
+    server may not run is not offered. ``run_cell``, which runs a cell without a page, is not offered if an open
+    page can run the cell visibly.
     """
 
     def __init__(self, offers: ClientCallBroker) -> None:
@@ -186,8 +187,8 @@ class NotebookTools:
         return OfferedTools(tuple(tool for tool in tools if occasion.wants(GROUP, tool.spec.name)), page=page)
 
     def _page_tools(self, occasion: ToolSourceContext) -> frozenset[str]:
-        """Return the names of the tools that a page serves. If the turn uses a draft, they do not include the tools
-        that run cells, because the draft is not the kernel that the page uses."""
+        """Return the names of the tools that an open page of the notebook runs. If the turn uses a draft, the tools
+        that run cells are not among them, because the draft is not the kernel that the page uses."""
         served = occasion.request.client_tools
         return served - {RUN.name} if occasion.request.where == "draft" else served
 

@@ -1,1 +1,2 @@
-"""Skills: packages of instructions and files that a model loads on demand."""
+"""Skills, which are packages of instructions and files that a model loads on demand: storage, and tools that offer
+them."""

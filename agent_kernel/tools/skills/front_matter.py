@@ -1,4 +1,4 @@
-"""The front matter of a SKILL.md: YAML between two lines of ``---``, with a name and a description."""
+"""Parses the front matter of a SKILL.md: YAML between two lines of ``---``, with a name and a description."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ DEPTH = 8
 
 
 def head_of(data: bytes) -> tuple[str, str]:
-    """Return (name, description). Raises InvalidRequest, which states what is missing."""
+    """Return (name, description) from the front matter in ``data``, the content of a SKILL.md. Raises InvalidRequest,
+    which states what is missing."""
     import yaml
 
     lines = data[: HEAD_BYTES + 8].decode("utf-8", "replace").removeprefix("\ufeff").splitlines()
@@ -29,9 +30,9 @@ def head_of(data: bytes) -> tuple[str, str]:
         _check_plain(yaml.parse(text, Loader=yaml.SafeLoader))
         body = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InvalidRequest(f"The head of {MAIN} is not YAML ({type(error).__name__}).") from None
+        raise InvalidRequest(f"The front matter of {MAIN} is not YAML ({type(error).__name__}).") from None
     if not isinstance(body, dict):
-        raise InvalidRequest(f"The head of {MAIN} must have a name and a description.")
+        raise InvalidRequest(f"The front matter of {MAIN} must have a name and a description.")
     name, description = (_line(body.get(field), field) for field in ("name", "description"))
     if len(name) > NAME_CHARS or len(description) > DESCRIPTION_CHARS:
         raise InvalidRequest(
@@ -53,12 +54,12 @@ def _check_plain(events: Iterable[object]) -> None:
         depth -= kind in ("SequenceEndEvent", "MappingEndEvent")
         if kind == "AliasEvent" or depth > DEPTH:
             raise InvalidRequest(
-                f"The head of {MAIN} has aliases or nests too deeply. Write only plain keys and texts."
+                f"The front matter of {MAIN} has aliases or nests too deeply. Write only plain keys and texts."
             )
 
 
 def _line(value: object, field: str) -> str:
     text = " ".join(value.split()) if isinstance(value, str) else ""
     if not text or not text.isprintable():
-        raise InvalidRequest(f"The head of {MAIN} has no {field}.")
+        raise InvalidRequest(f"The front matter of {MAIN} has no {field}.")
     return text

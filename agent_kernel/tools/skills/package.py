@@ -124,11 +124,11 @@ def read_zip(data: bytes) -> list[PackageEntry]:
 def _check_info(info: zipfile.ZipInfo) -> None:
     problem = ""
     if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
-        problem = "is a link or a device; a skill has files only"
+        problem = "is a link or a device; a skill can contain only files"
     elif info.flag_bits & 1:
         problem = "is encrypted"
     elif info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        problem = "is compressed in a way that is not taken (use deflate)"
+        problem = "is compressed with a method that is not supported; use deflate"
     elif "\0" in info.orig_filename or "\\" in info.orig_filename:
         problem = "has characters that are not safe in a name"
     if problem:
@@ -160,11 +160,11 @@ def _runs(path: Path) -> bool:
 
 
 def too_large() -> InvalidRequest:
-    return InvalidRequest(f"A skill has at most {MAX_BYTES >> 20} MiB, packed and unpacked.")
+    return InvalidRequest(f"A skill can have at most {MAX_BYTES >> 20} MiB, packed and unpacked.")
 
 
 def too_many() -> InvalidRequest:
-    return InvalidRequest(f"A skill has at most {MAX_ENTRIES} files.")
+    return InvalidRequest(f"A skill can have at most {MAX_ENTRIES} files.")
 
 
 def _write(entry: PackageEntry, path: Path, left: int) -> int:
@@ -226,7 +226,7 @@ def _check_path(name: str) -> None:
     if not name or len(name) > PATH_CHARS or len(parts) > MAX_DEPTH:
         problem = "is empty, too long or too deep"
     elif any(part in ("", ".", "..") for part in parts):
-        problem = "leads out of the skill"
+        problem = "leads to a place outside the skill"
     elif any(sign in name for sign in '\\:*?"<>|') or not name.isprintable():
         problem = "has characters that are not safe in a name"
     elif any(len(part.encode()) > PART_BYTES or part != part.rstrip(". ") or part[0] == " " for part in parts):

@@ -1,4 +1,5 @@
-"""Installed skills in the database that servers share, with a local copy of those that were used on this server.
+"""Stores installed skills in the database that servers share. The skills that were used on this server also have a
+local copy.
 
 Each skill is one value that describes its versions. The files of each version are a separate value, which never
 changes. An index of each namespace lists its skills.
@@ -37,16 +38,17 @@ from agent_kernel.tools.skills.skill import (
 
 INDEX = "skills"
 KEEP_S = 10 * 365 * 24 * 3600.0
-"""How long a skill is kept in the database after its last new version."""
+"""Seconds for which a skill is kept in the database after its last new version."""
 STALE_S = 3600.0
-"""Age at which copies of deleted skills are removed: a turn may have begun with one."""
+"""Age in seconds at which local copies of deleted skills are removed. Younger copies stay, because a turn may still use
+them."""
 PARTIAL = ".partial-"
 
 
 class SharedSkills:
-    """The skills, stored as values of ``bus``, which no other object may use. Its methods may be called from any
-    thread; they block, and raise StoreError. ``copies`` is the directory of local copies, which is created with the
-    first one.
+    """The skills, stored as values in the database that servers share. ``bus`` is the connection to the database; no
+    other object may use it. The methods may be called from any thread; they block, and raise StoreError. ``copies`` is
+    the directory of local copies, which is created with the first copy.
     """
 
     def __init__(self, bus: MessageBus, copies: Path) -> None:
@@ -72,7 +74,7 @@ class SharedSkills:
             return version
         value = self._read(namespace, _files_name(version.content.name))
         if value is None:
-            raise NotFound(f"There is no skill {version.name!r} any more.")
+            raise NotFound(f"The skill {version.name!r} was deleted.")
         self._remove_stale_copies(namespace)
         version.content.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         partial_copy = Path(tempfile.mkdtemp(prefix=PARTIAL, dir=version.content.parent))
@@ -188,7 +190,7 @@ def _remove_id(id: str, known: bytes | None) -> bytes | None:
 def _add_row(row: dict[str, Any], is_new: bool, known: bytes | None) -> bytes:
     rows = _decode(known) if known else []
     if not rows and not is_new:
-        raise NotFound("The skill was deleted meanwhile.")
+        raise NotFound("The skill was deleted while its new version was being added.")
     if len(rows) >= MAX_VERSIONS:
         raise too_many_versions()
     if rows:

@@ -1,4 +1,4 @@
-"""The metadata of a skill, and the specifiers with which a request names a skill."""
+"""Defines the metadata of a skill, and parses the specifiers with which a request names a skill."""
 
 from __future__ import annotations
 

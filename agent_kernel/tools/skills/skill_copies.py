@@ -41,8 +41,8 @@ class CopiedSkill:
 
 
 class SkillMounts:
-    """Remembers which skills are in which work directory. Copies skills only if a turn needs other ones, or if the
-    copies are missing."""
+    """Remembers which skills are in which work directory. Copies skills only if a turn needs skills that are not there,
+    or if the copies are missing."""
 
     def __init__(self) -> None:
         self._copied: OrderedDict[Path, CopiedSkill] = OrderedDict()

@@ -1,4 +1,4 @@
-"""The skills of a turn: those that the request names, and those beside a notebook in a trusted folder."""
+"""Offers the skills of a turn: those that the request names, and those beside a notebook in a trusted folder."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ class ReadSkill:
 
 
 class SkillTools:
-    """Offers the skills.
+    """Offers the skills of a turn.
 
-    With a ``sandbox``, skills are copied to where its code finds them; without one, the model can only read them with
-    the tool. ``shell`` means that turns have a shell, which runs in the sandbox even if Python runs in the user's
-    kernel.
+    With a ``sandbox``, skills are copied to a directory in which the sandbox's code finds them; without one, the model
+    can only read them with the tool. ``shell`` means that turns have a shell, which runs in the sandbox even if Python
+    runs in the user's kernel.
     """
 
     def __init__(self, store: SkillStore, sandbox: Sandbox | None, *, shell: bool = False) -> None:
@@ -102,7 +102,7 @@ class SkillTools:
 
     def _requested_skills(self, occasion: ToolSourceContext) -> list[Version]:
         if len(occasion.request.skills) > MOST:
-            raise InvalidRequest(f"A turn has at most {MOST} skills.")
+            raise InvalidRequest(f"A turn can use at most {MOST} skills.")
         namespace = occasion.key.namespace
         return [self._store.find(namespace, text) for text in dict.fromkeys(occasion.request.skills)]
 
@@ -131,7 +131,8 @@ class SkillTools:
         if not occasion.trusted:
             self._notices.warn(
                 occasion,
-                f"{BESIDE} beside this notebook is in no folder that you trust: not used. Use agent-kernel trust.",
+                f"{BESIDE} beside this notebook is in no folder that you trust, so its skills are "
+                "not used. To use them: agent-kernel trust.",
             )
             return []
         versions, problems = await asyncio.to_thread(_find_skills, here)

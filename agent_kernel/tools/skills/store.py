@@ -1,4 +1,4 @@
-"""Installed skills, separate for each namespace. They are on disk, ``<hash>/<skill>/versions/<n>/{version.json,
+"""Stores the installed skills of each namespace separately: on disk as ``<hash>/<skill>/versions/<n>/{version.json,
 content/}``, or in the database that servers share (``shared_skills.py``).
 
 A version on disk is stored by one rename, so that it is never incomplete, and it never changes, so that nothing else
@@ -47,8 +47,8 @@ class SkillStore:
     """The skills below ``root``, which is created with the first skill. All methods block: call them in a thread. Where
     skills are shared, all of them also raise StoreError.
 
-    Servers that share a database have a ``bus``, which nothing else may use. New skills then go into the database, and
-    all servers have them; those on this disk remain usable on this server.
+    On servers that share a database, ``bus`` is the connection to the database; no other object may use it. New skills
+    then go into the database, and all servers have them; skills on this server's disk remain usable on this server.
     """
 
     def __init__(self, root: Path, bus: MessageBus | None = None, *, clock: Callable[[], float] = time.time) -> None:
@@ -57,14 +57,14 @@ class SkillStore:
         self._shared = None if bus is None else SharedSkills(bus, root / COPIES)
 
     def list(self, namespace: str) -> list[Skill]:
-        """Return the skills, newest first."""
+        """Return the skills of a namespace, newest first."""
         skills = [skill for path in self._of(namespace).glob("skill_*") if (skill := self._load(path))]
         if self._shared is not None:
             skills += self._shared.list(namespace)
         return sorted(skills, key=lambda skill: (-skill.created, skill.id))
 
     def get(self, namespace: str, id: str) -> Skill:
-        """Return a skill. Raises NotFound."""
+        """Return the skill with this id. Raises NotFound."""
         skill = self._load(self._of(namespace) / id) if is_id(id) else None
         if skill is None and self._shared is not None and is_id(id):
             skill = self._shared.get(namespace, id)
@@ -94,7 +94,7 @@ class SkillStore:
         raise NotFound(f"There is no skill {name[:80]!r}.", hint="See: agent-kernel skills list")
 
     def add(self, namespace: str, entries: Iterable[PackageEntry], id: str = "") -> Skill:
-        """Add a skill, or with ``id`` a new version of it. Raises InvalidRequest, NotFound, QuotaExceeded,
+        """Add a skill. With ``id``, add a new version of this skill. Raises InvalidRequest, NotFound, QuotaExceeded,
         StoreError."""
         known = self.get(namespace, id) if id else None
         if known and len(known.versions) >= MAX_VERSIONS:

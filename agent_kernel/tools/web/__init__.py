@@ -1,1 +1,2 @@
-"""Web tools: a search with exchangeable providers, and web pages as text. All results are text from unknown sources."""
+"""Web tools: a search with exchangeable providers, and web pages as text. All results count as text of unknown
+origin."""

@@ -107,7 +107,7 @@ class ArticleReader:
 
 
 class ArticleProcess:
-    """One process of ``article_worker.py``."""
+    """The parent's handle of one process that runs ``article_worker.py``."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -163,7 +163,7 @@ class ArticleProcess:
         try:
             return parse_object(await read_body_async(self._process.stdout, MAX_ANSWER))
         except FrameError:
-            raise FetchFailed("A page gave more text than can be read.") from None
+            raise FetchFailed("The text of the page is larger than can be read.") from None
 
     def dismiss(self) -> None:
         if self._process.stdin is not None:

@@ -51,7 +51,8 @@ def main() -> int:
 
 
 def article(html: bytes, charset: str, url: str) -> dict[str, str]:
-    """Extract the article. The library detects the charset if the server declares none."""
+    """Return the title and the text of the article in an HTML page. The library detects the charset if the server
+    declares none."""
     import trafilatura
 
     decoded = _decode(html, charset)

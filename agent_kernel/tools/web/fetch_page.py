@@ -1,4 +1,4 @@
-"""The ``fetch_page`` tool: a web page as text, in parts if it is long."""
+"""Defines the ``fetch_page`` tool, which returns a web page as text, in parts if it is long."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ FOREIGN = (
     "person."
 )
 BOUNDS = replace(PAGE, bytes=16 << 20, types=TYPES)
-"""Limits of a fetch; a PDF paper is larger than a page."""
+"""Limits of a fetch that the model requests. They allow more bytes than PAGE, because a paper in PDF is larger than a
+page."""
 SEARCHED = replace(BOUNDS, bytes=PAGE.bytes)
-"""Limits for each page that a search fetches; there are up to ten."""
+"""Limits for each page that a search fetches. They allow fewer bytes than BOUNDS, because a search fetches up to ten
+pages."""
 AROUND = 10_000
 """Maximum characters of a result in addition to the text of the page; the URL alone may be long."""
 TITLE_CHARS = 200

@@ -1,4 +1,4 @@
-"""Search providers: DuckDuckGo, a SearXNG instance of the operator, or a Python function."""
+"""Implements the search providers: DuckDuckGo, a SearXNG instance of the operator, or a Python function."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class CallbackSearch:
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise FetchFailed(f"The search did not end within {CALLBACK_S:g} s.") from None
+            raise FetchFailed(f"The search function did not return within {CALLBACK_S:g} s.") from None
         return found_in(results, url="url", description="description", content="content")
 
 
@@ -192,7 +192,7 @@ def _duckduckgo(query: WebQuery) -> list[dict[str, Any]]:
             "The search library ddgs is missing: install agent-kernel[web] where the server runs."
         ) from None
     if "duckduckgo" not in ENGINES["text"]:  # ddgs would use other search engines
-        raise FetchFailed("This version of ddgs does not ask DuckDuckGo; install another one.")
+        raise FetchFailed("The installed version of ddgs cannot search with DuckDuckGo alone. Install another version.")
     country = "uk" if query.country == "gb" else query.country
     region = f"{country}-{LANGUAGES[query.country]}" if query.country in LANGUAGES else "wt-wt"
     try:

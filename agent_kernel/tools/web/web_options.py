@@ -1,4 +1,4 @@
-"""The web options of a request: OpenAI's ``web_search_options``, with the size limits of mistral.rs."""
+"""Reads the web options of a request: OpenAI's ``web_search_options``, with the size limits of mistral.rs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from agent_kernel.core.errors import InvalidRequest
 
 BUDGETS: Mapping[str, int] = MappingProxyType({"low": 4_096, "medium": 8_192, "high": 16_384})
 UNLIMITED = 16_384
-"""Maximum tokens of a search result if the request sets no limit. It is the limit of the highest setting."""
+"""Maximum tokens of a search result if the request sets ``return_token_budget`` to ``unlimited``. This is the highest
+limit in BUDGETS."""
 MAX_DOMAINS = 100
-"""Maximum number of domains in the list of allowed domains, and in that of blocked ones."""
+"""Maximum number of domains in the list of allowed domains. The list of blocked domains has the same maximum."""
 PLACE = ("city", "region", "country", "timezone")
 
 
@@ -40,7 +41,7 @@ class WebOptions:
         """Read the options. Unknown keys are ignored. Raises InvalidRequest."""
         size = given.get("search_context_size") or "medium"
         if not isinstance(size, str) or size not in BUDGETS:
-            raise InvalidRequest(f"search_context_size is {', '.join(BUDGETS)}, not {size!r:.40}.")
+            raise InvalidRequest(f"search_context_size must be one of {', '.join(BUDGETS)}, not {size!r:.40}.")
         budget = given.get("return_token_budget") or "default"
         if budget not in ("default", "unlimited"):
             raise InvalidRequest("return_token_budget must be 'default' or 'unlimited'.")

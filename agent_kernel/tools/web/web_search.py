@@ -1,5 +1,5 @@
-"""The ``web_search`` tool: it runs a query, fetches the pages found concurrently, and returns those of their passages
-that match the query best and fit the budget."""
+"""Defines the ``web_search`` tool. It runs a query, fetches the pages found concurrently, and returns those of their
+passages that match the query best and fit the budget."""
 
 from __future__ import annotations
 
@@ -106,7 +106,8 @@ def choose_passages(
 
 
 def cost(value: Any) -> int:
-    """Return an estimate of the number of tokens of the value's JSON. It is rather too high than too low."""
+    """Return an estimate of the number of tokens of the value's JSON. The estimate is more often too high than
+    too low."""
     return math.ceil((len(json.dumps(value, ensure_ascii=False).encode()) + PER_RESULT) / CHARS_PER_TOKEN)
 
 

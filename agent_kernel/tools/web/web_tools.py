@@ -53,7 +53,7 @@ class WebTools:
 
 
 def _from_a_notebook(occasion: ToolSourceContext) -> bool:
-    """Return whether the request seems to come from a cell or from the panel. This is only as certain as the contents
-    of the request."""
+    """Return whether the request seems to come from a cell or from the panel. This is derived from the contents of the
+    request, so a client can claim it."""
     request = occasion.request
     return bool(occasion.notebook or occasion.notebook_dir or request.cell or request.where in ("live", "draft"))

@@ -36,9 +36,10 @@ COMMENT = re.compile(r"#[^\n]*")
 class CheckedNumber:
     """One number of an answer and its origin.
 
-    ``start`` and ``end`` are character offsets in the answer. ``status`` is ``computed`` (it is in line ``line``, from
-    1, of the output of ``call``), ``code`` (it is in that line of the call's arguments, and in no output), ``given`` (a
-    person wrote it, or it was in the model's context), or ``open`` (none of these). ``shown`` is the text of the line.
+    ``start`` and ``end`` are character offsets in the answer. ``status`` is ``computed`` (the number is in line
+    ``line``, counted from 1, of the output of ``call``), ``code`` (the number is in that line of the call's arguments,
+    and in no output), ``given`` (a person wrote the number, or it was in the model's context), or ``open`` (none of
+    these). ``shown`` is the text of the line.
     """
 
     start: int
@@ -58,7 +59,7 @@ class CheckedNumber:
 
 @dataclass(frozen=True, slots=True)
 class NumberSource:
-    """A text that numbers may come from; ``call`` is empty if it does not belong to a call."""
+    """A text in which the origin of a number is searched; ``call`` is empty if the text does not belong to a call."""
 
     text: str
     call: str = ""
@@ -67,10 +68,10 @@ class NumberSource:
 def check(
     answer: str, outputs: Sequence[NumberSource], given: Sequence[NumberSource] = (), code: Sequence[NumberSource] = ()
 ) -> tuple[CheckedNumber, ...]:
-    """Return the numbers of ``answer`` in order.
+    """Return the numbers of ``answer`` in order, each with its origin.
 
-    ``outputs``, ``given`` and ``code`` are ordered from oldest to newest. Counts of 0, 1 and 2 are ignored, and so are
-    years without an origin.
+    ``outputs``, ``given`` and ``code`` are the texts in which origins are searched, ordered from oldest to newest.
+    Counts of 0, 1 and 2 are ignored, and so are years without an origin.
     """
     wanted = list(_select_numbers(answer[:MAX_ANSWER]))
     if not wanted:
@@ -143,7 +144,7 @@ class NumberPosition:
 
 
 class NumberIndex:
-    """The numbers of some texts, searchable by value."""
+    """An index of the numbers in several texts, which finds a number by its value."""
 
     def __init__(self, texts: Sequence[NumberSource]) -> None:
         self.texts = texts

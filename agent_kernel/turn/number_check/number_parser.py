@@ -34,7 +34,7 @@ NUMBER = re.compile(
 )
 WHOLE = re.compile(rf"[.,{ARABIC_POINT}]")
 GROUPED = re.compile(r"\d{1,3}(\D)\d{3}(?:\1\d{3})*|\d{1,2}(?:,\d{2})+,\d{3}")
-"""Digits in groups: 1,234,567 and the Indian form 12,34,567."""
+"""Matches digits in groups: 1,234,567 and the Indian form 12,34,567."""
 AFTER = ("_", "^", "#", "\\", "§")
 """Characters before an index, an exponent, or a reference number."""
 ABOUT = "~≈∼≃"
@@ -49,8 +49,8 @@ NO_NUMBERS = (
     re.compile(r"\b\d{1,2}(?:st|nd|rd|th|er|[.º])?\s(?:de\s)?[^\W\d_]{3,12}\.?,?\s(?:de\s)?(?:19|20)\d{2}\b"),
     re.compile(r"\b[^\W\d_]{3,12}\.?\s\d{1,2}(?:st|nd|rd|th)?,?\s(?:19|20)\d{2}\b"),
 )
-"""Links, versions, dates and times, which are not numbers. A number with dots between groups of three digits is not
-among them."""
+"""Match links, versions, dates and times, which are not numbers. A number with dots between groups of three digits does
+not match."""
 DOTTED_GROUPS = re.compile(r"\d{1,3}(?:\.\d{3})+")
 
 

@@ -9,7 +9,7 @@ from agent_kernel.turn.number_check.number_parser import ParsedNumber
 CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"(?<!`)(`{1,3})(?!`)([^`\n]{1,200})\1(?!`)")
 VALUES = re.compile(r"[\s\d.,()\[\]{}%+*/:eE\N{MINUS SIGN}-]*")
-"""Inline code that contains only values: ``41.3``, ``(100, 5)``."""
+"""Matches inline code that contains only values: ``41.3``, ``(100, 5)``."""
 NOT_SAID = (
     re.compile(r"^[ \t>]*(?:[-*+][ \t]+)?\(?\d{1,3}[.)][ \t]", re.MULTILINE),
     re.compile(r"^ {0,3}#{1,6}[ \t]+\(?\d{1,3}(?:\.\d{1,3}){0,3}[.):]?[ \t]", re.MULTILINE),
@@ -23,9 +23,10 @@ NOT_SAID = (
     ),
     re.compile(r"第\d{1,4}"),
 )
-"""Numbers that state no fact: those of list items, headings, links and footnotes, and references such as "figure 3"."""
+"""Match numbers that state no fact: numbers of list items, headings, links and footnotes, and references such as
+"figure 3"."""
 SPACED = re.compile(r"(?<![\w.,])\d{1,3}(?: \d{3})+(?![\w])")
-"""Numbers with spaces between groups of digits: 12 345."""
+"""Matches numbers with spaces between groups of digits: 12 345."""
 YEARS = range(1800, 2200)
 COUNTED = (0.0, 1.0, 2.0)
 

@@ -1,4 +1,6 @@
-"""Checked numbers in the record of a turn: their positions and origins. The texts are in the stored items."""
+"""Stores the checked numbers of an answer in the record of its turn, and reads them from the record. Only the position
+of each number in the answer and its origin (a call and a line number) are stored; the texts of the answer and of the
+line are read from the stored items."""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ def to_record(numbers: Sequence[CheckedNumber] | None) -> dict[str, Any]:
 def from_record(record: Mapping[str, Any], messages: Sequence[Message]) -> tuple[CheckedNumber, ...]:
     """Rebuild the checked numbers from the record and the items of the turn.
 
-    If a number comes from a line of an earlier turn, the line's number is returned without its text. Entries that do
-    not match the items (because the record was edited) are skipped.
+    If a number comes from an output of an earlier turn, the number of the output's line is returned without the line's
+    text. Entries that do not match the items (because the record was edited) are skipped.
     """
     told = record.get(NUMBERS)
     answer = next((message.text for message in reversed(messages) if message.role == "assistant"), "")

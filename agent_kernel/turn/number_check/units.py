@@ -26,7 +26,7 @@ PREFIXES = {
 }
 """Factors of unit prefixes; for bytes ``k`` may also be 1024."""
 ALPHABETS_WITH_SPACES = 0x2E80
-"""Letters from this code point on (Chinese, Japanese, Korean) follow numbers without a space."""
+"""First code point of the scripts (Chinese, Japanese, Korean) in which a unit follows a number without a space."""
 
 
 def _word_set(text: str) -> frozenset[str]:

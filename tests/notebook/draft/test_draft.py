@@ -202,8 +202,8 @@ async def test_of_several_programs_the_one_that_most_agree_with_runs_and_is_show
     ran = await notebook.run("%%agent --effort thorough\ncompare programs", [])
     assert len(ran.cards) == 1
     assert "print(9)" in ran.cards[0]
-    assert "5 of 8 drafts agree." in ran.plain
-    assert not any("<details" in html for html in ran.of("text/html") if "drafts agree" in html)
+    assert "5 of 8 programs agree." in ran.plain
+    assert not any("<details" in html for html in ran.of("text/html") if "programs agree" in html)
     assert (await told(notebook))[-1] == "9"
     assert await value(notebook, "lost") == "not there"
 
@@ -213,9 +213,9 @@ async def test_the_result_of_the_second_group_of_a_close_vote_is_folded_as_plain
     shown, card = ran.cards
     assert "print(9)" in card
     assert shown.startswith("<details style=")
-    assert "5 of 8 drafts agree.</summary>" in shown
+    assert "5 of 8 programs agree.</summary>" in shown
     assert "3 gave another result:\n&lt;b&gt;7&lt;/b&gt;</pre>" in shown
-    assert "5 of 8 drafts agree. 3 gave another result: <b>7</b>" in ran.plain
+    assert "5 of 8 programs agree. 3 gave another result: <b>7</b>" in ran.plain
 
 
 async def test_programs_that_show_nothing_are_compared_by_what_they_make(notebook: Notebook) -> None:
@@ -294,7 +294,7 @@ async def test_a_kernel_that_can_not_be_copied_asks_or_sends_copies_and_says_why
     assert "No draft" not in (await notebook.run("%%agent\nhello once more", [])).plain, "it is told once"
     ran = await notebook.run("%%agent --in draft\nwith copies of df and {word}", [])
     assert ran.turn["where"] == "sandbox"
-    assert "Python runs in the sandbox instead, on copies." in ran.plain
+    assert "Python runs in the sandbox instead, on copies of variables." in ran.plain
     assert "6 given" in ran.cards[0]
 
 
@@ -342,7 +342,7 @@ async def test_the_sandbox_is_rebuilt_from_this_branch_after_its_code_was_listed
     assert "kept = [1, 2]" in ran.plain
     assert "writes: open('a.txt', 'w')" in ran.plain
     assert "nothing was run" in ran.error
-    assert "Rebuilt: 1 of 1 ran" in (await notebook.run("%agent rebuild --yes")).plain
+    assert "Rebuilt: 1 of 1 code blocks ran" in (await notebook.run("%agent rebuild --yes")).plain
     assert "kept: list of 2" in (await notebook.run("%agent take kept")).plain
 
 

@@ -87,12 +87,12 @@ def test_all_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("encoding", ["pickle", "", "yaml"])
 def test_nothing_is_read_but_data(encoding: str) -> None:
-    with pytest.raises(AgentError, match="cannot be read here"):
+    with pytest.raises(AgentError, match="which this kernel cannot read"):
         variable_transfer.decode_variable("x", encoding, "Evil", pickle.dumps(Evil()))
 
 
 def test_objects_in_arrays_and_broken_data_are_refused() -> None:
     raw = np.array([Evil()], dtype=object).dumps()
     for encoding, data in (("npy", raw), ("npy", b""), ("json", b"{"), ("arrow", b"nonsense")):
-        with pytest.raises(AgentError, match="cannot be read here"):
+        with pytest.raises(AgentError, match="cannot be read in this kernel"):
             variable_transfer.decode_variable("x", encoding, "", data)

@@ -31,7 +31,10 @@ async def test_versions_of_the_last_cell_are_listed_shown_and_gone_back_to(noteb
     assert earlier.text == "One, the first time."
     assert earlier.plain.startswith("Stored answer of 20")
     assert "version 1 of 2 · branch main" in earlier.plain
-    assert "there is no version 3; there are 1 to 2" in (await notebook.run("%agent versions 3")).error
+    assert (
+        "there is no version 3; the answers to this cell have the numbers 1 to 2"
+        in (await notebook.run("%agent versions 3")).error
+    )
     assert "continues the branch main, which has 1 turn." in (await notebook.run("%agent switch main")).plain
     listed = json.loads((await notebook.run("%agent branches --json")).plain)
     assert [(branch["name"], branch["current"]) for branch in listed] == [("main", True), ("tell-me-one", False)]

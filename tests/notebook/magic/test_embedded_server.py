@@ -74,7 +74,7 @@ def test_without_a_server_the_way_to_one_is_named(told: list[str]) -> None:
 def test_start_says_what_it_does_and_what_it_costs_and_twice_is_harmless(told: list[str]) -> None:
     assert "Started a server for this kernel: process " in told[2]
     assert "listens on this machine only (http://127.0.0.1:" in told[2]
-    assert "and ends with it." in told[2]
+    assert "and ends when the kernel ends." in told[2]
     assert "The server of this kernel is already running at http://127.0.0.1:" in told[3]
     assert "Starting" not in told[3]
 
@@ -92,8 +92,8 @@ def test_no_program_of_the_person_inherits_a_token(told: list[str]) -> None:
 
 
 def test_stop_server_ends_it_and_a_turn_says_how_to_go_on(told: list[str]) -> None:
-    assert "is stopped; its conversations are kept." in told[8]
-    assert "This kernel has no server." in told[9]
+    assert "is stopped; its conversations stay stored." in told[8]
+    assert "No server was stopped" in told[9]
     assert "%agent start starts a server" in told[10]
 
 

@@ -44,5 +44,5 @@ async def test_what_can_not_come_in_is_said_in_one_line_and_nothing_is_written(n
 
 async def test_without_cleared_cells_there_is_nothing_to_clear(notebook: Notebook) -> None:
     await notebook.run("%%agent\nhello")
-    assert "Nothing to clear" in (await notebook.run("%agent clear outputs")).plain
+    assert "Nothing was removed" in (await notebook.run("%agent clear outputs")).plain
     assert "%agent export" in (await notebook.run("%agent help")).plain

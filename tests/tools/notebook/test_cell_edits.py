@@ -242,7 +242,7 @@ async def test_cells_run_with_the_code_that_was_shown_and_answer_with_outputs_an
         with pytest.raises(InvalidRequest, match=reason.replace("[", r"\[")):
             await prepare_call(tools["run_cells"], cells=cells)
     page.sources["aaaa1111"] = " %%agent\nhello"
-    with pytest.raises(InvalidRequest, match="is a cell for you"):
+    with pytest.raises(InvalidRequest, match="is a prompt for you"):
         await prepare_call(tools["run_cells"], cells="0")
 
 

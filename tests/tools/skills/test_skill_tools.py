@@ -199,7 +199,7 @@ async def test_skills_beside_a_notebook_count_only_in_a_trusted_folder(given: Gi
     assert await given.offer(folder=folder) == OfferedTools()
     assert await given.offer(folder=folder) == OfferedTools()
     assert len(given.notices) == 1
-    assert "is in no folder that you trust: not used" in given.notices[0]
+    assert "is in no folder that you trust, so its skills are not used" in given.notices[0]
     offered = await given.offer(folder=folder, trusted=True)
     assert "- Local: does things" in offered.notes[0].text
     assert sorted(path.name for path in (given.skills / "Local").iterdir()) == ["SKILL.md"]
