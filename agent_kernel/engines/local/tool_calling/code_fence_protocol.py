@@ -130,7 +130,7 @@ class Fence:
         if offered or request.sampling.reasoning_effort == "none":
             prompt = reasoning.without_thinking(prompt, self.template)
         spent, fits = Usage(), must or retry
-        reading = turns[-1].reading if turns and (result is None or retry) else ""
+        reading = turns[-1].reading + turns[-1].conversion if turns and (result is None or retry) else ""
         text_prompt = prompt
         if offered and result is None and not must:
             text_prompt = await self._choosing(request.messages, prompt, completer)
