@@ -1,13 +1,14 @@
-"""Decides whether a small model must try again although its program succeeded: the program printed many rows for a
-question for one value, or it used text of a column as if it were numbers. The functions have no side effects.
+"""Finds two mistakes of a small model that end with no error: a program that prints many rows for a question for one
+value, and one that computes with the text of a column as if it were numbers. The functions have no side effects.
 
-The facts about a table, in the hidden context of a question, contain the expressions that convert such columns (see
+The facts about a table, in the hidden context of a question, contain the lines that convert such columns (see
 ``variable_summary``)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import EACH, rows_of
 
@@ -25,7 +26,8 @@ MANY_ROWS = 6
 LENGTH = re.compile(r"^(?:.*\bLength: (\d+).*|\[(\d+) rows x \d+ columns\])$", re.MULTILINE)
 """Finds the number of rows of which pandas shows only the first and the last."""
 CONVERSION = re.compile(
-    r"\w+\['(?P<label>[^'\n]+)'\] (?P<problem>holds text|has equal values)\b.*?\. Convert it first: (?P<line>(?P<name>\w+) = .+)"
+    r"\w+\['(?P<label>[^'\n]+)'\] (?P<problem>holds text|has equal values)\b.*?\. "
+    r"Convert it first: (?P<line>(?P<name>\w+) = .+)"
 )
 """Matches the fact that a column must be converted before it is computed with or compared."""
 CONVERTS = re.compile(r"\bto_(?:numeric|datetime)\b|\.(?:str|map|apply|replace|transform)\b|\bint\(")
@@ -47,15 +49,26 @@ def surplus_rows(output: str, question: str) -> int:
     return rows if rows >= MANY_ROWS else 0
 
 
-def find_missing_conversion(code: str, hidden: Sequence[str]) -> re.Match[str] | None:
-    """Return the CONVERSION of the first column that ``code`` computes with, or compares, without converting it; None
+@dataclass(frozen=True, slots=True)
+class MissingConversion:
+    """The line, with its line break, that a program lacks. ``is_named`` means that the program uses the variable that
+    the line sets, so that the line in front of it completes the program."""
+
+    line: str
+    is_named: bool
+
+
+def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingConversion | None:
+    """Return the conversion of the first column that ``code`` computes with, or compares, without converting it; None
     if there is none. ``hidden`` has the texts of the hidden context."""
     for fact in (match for text in hidden for match in CONVERSION.finditer(text)):
         label, name = re.escape(fact["label"]), fact["name"]
-        if re.search(rf"\b{name}\b", code) and not re.search(rf"\b{name}\b['\"\]]* =(?!=)", code):
-            return fact  # the code uses the converted column without making it
-        lines = [line for line in code.splitlines() if re.search(rf"(['\"]){label}\1|\.{label}\b", line)]
-        uses = USES_NUMBERS if fact["problem"] == "holds text" else COMPARES
-        if any(uses.search(line) for line in lines) and not any(CONVERTS.search(line) for line in lines):
-            return fact
+        line = f"{fact['line']}\n"
+        if re.search(rf"(?<!['\"]){name}\b", code) and not re.search(rf"\b{name} *=(?!=)", code):
+            return MissingConversion(line, is_named=True)
+        uses_column = re.compile(rf"(['\"]){label}(?:_\w+)?\1|\.{label}\b")
+        lines = [text for text in code.splitlines() if uses_column.search(text)]
+        needs = USES_NUMBERS if fact["problem"] == "holds text" else COMPARES
+        if any(map(needs.search, lines)) and not any(map(CONVERTS.search, lines)) and line not in code:
+            return MissingConversion(line, is_named=False)
     return None

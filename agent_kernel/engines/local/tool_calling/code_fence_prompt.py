@@ -17,7 +17,7 @@ from agent_kernel.core.messages import Message, ToolCall
 from agent_kernel.engines.local.backend import ChatMessage
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import error_line
 from agent_kernel.engines.local.tool_calling.code_fence_file_loading import reading_lines
-from agent_kernel.engines.local.tool_calling.code_fence_objections import find_missing_conversion, surplus_rows
+from agent_kernel.engines.local.tool_calling.code_fence_objections import surplus_rows
 
 TOOL = "python"
 EARLIER = "Earlier variables:"
@@ -181,10 +181,8 @@ class Exchange:
 
     def objection(self, result: Message) -> str:
         """Return why a python call is tried again, in the words of the note that the model sees; an empty string if its
-        result needs no second try. A call is tried again if it ended with an error, if it used a column without the
-        conversion that the facts ask for, or if it printed many rows for a question that asks for one value."""
-        if fact := self._missing_conversion(result):
-            return f"gave a wrong result, because {fact[0]}"
+        result needs no second try. A call is tried again if it ended with an error, or if it printed many rows for a
+        question that asks for one value."""
         if result.status == "error":
             return f"ended with: {error_line(result.text)}"
         if result.status != "success" or not self.ran_python(result):
@@ -197,18 +195,6 @@ class Exchange:
         """The code of the python calls to whose results there is an objection."""
         failed = [result for result in self.results if self.objection(result)]
         return [self._code_of(result) for result in failed if self.ran_python(result)]
-
-    @property
-    def conversion(self) -> str:
-        """The line that converts the column with whose text the last call computed; an empty string if there is no such
-        column."""
-        fact = self._missing_conversion(self.awaiting) if self.awaiting else None
-        return f"{fact['line']}\n" if fact else ""
-
-    def _missing_conversion(self, result: Message) -> re.Match[str] | None:
-        if result.status not in ("success", "error") or not self.ran_python(result):
-            return None
-        return find_missing_conversion(self._code_of(result), self.hidden)
 
     def _code_of(self, result: Message) -> str:
         calls = [call for message in self.replies for call in message.calls if call.id == result.call_id]
