@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import linecache
 import re
 import textwrap
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 NAMED = "Variables"
@@ -42,7 +43,8 @@ HISTORY = {"In", "Out"}
 EVERYDAY_WORDS = {"a", "i", "name", "date", "time", "type", "id", "value", "values", "text", "number", "index"}
 """Names of columns, in lower case, that also occur in questions about anything else ("What is your name?")."""
 NUMBER_IN_TEXT = re.compile(
-    r"(?P<before>[^\w\s.,+-]{0,3}|[A-Z]{3})\s*[-+]?(?P<number>\d(?:[\d.,' ]*\d)?)\s*(?P<after>\D{0,8})"
+    r"(?P<before>[^\w\s.,+-]{0,3}|[A-Z]{3})\s*[-+]?"
+    r"(?P<number>(?:\d{1,3}(?:[.,' ]\d{3})+|\d+)(?:[.,]\d+)?)\s*(?P<after>\D{0,8})"
 )
 """Matches a text with one number: ``$1,240``, ``3.5 kg``, ``1.250,00``, ``12%``."""
 DECIMAL_COMMA = re.compile(r"(?:\d{1,3}(?:[.' ]\d{3})+|\d+),(?:\d{1,2}|\d{4,})")
@@ -195,7 +197,7 @@ def _frame(frame: Any, name: str) -> list[str]:
         if missing := [f"{label} {count}" for label, column in named if (count := _count_missing(column))]:
             lines.append(f"missing values: {', '.join(missing)}")
         if package(frame) == "pandas":
-            lines += [line for label, column in named if (line := _conversion(label, column, name))]
+            lines += [line for label, column in named if (line := _conversion(name, label, column))]
     return lines
 
 
@@ -249,50 +251,55 @@ def _column(name: Any, column: Any) -> str:
     return ""
 
 
-def _conversion(label: Any, column: Any, frame: str) -> str:
-    """Describe text in a column of the pandas data frame ``frame`` that must be converted before it is compared or
-    computed with: numbers, dates, or values that differ in case and spaces only. Returns an empty string for a column
-    without such text.
-
-    A model that is shown ``price: $1,240`` computes with the text, or compares it, and gets an error or a wrong
-    result."""
-    if type(label) is not str or not str(column.dtype).lower().startswith(("object", "str", "category")):
+def _conversion(frame: str, label: Any, column: Any) -> str:
+    """Return ``describe_conversion`` of a column of a pandas data frame."""
+    if not str(column.dtype).lower().startswith(("object", "str", "category")):
         return ""
-    cells = list(itertools.islice(column.dropna(), MAX_LOOKED_AT))
+    return describe_conversion(frame, label, list(itertools.islice(column.dropna(), MAX_LOOKED_AT)))
+
+
+def describe_conversion(frame: str, label: Any, cells: Sequence[Any]) -> str:
+    """Describe text that must be converted before it is compared or computed with: numbers, dates, true and false, or
+    values that differ in case and spaces only. Returns an empty string if there is none. ``cells`` are values of the
+    column ``label`` of the data frame ``frame``, without missing ones.
+
+    A model that is shown ``price='$1,240'`` computes with the text, or compares it, and gets an error or a wrong
+    result. The code-fence protocol for small models puts the line into code that lacks it."""
     texts = [cell for cell in dict.fromkeys(cells) if type(cell) is str] if _are_plain(cells) else []
-    if not texts:
+    if not texts or type(label) is not str:
         return ""
     name, place = re.sub(r"\W", "_", label), f"{frame}[{label!r}]"
-    if converted := _numbers_from(place, texts, mixed=any(type(cell) is not str for cell in cells)):
-        return f"{place} holds text. Convert it first: {name}_number = {converted}"
+    mixed = any(type(cell) is not str for cell in cells)
     days = [match for text in texts if (match := DAY_AND_MONTH.match(text.strip()))]
-    if len(days) == len(texts) and any(int(match[1]) > 12 or "." in match[0] for match in days):
-        return f"{place} holds text. Convert it first: {name}_date = pd.to_datetime({place}, dayfirst=True)"
-    if len({text.strip().casefold() for text in texts}) < len(texts):
-        converted = f"{place}.str.strip().str.lower()"
-        return f"{place} has equal values in different case or spaces. Convert it first: {name}_lower = {converted}"
-    return ""
+    folded = {text.strip().casefold() for text in texts}
+    problem, line = "holds text", ""
+    if numbers := _numbers_from(place, texts, mixed=mixed):
+        line = f"{name}_number = {numbers}"
+    elif len(days) == len(texts) and any(int(match[1]) > 12 or "." in match[0] for match in days):
+        line = f"{name}_date = pd.to_datetime({place}, dayfirst=True)"
+    elif not mixed and (len(folded) < len(texts) or folded <= {"true", "false"}):
+        problem = "has equal values in different case or spaces" if len(folded) < len(texts) else problem
+        lower = f"{place}.str.strip().str.lower()"
+        line = f"{name}_true = {lower} == 'true'" if folded <= {"true", "false"} else f"{name}_lower = {lower}"
+    return f"{place} {problem}. Convert it first: {line}" if line else ""
 
 
-def _numbers_from(column_name: str, texts: list[str], *, mixed: bool) -> str:
-    """Return an expression for the numbers in a column whose text cells are ``texts``; an empty string if they are no
-    numbers. ``mixed`` means that other cells of the column hold numbers already. Words without digits ("absent")
-    become missing values."""
+def _numbers_from(place: str, texts: Sequence[str], *, mixed: bool) -> str:
+    """Return an expression for the numbers in the column ``place`` whose text cells are ``texts``; an empty string if
+    they are no numbers. ``mixed`` means that other cells of the column hold numbers already. Words without digits
+    ("absent") become missing values."""
     found = [(text, NUMBER_IN_TEXT.fullmatch(text.strip())) for text in texts]
     numbers = [match for _, match in found if match]
     if any(match is None and re.search(r"\d", text) for text, match in found):
         return ""
     if mixed and not numbers:
-        return f"pd.to_numeric({column_name}, errors='coerce')"
+        return f"pd.to_numeric({place}, errors='coerce')"
     units = {(match["before"], match["after"].strip().casefold()) for match in numbers}
     # One unit, or a unit that some cells lack. A text of digits with a leading zero is an identifier, not a number.
-    if (
-        len(numbers) * 2 < len(texts)
-        or len(units - {("", "")}) > 1
-        or any(re.match("0\\d", m["number"]) for m in numbers)
-    ):
+    identifiers = any(re.match(r"0\d", match["number"]) for match in numbers)
+    if len(numbers) * 2 < len(texts) or len(units - {("", "")}) > 1 or identifiers:
         return ""
-    text = f"{column_name}.astype(str)" if mixed else column_name
+    text = f"{place}.astype(str)" if mixed else place
     if any(DECIMAL_COMMA.fullmatch(match["number"]) for match in numbers):
         digits = f"{text}.str.replace(r'[^\\d,-]', '', regex=True).str.replace(',', '.')"
     else:
@@ -300,7 +307,7 @@ def _numbers_from(column_name: str, texts: list[str], *, mixed: bool) -> str:
     return f"pd.to_numeric({digits}, errors='coerce')"
 
 
-def _are_plain(cells: list[Any]) -> bool:
+def _are_plain(cells: Sequence[Any]) -> bool:
     return all(type(cell) in (str, *PLAIN) for cell in cells)
 
 
@@ -367,10 +374,9 @@ def _function(function: types.FunctionType) -> list[str]:
 def _source(function: types.FunctionType) -> str:
     """Return the indented source of a function that a cell defined; an empty string if the notebook no longer has it or
     if it is longer than MAX_CODE characters."""
-    try:
-        code = textwrap.dedent(inspect.getsource(function)).strip()
-    except (OSError, TypeError, SyntaxError, IndexError):
-        return ""
+    # inspect.getsource would return lines of the program that runs the kernel if the cell is unknown.
+    lines = linecache.getlines(function.__code__.co_filename)
+    code = textwrap.dedent("".join(inspect.getblock(lines[function.__code__.co_firstlineno - 1 :]))).strip()
     return textwrap.indent(code, "    ") if len(code) <= MAX_CODE else ""
 
 

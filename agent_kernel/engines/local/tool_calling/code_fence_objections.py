@@ -26,10 +26,16 @@ MANY_ROWS = 6
 LENGTH = re.compile(r"^(?:.*\bLength: (\d+).*|\[(\d+) rows x \d+ columns\])$", re.MULTILINE)
 """Finds the number of rows of which pandas shows only the first and the last."""
 CONVERSION = re.compile(
-    r"\w+\['(?P<label>[^'\n]+)'\] (?P<problem>holds text|has equal values)\b.*?\. "
-    r"Convert it first: (?P<line>(?P<name>\w+) = .+)"
+    r"^(?P<place>(?P<frame>[A-Za-z_]\w*)\['(?P<label>[^'\\\n]+)'\]) (?P<problem>holds text|has equal values)[\w ]*\. "
+    r"Convert it first: (?P<line>(?P<name>\w+) = (?:"
+    r"pd\.to_numeric\((?P=place)(?:\.astype\(str\))?"
+    r"(?:\.str\.replace\(r'\[\^\\d[.,]-\]', '', regex=True\)(?:\.str\.replace\(',', '\.'\))?)?, errors='coerce'\)"
+    r"|pd\.to_datetime\((?P=place), dayfirst=True\)"
+    r"|(?P=place)\.str\.strip\(\)\.str\.lower\(\)(?: == 'true')?))$",
+    re.MULTILINE,
 )
-"""Matches the fact that a column must be converted before it is computed with or compared."""
+"""Matches the fact that a column must be converted before it is computed with or compared. It matches only the lines
+that ``describe_conversion`` makes, because the facts also quote data, and data must not add code to a program."""
 CONVERTS = re.compile(r"\bto_(?:numeric|datetime)\b|\.(?:str|map|apply|replace|transform)\b|\bint\(")
 USES_NUMBERS = re.compile(
     r"\.(?:sum|mean|median|std|var|min|max|idxm\w+|quantile|describe|corr|cumsum|plot|hist|nlargest|nsmallest|agg"
@@ -67,7 +73,8 @@ def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingConversi
         if re.search(rf"(?<!['\"]){name}\b", code) and not re.search(rf"\b{name} *=(?!=)", code):
             return MissingConversion(line, is_named=True)
         uses_column = re.compile(rf"(['\"]){label}(?:_\w+)?\1|\.{label}\b")
-        lines = [text for text in code.splitlines() if uses_column.search(text)]
+        has_frame = re.search(rf"\b{fact['frame']}\b", code) is not None  # a file's table may have another name
+        lines = [text for text in code.splitlines() if has_frame and uses_column.search(text)]
         needs = USES_NUMBERS if fact["problem"] == "holds text" else COMPARES
         if any(map(needs.search, lines)) and not any(map(CONVERTS.search, lines)) and line not in code:
             return MissingConversion(line, is_named=False)

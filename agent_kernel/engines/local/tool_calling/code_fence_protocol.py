@@ -250,7 +250,7 @@ async def _write_program(
         if conversion is None or completion.finish == "length" or attempt == MAX_CONVERSIONS:
             break
         if conversion.is_named:
-            code = conversion.line + code
+            code = reading + conversion.line + code.removeprefix(reading)
             break
         reading += conversion.line
     return _Program(code, completion.finish, spent)
