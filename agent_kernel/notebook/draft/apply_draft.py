@@ -42,6 +42,13 @@ CALLED = re.compile(
     re.MULTILINE,
 )
 """Matches ``as x``, ``called x``, ``named x``, ``into x and y``; not ``as x.csv``."""
+OF_KIND = re.compile(
+    r"\b(?i:data\s?frame|table|list|dict(?:ionary)?|array|series|set|variable|function)\s+"
+    r"(?!(?i:an?|all|and|are|as|at|by|called|each|for|from|has|have|i|in|into|is|it|named|of|on|or|that|the|there|this|to"
+    rf"|where|which|with)\b)({NAME})(?![\w(]|[./\\-]\w)"
+)
+"""Matches ``a DataFrame x`` and ``the list x``. Other ordinary words match too, but programs rarely create variables of
+these names."""
 TO_TABLE = re.compile(rf"\b(?i:to)\s+({NAME})(?![\w(]|[./\\-]\w)")
 """Matches ``add a column to df``. A match is used only if the variable already exists."""
 ARTICLE = re.compile(rf"[aAI]{END}")
@@ -190,9 +197,10 @@ class DraftApplier:
 
 def marked_names(prompt: str) -> set[str]:
     """Return the names that a prompt marks as variable names: ``{x}``, `x`, ``x = ...``, ``as x``, ``called x``,
-    ``named x``, ``into x``. Ordinary words and stems of file names do not count."""
+    ``named x``, ``into x``, ``a DataFrame x``, ``the list x``. Stems of file names do not count."""
     marked = {name for match in QUOTED.finditer(prompt) for name in match.groups() if name}
     marked |= {name for match in BOUND.finditer(prompt) for name in re.findall(NAME, match[1])}
+    marked |= {match[1] for match in OF_KIND.finditer(prompt)}
     for match in CALLED.finditer(prompt):
         is_word = match["first"] in ONE_LETTER_WORDS and not ARTICLE.match(prompt, match.start("first"))
         marked |= set() if is_word else {match["first"], *re.findall(NAME, match["more"])} - {"and"}

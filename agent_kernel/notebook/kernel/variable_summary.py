@@ -7,10 +7,13 @@ sends the source of this file into kernels that do not have it.
 
 from __future__ import annotations
 
+import inspect
 import itertools
+import linecache
 import re
+import textwrap
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 NAMED = "Variables"
@@ -27,6 +30,8 @@ MAX_SCANNED_COLUMNS = 1_000
 MAX_SCANNED_ROWS = 100_000
 MAX_LOOKED_AT = 1_000
 """Number of cells of an object column that must be plain values before its distinct values are computed."""
+MAX_CODE = 1_500
+"""Number of characters of a function's source that are shown."""
 SHORT = 60
 NAME_IN_BRACES = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)\}(?!\})")
 PLAIN = (bool, int, float, complex, types.NoneType)
@@ -37,6 +42,14 @@ HISTORY = {"In", "Out"}
 """Variables of IPython with the code and the values of earlier cells."""
 EVERYDAY_WORDS = {"a", "i", "name", "date", "time", "type", "id", "value", "values", "text", "number", "index"}
 """Names of columns, in lower case, that also occur in questions about anything else ("What is your name?")."""
+NUMBER_IN_TEXT = re.compile(
+    r"(?P<before>[^\w\s.,+-]{0,3}|[A-Z]{3})\s*[-+]?"
+    r"(?P<number>(?:\d{1,3}(?:[.,' ]\d{3})+|\d+)(?:[.,]\d+)?)\s*(?P<after>\D{0,8})"
+)
+"""Matches a text with one number: ``$1,240``, ``3.5 kg``, ``1.250,00``, ``12%``."""
+DECIMAL_COMMA = re.compile(r"(?:\d{1,3}(?:[.' ]\d{3})+|\d+),(?:\d{1,2}|\d{4,})")
+"""Matches a number whose decimal sign can only be a comma."""
+DAY_AND_MONTH = re.compile(r"(\d{1,2})[./-]\d{1,2}[./-]\d{2,4}\b")
 MAX_TABLES = 3
 """Number of data frames that are described because of their columns."""
 MAX_NEWEST = 2
@@ -104,24 +117,26 @@ def _frames(namespace: Mapping[str, Any]) -> Iterator[str]:
 
 
 def data_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
-    """Return tables, arrays and containers whose name occurs as a word in the prompt."""
+    """Return tables, arrays, containers and functions of the user whose name occurs as a word in the prompt."""
     words = dict.fromkeys(re.findall(r"(?<![\w.])[A-Za-z_]\w*", prompt))
-    return [name for name in words if name not in (*ONE_LETTER_WORDS, *HISTORY) and _is_data(namespace.get(name))]
+    known = ((name, namespace.get(name)) for name in words if name not in (*ONE_LETTER_WORDS, *HISTORY))
+    return [name for name, value in known if _is_data(value) or _is_own_function(value)]
 
 
 def summary(name: str, value: Any) -> str:
     """Describe a variable by type, shape, columns and first row, in at most MAX_CHARS characters. Never raises."""
     try:
-        lines = facts(value)
+        lines = facts(value, name)
     except Exception:  # noqa: BLE001  a person's object may raise anything, and a turn must not fail for it
         lines = [type_name(value)]
     text = "\n".join([f"{name}: {lines[0]}", *lines[1:]])
     return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]} ..."
 
 
-def facts(value: Any) -> list[str]:
+def facts(value: Any, name: str = "df") -> list[str]:
+    """Return the facts about a value, one per line. Expressions in them call the value ``name``."""
     if is_frame(value):
-        return _frame(value)
+        return _frame(value, name)
     if is_series(value):
         return _series(value)
     if hasattr(type(value), "shape") and hasattr(type(value), "dtype"):
@@ -147,6 +162,10 @@ def _is_data(value: Any) -> bool:
     return is_table(value) or package(value) == "numpy" or type(value) in (list, dict, set, tuple)
 
 
+def _is_own_function(value: Any) -> bool:
+    return type(value) is types.FunctionType and value.__module__ == "__main__"
+
+
 def is_frame(value: Any) -> bool:
     return type(value).__name__ in ("DataFrame", "GeoDataFrame") and package(value) in (
         "pandas",
@@ -163,10 +182,10 @@ def package(value: Any) -> str:
     return str(type(value).__module__).partition(".")[0]
 
 
-def _frame(frame: Any) -> list[str]:
+def _frame(frame: Any, name: str) -> list[str]:
     rows, columns = frame.shape
     named = columns_of(frame)
-    kinds = ", ".join(f"{name} {column.dtype}" for name, column in named)
+    kinds = ", ".join(f"{label} {column.dtype}" for label, column in named)
     more = f", and {columns - MAX_COLUMNS} more" if columns > MAX_COLUMNS else ""
     lines = [f"{type(frame).__name__}, {rows} rows x {columns} columns: {kinds}{more}"]
     if index := _index(frame):
@@ -174,9 +193,11 @@ def _frame(frame: Any) -> list[str]:
     if rows:
         lines.append(f"first row: {describe_cells(frame)}")
     if rows <= MAX_SCANNED_ROWS:
-        lines += [line for name, column in named if (line := _column(name, column))]
-        if missing := [f"{name} {count}" for name, column in named if (count := _count_missing(column))]:
+        lines += [line for label, column in named if (line := _column(label, column))]
+        if missing := [f"{label} {count}" for label, column in named if (count := _count_missing(column))]:
             lines.append(f"missing values: {', '.join(missing)}")
+        if package(frame) == "pandas":
+            lines += [line for label, column in named if (line := _conversion(name, label, column))]
     return lines
 
 
@@ -228,6 +249,66 @@ def _column(name: Any, column: Any) -> str:
         if values and len(values) <= 8:
             return f"{name} values: " + ", ".join(cut(str(value)) for value in values)
     return ""
+
+
+def _conversion(frame: str, label: Any, column: Any) -> str:
+    """Return ``describe_conversion`` of a column of a pandas data frame."""
+    if not str(column.dtype).lower().startswith(("object", "str", "category")):
+        return ""
+    return describe_conversion(frame, label, list(itertools.islice(column.dropna(), MAX_LOOKED_AT)))
+
+
+def describe_conversion(frame: str, label: Any, cells: Sequence[Any]) -> str:
+    """Describe text that must be converted before it is compared or computed with: numbers, dates, true and false, or
+    values that differ in case and spaces only. Returns an empty string if there is none. ``cells`` are values of the
+    column ``label`` of the data frame ``frame``, without missing ones.
+
+    A model that is shown ``price='$1,240'`` computes with the text, or compares it, and gets an error or a wrong
+    result. The code-fence protocol for small models puts the line into code that lacks it."""
+    texts = [cell for cell in dict.fromkeys(cells) if type(cell) is str] if _are_plain(cells) else []
+    if not texts or type(label) is not str:
+        return ""
+    name, place = re.sub(r"\W", "_", label), f"{frame}[{label!r}]"
+    mixed = any(type(cell) is not str for cell in cells)
+    days = [match for text in texts if (match := DAY_AND_MONTH.match(text.strip()))]
+    folded = {text.strip().casefold() for text in texts}
+    problem, line = "holds text", ""
+    if numbers := _numbers_from(place, texts, mixed=mixed):
+        line = f"{name}_number = {numbers}"
+    elif len(days) == len(texts) and any(int(match[1]) > 12 or "." in match[0] for match in days):
+        line = f"{name}_date = pd.to_datetime({place}, dayfirst=True)"
+    elif not mixed and (len(folded) < len(texts) or folded <= {"true", "false"}):
+        problem = "has equal values in different case or spaces" if len(folded) < len(texts) else problem
+        lower = f"{place}.str.strip().str.lower()"
+        line = f"{name}_true = {lower} == 'true'" if folded <= {"true", "false"} else f"{name}_lower = {lower}"
+    return f"{place} {problem}. Convert it first: {line}" if line else ""
+
+
+def _numbers_from(place: str, texts: Sequence[str], *, mixed: bool) -> str:
+    """Return an expression for the numbers in the column ``place`` whose text cells are ``texts``; an empty string if
+    they are no numbers. ``mixed`` means that other cells of the column hold numbers already. Words without digits
+    ("absent") become missing values."""
+    found = [(text, NUMBER_IN_TEXT.fullmatch(text.strip())) for text in texts]
+    numbers = [match for _, match in found if match]
+    if any(match is None and re.search(r"\d", text) for text, match in found):
+        return ""
+    if mixed and not numbers:
+        return f"pd.to_numeric({place}, errors='coerce')"
+    units = {(match["before"], match["after"].strip().casefold()) for match in numbers}
+    # One unit, or a unit that some cells lack. A text of digits with a leading zero is an identifier, not a number.
+    identifiers = any(re.match(r"0\d", match["number"]) for match in numbers)
+    if len(numbers) * 2 < len(texts) or len(units - {("", "")}) > 1 or identifiers:
+        return ""
+    text = f"{place}.astype(str)" if mixed else place
+    if any(DECIMAL_COMMA.fullmatch(match["number"]) for match in numbers):
+        digits = f"{text}.str.replace(r'[^\\d,-]', '', regex=True).str.replace(',', '.')"
+    else:
+        digits = f"{text}.str.replace(r'[^\\d.-]', '', regex=True)"
+    return f"pd.to_numeric({digits}, errors='coerce')"
+
+
+def _are_plain(cells: Sequence[Any]) -> bool:
+    return all(type(cell) in (str, *PLAIN) for cell in cells)
 
 
 def _series(series: Any) -> list[str]:
@@ -283,9 +364,20 @@ def _is_known_scalar(value: Any) -> bool:
 def _function(function: types.FunctionType) -> list[str]:
     arguments = ", ".join(function.__code__.co_varnames[: function.__code__.co_argcount])
     lines = [f"function {function.__name__}({arguments})"]
+    if _is_own_function(function) and (code := _source(function)):
+        return [f"{lines[0]}, defined by", code]
     if function.__doc__:
         lines.append(cut(function.__doc__.strip().partition("\n")[0]))
     return lines
+
+
+def _source(function: types.FunctionType) -> str:
+    """Return the indented source of a function that a cell defined; an empty string if the notebook no longer has it or
+    if it is longer than MAX_CODE characters."""
+    # inspect.getsource would return lines of the program that runs the kernel if the cell is unknown.
+    lines = linecache.getlines(function.__code__.co_filename)
+    code = textwrap.dedent("".join(inspect.getblock(lines[function.__code__.co_firstlineno - 1 :]))).strip()
+    return textwrap.indent(code, "    ") if len(code) <= MAX_CODE else ""
 
 
 def type_name(value: Any) -> str:

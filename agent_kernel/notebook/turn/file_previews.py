@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agent_kernel.notebook.draft.jail import readable_paths
+from agent_kernel.notebook.kernel.variable_summary import describe_conversion
 
 MAX_FILES = 3
 MAX_ENTRIES = 2_000
@@ -137,10 +138,13 @@ def _describe(name: str, path: str, prompt: str) -> str:
     head = _head(path)
     if head is None:
         return ""
-    lines = _describe_table(name, head) if extension in TABLES else _describe_text(name, head, prompt, extension)
-    text = "\n".join(
-        [_cut(f"{name}: {lines[0]}", MAX_CHARS - ROWS * LINE // 2), *(f"    {_cut(line, LINE)}" for line in lines[1:])]
-    )
+    conversions: list[str] = []
+    if extension in TABLES:
+        lines, conversions = _describe_table(name, head)
+    else:
+        lines = _describe_text(name, head, prompt, extension)
+    quoted = [f"    {_cut(line, LINE)}" for line in lines[1:]]
+    text = "\n".join([_cut(f"{name}: {lines[0]}", MAX_CHARS - ROWS * LINE // 2), *quoted, *conversions])
     return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]} ..."
 
 
@@ -148,39 +152,62 @@ def _describe_binary_table(name: str, path: str, extension: str) -> str:
     """Describe a workbook by its sheets and first rows, and a parquet file by its columns, as far as the libraries that
     pandas needs for them are installed."""
     fact = f"{name}: table {_reads(f'pd.{BY_PANDAS[extension]}({name!r})')}, {os.path.getsize(path)} bytes"
-    describe = {"parquet": _parquet_columns, "xlsx": _workbook_rows}.get(extension)
+    conversions: list[str] = []
     try:
-        first, *rows = describe(path) if describe else [""]
+        if extension == "parquet":
+            first, rows = _parquet_columns(path), list[str]()
+        elif extension == "xlsx":
+            first, cells = _workbook_rows(path)
+            rows = [_one_line(",".join(map(_cut, row))) for row in cells[: ROWS + 1]]
+            conversions = _conversions(name, cells[0], list(zip(*cells[1:], strict=True))) if cells else []
+        else:
+            return fact
     except Exception:  # noqa: BLE001  a library may raise anything for a damaged file, and may be missing
         return fact
-    return _cut("\n".join([fact + first, *(f"    {_cut(row, LINE)}" for row in rows)]), MAX_CHARS)
+    return _cut("\n".join([fact + first, *(f"    {_cut(row, LINE)}" for row in rows), *conversions]), MAX_CHARS)
 
 
-def _parquet_columns(path: str) -> list[str]:
+def _parquet_columns(path: str) -> str:
     from pyarrow import parquet
 
     file = parquet.ParquetFile(path)
     columns = ", ".join(f"{_cut(field.name)} {field.type}" for field in list(file.schema_arrow)[:MAX_COLUMNS])
-    return [_one_line(f", {file.metadata.num_rows} rows x {file.metadata.num_columns} columns: {columns}")]
+    return _one_line(f", {file.metadata.num_rows} rows x {file.metadata.num_columns} columns: {columns}")
 
 
-def _workbook_rows(path: str) -> list[str]:
-    """Return lines with the names of the sheets and the first rows of the first sheet. The rows are not read if the
-    unpacked size is above MAX_WORKBOOK_BYTES, which is possible for a small file."""
+def _workbook_rows(path: str) -> tuple[str, list[list[str]]]:
+    """Return a text with the names of the sheets, and the cells of the first rows of the first sheet as text. The rows
+    are not read if the unpacked size is above MAX_WORKBOOK_BYTES, which is possible for a small file."""
     from openpyxl import load_workbook
 
     with zipfile.ZipFile(path) as archive:
         if sum(part.file_size for part in archive.infolist()) > MAX_WORKBOOK_BYTES:
-            return [""]
+            return "", []
     book = load_workbook(path, read_only=True, data_only=True)
     try:
-        read = book.worksheets[0].iter_rows(max_row=ROWS + 1, max_col=MAX_COLUMNS, values_only=True)
-        rows = [["" if cell is None else _cut(str(cell)) for cell in row] for row in read]
+        read = book.worksheets[0].iter_rows(max_row=TYPED_ROWS + 1, max_col=MAX_COLUMNS, values_only=True)
+        rows = [["" if cell is None else str(cell)[:LINE] for cell in row] for row in read]
         width = max((at + 1 for row in rows for at, cell in enumerate(row) if cell), default=0)
-        shown = [",".join(row[:width]) for row in rows]
-        return [_one_line(f", sheets: {', '.join(map(_cut, book.sheetnames))}"), *map(_one_line, shown)]
+        return _one_line(f", sheets: {', '.join(map(_cut, book.sheetnames))}"), [row[:width] for row in rows]
     finally:
         book.close()
+
+
+def _conversions(name: str, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+    """Return the facts about columns of a file that code must convert. They call the table by the file's stem, as the
+    code does that reads the file."""
+    table = re.sub(r"\W+", "_", Path(name).stem, flags=re.ASCII).strip("_").lower()
+    if not table.isidentifier():
+        return []
+    known = [[text for cell in column if (text := cell.strip()) not in MISSING] for column in cells]
+    texts = [column if _type(column) == "str" else [] for column in known]
+    # The cells as they are: spaces at their ends are one of the things to convert.
+    return [
+        fact
+        for label, column, text in zip(columns, cells, texts, strict=True)
+        if text
+        and (fact := describe_conversion(table, label, [cell for cell in column if cell.strip() not in MISSING]))
+    ]
 
 
 def _head(path: str) -> FileHead | None:
@@ -207,16 +234,17 @@ def _head(path: str) -> FileHead | None:
         return FileHead(data.decode("latin-1"), whole, status.st_size, "latin-1")
 
 
-def _describe_table(name: str, head: FileHead) -> list[str]:
+def _describe_table(name: str, head: FileHead) -> tuple[list[str], list[str]]:
+    """Return the lines that describe a table, and the facts about columns that code must convert."""
     lines = head.text.splitlines()
     separator = _separator(lines)
     try:
         reader = csv.reader(io.StringIO(head.text), delimiter=separator)
         numbered = [(reader.line_num, row) for row in reader if row]
     except csv.Error:
-        return [f"text {_reads(_open_call(name, head) + '.read()')}, {head.size} bytes"]
+        return [f"text {_reads(_open_call(name, head) + '.read()')}, {head.size} bytes"], []
     if not numbered:
-        return ["CSV, empty"]
+        return ["CSV, empty"], []
     skipped = _title_lines(numbered)
     rows = [row for line, row in numbered if line > skipped]
     columns = rows[0][:MAX_COLUMNS]
@@ -235,7 +263,11 @@ def _describe_table(name: str, head: FileHead) -> list[str]:
     described = ", ".join(f"{_cut(column)} {kind}" for column, kind in named)
     shown = [separator.join(_cut(cell) for cell in row[:MAX_COLUMNS]) for row in rows[: ROWS + 1]]
     reads = _reads(f"pd.read_csv({', '.join([repr(name), *options])})")
-    return [_one_line(f"CSV {reads}, {count}{len(rows[0])} columns: {described}{more}"), *map(_one_line, shown)]
+    conversions = _conversions(
+        name, columns, [column if kind == "str" else [] for column, kind in zip(cells, kinds, strict=True)]
+    )
+    first = f"CSV {reads}, {count}{len(rows[0])} columns: {described}{more}"
+    return [_one_line(first), *map(_one_line, shown)], conversions
 
 
 def _separator(lines: Sequence[str]) -> str:

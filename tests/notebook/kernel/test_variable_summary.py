@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import linecache
 import math
+import textwrap
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,7 @@ from agent_kernel.notebook.kernel.variable_summary import (
     MAX_CHARS,
     NAMED,
     NEWEST,
+    describe_conversion,
     describe_data,
     named_in_braces,
     summary,
@@ -156,3 +160,43 @@ def test_a_list_that_the_prompt_names_is_described() -> None:
 def test_labels_of_columns_that_are_no_text_are_not_asked_for_theirs() -> None:
     table = pd.DataFrame([[1, 2, 3]], columns=[Unknown(), 7, "rain"])
     assert tables_mentioned("rain of 7?", {"table": table}) == ["table"]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["s1", "s2", "s3"],
+        ["0041", "0042"],
+        ["24:30", "31:05"],
+        ["4.5/5", "3.9/5"],
+        ["12 kg", "3 m"],
+        ["03/01/2025", "04/01/2025"],
+        ["Rome", "Paris"],
+        ["absent", "ill"],
+        [("a",), "b"],
+        [1, 2],
+        [],
+    ],
+)
+def test_text_that_is_no_number_and_has_one_spelling_is_not_to_be_converted(cells: list[object]) -> None:
+    assert describe_conversion("df", "x", cells) == ""
+
+
+def test_a_column_whose_name_is_no_name_of_a_variable_is_converted_under_one_that_is() -> None:
+    fact = describe_conversion("df", "price (EUR)", ["1 €", "2 €"])
+    assert "price__EUR__number = pd.to_numeric(df['price (EUR)']" in fact
+
+
+def test_a_function_of_the_notebook_is_described_by_its_source_if_the_prompt_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "cell.py"
+    path.write_text("def net(gross):\n    return gross / 1.19\n")
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    exec(compile(path.read_text(), str(path), "exec"), namespace)
+    assert describe_data("Please fix net.", namespace) == [
+        NAMED,
+        "net: function net(gross), defined by\n    def net(gross):\n        return gross / 1.19",
+    ]
+    path.unlink()
+    linecache.clearcache()
+    assert describe_data("Please fix net.", namespace)[1] == "net: function net(gross)"
+    assert describe_data("Please fix dedent.", {"dedent": textwrap.dedent}) == []

@@ -123,6 +123,22 @@ def test_a_workbook_is_told_by_its_sheets_and_first_rows(here: Path) -> None:
     assert rows == ["    tea,price", "    Assam,7.5", "    ,1", "    Sencha,12.9"]
 
 
+@pytest.mark.parametrize("name", ["My gifts.csv", "my_gifts.xlsx"])
+def test_text_of_a_table_that_code_must_convert_is_told_with_the_line_that_converts_it(here: Path, name: str) -> None:
+    gifts = {"cause": ["Library", " library", "Choir"], "sum": ["€ 1,250.00", "€ 640.00", ""], "n": [1, 2, 3]}
+    table = pd.DataFrame(gifts | {"open": ["True", "False", "True"], "at": ["1/12/2025", "31/12/2025", "2/12/2025"]})
+    table.to_csv(name, index=False) if name.endswith("csv") else table.to_excel(name, index=False)
+    told = describe_files(f"What does {name!r} say?")
+    namespace: dict[str, Any] = {"pd": pd}
+    exec(reading_lines(f"What does {name!r} say?", [f"Files: {told}"], []), namespace)
+    facts = [line for line in told.splitlines() if line.startswith("my_gifts[")]
+    assert [fact.partition(" ")[0] for fact in facts][:2] == ["my_gifts['cause']", "my_gifts['sum']"]
+    for fact in facts:
+        exec(fact.partition("Convert it first: ")[2], namespace)
+    assert namespace["cause_lower"].to_list() == ["library", "library", "choir"]
+    assert namespace["sum_number"].to_list()[:2] == [1250.0, 640.0]
+
+
 def test_a_parquet_file_is_told_by_its_columns(here: Path) -> None:
     pd.DataFrame({"tea": ["Assam"], "price": [7.5], "n": [1]}).to_parquet("a.parquet")
     fact = describe_files("a.parquet")

@@ -38,19 +38,6 @@ EACH = re.compile(
     r"\b(?:each|every|all|both|respective(?:ly)?|list|table|rows|per|by|head|top|first \w+|last \w+)\b", re.I
 )
 """Finds words in a question that ask for all rows of the output."""
-ONE_VALUE = re.compile(
-    r"\b(?:how (?:many|much)|total|sum|average|mean|median|share|percentage|number of|(?:high|low|larg|small|bigg|long"
-    r"|short|old|young|new|late|earli|great|fast|slow|few|hott|cold|wett|b)est|most|least|worst|maximum|minimum"
-    r"|wie ?viele?|summe|gesamt\w*|durchschnitt\w*|mittelwert|anteil|höchste\w*|niedrigste\w*|größte\w*|kleinste\w*"
-    r"|längste\w*|kürzeste\w*|meiste\w*|wenigste\w*"
-    r"|combien|somme|moyenne|médiane|le plus|la plus|cuánt[oa]s?|suma|promedio|media|mediana|el más|la más)\b",
-    re.I,
-)
-"""Finds words in a question that ask for one value, or for the one row with a highest or lowest value."""
-MANY_ROWS = 6
-"""The smallest number of rows that is too many for a question that asks for one value."""
-LENGTH = re.compile(r"^(?:.*\bLength: (\d+).*|\[(\d+) rows x \d+ columns\])$", re.MULTILINE)
-"""Finds the number of rows of which pandas shows only the first and the last."""
 ERROR = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Warning|Interrupt|Exit|Iteration)\b(?::.*)?")
 
 
@@ -91,16 +78,6 @@ def rows_of(output: str) -> list[str]:
     lines = [line.rstrip() for line in PRODUCED.split(output)[0].strip("\n").splitlines()]
     rows = [line for line in lines if line.strip() and not FOOTER.fullmatch(line.strip())]
     return rows if len(rows) > 1 else []
-
-
-def surplus_rows(output: str, question: str) -> int:
-    """Return the number of rows of ``output`` if the question asks for one value and the rows are too many for that;
-    otherwise 0. A question for one value per group ("mean salary per department") is answered by several rows."""
-    if EACH.search(question) or not ONE_VALUE.search(question):
-        return 0
-    lengths = [int(first or second) for first, second in LENGTH.findall(output)]
-    rows = lengths[-1] if lengths else len(rows_of(output))
-    return rows if rows >= MANY_ROWS else 0
 
 
 def in_rows(rows: Sequence[str]) -> str:

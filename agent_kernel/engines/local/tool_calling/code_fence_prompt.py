@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 
 from agent_kernel.core.messages import Message, ToolCall
 from agent_kernel.engines.local.backend import ChatMessage
-from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import error_line, surplus_rows
+from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import error_line
 from agent_kernel.engines.local.tool_calling.code_fence_file_loading import reading_lines
+from agent_kernel.engines.local.tool_calling.code_fence_objections import surplus_rows
 
 TOOL = "python"
 EARLIER = "Earlier variables:"
@@ -192,9 +193,12 @@ class Exchange:
     @property
     def failed_programs(self) -> list[str]:
         """The code of the python calls to whose results there is an objection."""
-        failed = {result.call_id for result in self.results if self.objection(result)}
-        calls = [call for message in self.replies for call in message.calls if call.id in failed and call.name == TOOL]
-        return [str(call.arguments.get("code", "")) for call in calls]
+        failed = [result for result in self.results if self.objection(result)]
+        return [self._code_of(result) for result in failed if self.ran_python(result)]
+
+    def _code_of(self, result: Message) -> str:
+        calls = [call for message in self.replies for call in message.calls if call.id == result.call_id]
+        return str(calls[0].arguments.get("code", "")) if calls else ""
 
     @property
     def failures(self) -> int:

@@ -26,12 +26,13 @@ from math import inf
 
 from agent_kernel.core.messages import Message, Usage
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
-from agent_kernel.engines.local.backend import ChatMessage, OutputGrammar
+from agent_kernel.engines.local.backend import ChatMessage, DecodingOptions, OutputGrammar
 from agent_kernel.engines.local.decoding import reasoning
 from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion, decoding_options
 from agent_kernel.engines.local.decoding.output_format import grammar_of, stream_formatted, with_format_instruction
 from agent_kernel.engines.local.tool_calling import code_fence_fallback_answer, code_fence_prompt
 from agent_kernel.engines.local.tool_calling.call_json import new_call
+from agent_kernel.engines.local.tool_calling.code_fence_objections import find_missing_conversion
 from agent_kernel.engines.local.tool_calling.forced_call import forced_call, must_call
 
 MARGIN = 2.0
@@ -62,6 +63,8 @@ MISSED_DATA = re.compile(
 """Finds a first sentence that says that the model lacks the data."""
 SENTENCE_END = re.compile(r"[.!?](?=\s)|\n")
 LAST_WORD = re.compile(r"[^\W\d_]*$")
+MAX_CONVERSIONS = 2
+"""Number of times that a program is written again with the conversion of a column that it lacked."""
 RETRIES = 1
 RESAMPLES = 2
 RESAMPLE_TEMPERATURE = 0.7
@@ -130,6 +133,7 @@ class Fence:
         if offered or request.sampling.reasoning_effort == "none":
             prompt = reasoning.without_thinking(prompt, self.template)
         spent, fits = Usage(), must or retry
+        hidden = turns[-1].hidden if turns else []
         reading = turns[-1].reading if turns and (result is None or retry) else ""
         text_prompt = prompt
         if offered and result is None and not must:
@@ -139,7 +143,7 @@ class Fence:
         if fits:
             regex = _code_regex(turns[-1], retry=retry and failed) if turns else CODE
             known = turns[-1].failed_programs if retry else ()
-            chunks = self._code(prompt, reading, request, completer, regex=regex, failed=known)
+            chunks = self._code(prompt, reading, request, completer, regex=regex, hidden=hidden, failed=known)
         elif request.output is not None:
             shortened_prompt = reasoning.without_thinking(
                 await completer.render(with_format_instruction(chat, request.output)), self.template
@@ -150,7 +154,8 @@ class Fence:
             if rows:
                 chunks = _sentence_or_rows(chunks, rows, turns[-1].question)
             elif offered and result is None and turns and turns[-1].has_its_tables:
-                code = self._code(prompt, "", request, completer, regex=_code_regex(turns[-1], retry=False))
+                regex = _code_regex(turns[-1], retry=False)
+                code = self._code(prompt, "", request, completer, regex=regex, hidden=hidden)
                 chunks = _unless_data_are_missed(chunks, code)
             elif ran is not None and ran.status == "success" and not request.sampling.logprobs:
                 chunks = _with_true_dates(chunks, ran.text, turns[-1].question)
@@ -180,27 +185,26 @@ class Fence:
         completer: Completer,
         *,
         regex: str | None,
+        hidden: Sequence[str],
         failed: Sequence[str] = (),
     ) -> AsyncGenerator[Chunk, None]:
         """Yield the chunks of one python call. Its code consists of the lines ``reading``, followed by code that the
-        model writes, which matches ``regex`` unless that is None. A program that is equal to one in ``failed`` is
-        sampled again, at most RESAMPLES times."""
+        model writes, which matches ``regex`` unless that is None. ``hidden`` has the facts about the columns that the
+        code must convert. A program that is equal to one in ``failed`` is sampled again, at most RESAMPLES times."""
         tokens = request.sampling.max_tokens or MAX_CODE_TOKENS
         grammar = OutputGrammar("regex", regex) if regex is not None else None
         decoding = replace(decoding_options(request.sampling), max_tokens=tokens, grammar=grammar)
-        forced = code_fence_prompt.OPEN + reading
         known = {_tree_of(program) for program in failed}
         spent = Usage()
         for seed in range(RESAMPLES + 1):
-            completion = DecodedCompletion(prompt)
-            await completer.run(completion, decoding, forced=forced, stop=(code_fence_prompt.CLOSE,), keep_stop=True)
-            spent += completion.usage
-            code = reading + _without_indent(completion.text)
-            if completion.finish == "length" or _tree_of(code) not in known:
+            program = await _write_program(prompt, reading, hidden, decoding, completer)
+            code = program.code
+            spent += program.usage
+            if program.finish == "length" or _tree_of(code) not in known:
                 break
             # A change of the seed alone has no effect on greedy decoding.
             decoding = replace(decoding, temperature=max(decoding.temperature, RESAMPLE_TEMPERATURE), seed=seed + 1)
-        if completion.finish == "length":  # an incomplete program must not run, but the user sees it
+        if program.finish == "length":  # an incomplete program must not run, but the user sees it
             yield TextChunk(code_fence_prompt.code_block(code))
             yield EndChunk("length", spent)
             return
@@ -219,6 +223,38 @@ class Fence:
             async for part in parts:
                 yield part
         yield EndChunk(completion.finish, completion.usage, completion.stopped_by(request.sampling.stop))
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """Code that the model has written. ``finish`` is ``stop`` or ``length``."""
+
+    code: str
+    finish: str
+    usage: Usage
+
+
+async def _write_program(
+    prompt: str, reading: str, hidden: Sequence[str], decoding: DecodingOptions, completer: Completer
+) -> _Program:
+    """Decode one program, which begins with the lines ``reading``. If it lacks the conversion of a column that the
+    facts in ``hidden`` ask for, it gets that line, and the model writes the rest again behind it, unless the program
+    uses the name of the converted column already."""
+    spent = Usage()
+    for attempt in range(MAX_CONVERSIONS + 1):
+        completion = DecodedCompletion(prompt)
+        forced = code_fence_prompt.OPEN + reading
+        await completer.run(completion, decoding, forced=forced, stop=(code_fence_prompt.CLOSE,), keep_stop=True)
+        spent += completion.usage
+        code = reading + _without_indent(completion.text)
+        conversion = find_missing_conversion(code, hidden)
+        if conversion is None or completion.finish == "length" or attempt == MAX_CONVERSIONS:
+            break
+        if conversion.is_named:
+            code = reading + conversion.line + code.removeprefix(reading)
+            break
+        reading += conversion.line
+    return _Program(code, completion.finish, spent)
 
 
 def _code_regex(turn: code_fence_prompt.Exchange, *, retry: bool) -> str | None:

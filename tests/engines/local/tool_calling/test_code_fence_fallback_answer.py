@@ -16,7 +16,6 @@ from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
     error_line,
     in_rows,
     rows_of,
-    surplus_rows,
     with_true_dates,
 )
 from agent_kernel.engines.local.tool_calling.code_fence_protocol import Fence, _with_true_dates
@@ -153,26 +152,3 @@ async def test_dates_are_checked_word_by_word_while_the_answer_streams() -> None
     texts = [chunk.text for chunk in chunks if isinstance(chunk, TextChunk)]
     assert texts == ["The warmest is ", "month 8, with 26", ".1"]
     assert isinstance(chunks[-1], EndChunk)
-
-
-LONG = "\n".join([*(f"{number}  {number}.5" for number in range(10)), "Name: units, Length: 240, dtype: float64"])
-
-
-@pytest.mark.parametrize(
-    ("question", "output", "rows"),
-    [
-        ("What is the total revenue?", LONG, 240),
-        ("What is the average revenue per order?", LONG, 0),
-        ("Wie hoch ist der durchschnittliche Umsatz?", LONG, 240),
-        ("Which order has the highest revenue?", LONG.replace("240", "17"), 17),
-        ("Which order has the highest revenue?", LONG.rpartition("\n")[0], 10),
-        ("Show the revenue.", LONG, 0),
-        ("What is the total revenue?", "157577.0", 0),
-        ("What is the total revenue?", TABLE, 0),
-        ("What is the mean revenue of each month?", LONG.replace("240", "12"), 0),
-    ],
-)
-def test_a_question_for_one_value_has_surplus_rows_where_the_code_prints_many(
-    question: str, output: str, rows: int
-) -> None:
-    assert surplus_rows(output, question) == rows

@@ -67,6 +67,27 @@ async def test_code_that_prints_many_rows_for_a_question_for_one_value_is_tried_
     assert not any(isinstance(chunk, CallChunk) for chunk in chunks), "a second time it shows the rows"
 
 
+RENT = "flats['rent'] holds text. Convert it first: rent_number = pd.to_numeric(flats['rent'], errors='coerce')"
+
+
+@pytest.mark.parametrize(
+    ("written", "code"),
+    [
+        (["print(flats['rent'].mean())\n", "print(rent_number.mean())\n"], "print(rent_number.mean())\n"),
+        (["print(rent_number.mean())\n"], "print(rent_number.mean())\n"),
+        (["print(flats['rent'].mean())\n"] * 3, "print(flats['rent'].mean())\n"),
+    ],
+)
+async def test_code_that_computes_with_text_gets_the_line_that_converts_it(written: list[str], code: str) -> None:
+    asked = (user(f"Variables: flats: DataFrame\n{RENT}", hidden=True), user("What is the mean rent in flats?"))
+    backend = ScriptedBackend(chat_templates.PLAIN, [f"{program}```" for program in written])
+    request = EngineRequest(asked, (PYTHON,), tool_choice="python")
+    chunks = await chunks_of(Fence(), backend.completer(), request)
+    (call,) = (chunk.call for chunk in chunks if isinstance(chunk, CallChunk))
+    assert call.arguments["code"] == f"{RENT.partition('first: ')[2]}\n{code}"
+    assert len(backend.submitted) == min(len(written), 2)
+
+
 @pytest.mark.parametrize(
     ("said", "runs_code"),
     [
