@@ -194,7 +194,10 @@ async def _open(args: argparse.Namespace, url: str, opened: AsyncExitStack, *, m
             hint="Use sqlite:FILE or another store.",
         )
     if scheme == "memory":
-        raise InvalidRequest("A store in memory ends with this command.", hint="Use sqlite:FILE or another store.")
+        raise InvalidRequest(
+            "A store in memory cannot be copied from or to: its sessions are lost when this command ends.",
+            hint="Use sqlite:FILE or another store.",
+        )
     if (
         must_exist
         and scheme in ("sqlite", "files")

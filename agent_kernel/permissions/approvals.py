@@ -174,7 +174,9 @@ def _check(waiting: PendingQuestion, answer: Answer) -> None:
         raise _other_call()
     if answer.remember not in ("once", *waiting.required.remember):
         can = ", ".join(waiting.required.remember) or "nothing"
-        raise InvalidRequest(f"For this call, remember cannot be {answer.remember!r}; besides once it can be: {can}.")
+        raise InvalidRequest(
+            f"'remember' cannot be {answer.remember!r} for this call. Besides 'once', it can be: {can}."
+        )
     if answer.edited is not None and not waiting.required.editable:
         raise InvalidRequest("This call cannot be edited; approve or deny it as it is.")
 

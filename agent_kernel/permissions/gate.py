@@ -2,8 +2,9 @@
 it, or asks a person.
 
 A client declares in its request for which kinds of calls it can obtain a person's answer (``answers``): ``*`` for all
-kinds if a user is at the notebook, ``python.live`` if the notebook ran ``%agent allow live``, and none for a client
-without a user. If a call requires an answer that nobody can give, it is denied at once, with that reason.
+kinds if a user is at the notebook; only ``python.live``, code in the user's kernel, if the user ran ``%agent allow
+live`` and may be away; none for a client without a user. If a call requires an answer that nobody can give, it is
+denied at once, with that reason.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ class ChangedCells:
 
 
 def stored_change(record: Mapping[str, Any], call: str) -> dict[str, Any]:
-    """Return the stored change of a call in the form of call details; empty if none is stored."""
+    """Return, as details of a call, the change that the call ``call`` made to a cell; empty if ``record`` has none.
+    ``record`` is the record of the call's turn."""
     changes = record.get(CHANGES)
     change = changes.get(call) if isinstance(changes, Mapping) else None
     return {CHANGE: dict(change)} if isinstance(change, Mapping) else {}

@@ -226,7 +226,7 @@ class Runtime:
 
     @property
     def dispatches(self) -> bool:
-        """Whether calls of functions that a client declares can run through ``dispatch_url``."""
+        """Whether the server at the setting ``dispatch_url`` runs calls of functions that a client declares."""
         on = self._parts().has("dispatch") and self.settings.max_tool_rounds > 0
         return on and bool(url := self.settings.dispatch_url) and self.exits.allows(url)
 

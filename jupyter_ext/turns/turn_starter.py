@@ -101,7 +101,8 @@ class StoredAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TurnStarter:
-    """Starts turns for the native routes, the dialects and MCP. The dialects find the session of a conversation
+    """Starts turns for the native routes, the dialects (the APIs in the formats of OpenAI and Anthropic) and MCP. The
+    dialects find the session of a conversation
     themselves, so they call the steps of ``start`` one by one."""
 
     runtime: Runtime

@@ -186,7 +186,8 @@ class TurnVersions:
         return [pair for pair in pairs if pair[0] in mine]
 
     async def describe(self, turn: Turn) -> TurnVersion | None:
-        """Return the version event of a stored turn; None for a turn without other versions."""
+        """Return the event that says which of all answers to one question a stored turn is; None if there is only
+        one."""
         versions = await self.list_versions(turn)
         ids = [id for id, _ in versions]
         if len(ids) < 2 or turn.id not in ids:

@@ -75,7 +75,7 @@ def test_a_running_turn_is_left_for_later(sessions: Command, tmp_path: Path) -> 
     [
         ("sqlite:nowhere.db sqlite:there.db", "There is no store at nowhere.db."),
         ("configured configured", "FROM and TO are the same store."),
-        ("configured memory:", "A store in memory ends with this command."),
+        ("configured memory:", "A store in memory cannot be copied from or to"),
         ("configured mysql://ann:secret@db/x", "This version has no store for mysql: URLs."),
         ("configured there.db", "The URL of a store begins with a scheme and a colon."),
     ],

@@ -171,7 +171,7 @@ class HistoryQueries(Protocol):
         """Return the turns and items of all branches, in the order in which they were stored."""
 
     async def of_cell(self, key: SessionKey, cell: str, limit: int | None = None) -> list[Turn]:
-        """Return the newest ``limit`` turns of a cell on any branch, in order."""
+        """Return the newest ``limit`` turns of a cell on any branch, oldest first."""
 
     async def of_turn(self, turn: Turn) -> list[Item]:
         """Return all items of one turn in order, whichever branch the turn is on."""
@@ -364,5 +364,5 @@ class ExpiringStore(SessionStore, RetentionQueries, Protocol):
 
 
 class KeptStore(SessionStore, StoreMaintenance, Grants, RetentionQueries, Protocol):
-    """A persistent store with maintenance, permission grants and retention. A custom store may leave these parts
-    out."""
+    """A persistent store with maintenance, permission grants and retention. A custom store may lack the
+    methods for these."""

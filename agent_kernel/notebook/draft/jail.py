@@ -248,7 +248,7 @@ class SharedMapping(NamedTuple):
         return True
 
     def copy_privately(self) -> None:
-        """Replace the mapping by private memory with the same content."""
+        """Replace the memory mapping by private memory with the same content."""
         data = ctypes.string_at(self.start, self.length)
         self._map(mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1)
         ctypes.memmove(self.start, data, self.length)

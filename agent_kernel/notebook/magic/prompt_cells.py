@@ -68,7 +68,8 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Run by ``%unload_ext agent_kernel.notebook.magic.prompt_cells``. The magics stay registered."""
+    """Stop treating cells that begin with ``>`` as prompts. ``%unload_ext agent_kernel.notebook.magic.prompt_cells``
+    calls this. The magics, ``%%agent`` for example, stay registered."""
     for one in list(shell.input_transformers_cleanup):
         if isinstance(cells := getattr(one, "__self__", None), PromptCells):
             cells.close()

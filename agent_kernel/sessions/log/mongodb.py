@@ -60,7 +60,7 @@ class MongoTable:
         except (ValueError, pymongo.errors.PyMongoError):
             # The library's message quotes parts of the URL, perhaps of its password.
             raise InvalidRequest(
-                "The URL of the MongoDB store cannot be read.",
+                "The URL of the MongoDB store is not valid.",
                 hint="Use mongodb://USER:PASSWORD@HOST:PORT/DATABASE, with %-escapes for special characters;"
                 " mongodb+srv://HOST/DATABASE looks up the hosts.",
             ) from None

@@ -63,9 +63,9 @@ class PendingWrite:
             pending = cls(**body)
             kinds = [type(value) for value in (pending.expect_seq, pending.count, pending.tail)]
         except TypeError as error:
-            raise InvalidRequest(f"This is not a pending write: {error}.") from error
+            raise InvalidRequest(f"This is not the JSON of a PendingWrite: {error}.") from error
         if kinds != [int] * 3 or not all(isinstance(text, str) for text in (pending.batch, pending.before)):
-            raise InvalidRequest("This is not a pending write.")
+            raise InvalidRequest("This is not the JSON of a PendingWrite.")
         return pending
 
     async def stored(self, store: SessionStore) -> list[Item] | None:

@@ -116,7 +116,7 @@ def _mount(one: MountedInput, name: str, workdir: Path) -> MountedInput:
                 return replace(one, path=free)
     except OSError as error:
         return replace(one, problem=_not_copied(error))
-    raise AssertionError("there are always more names")
+    raise AssertionError("_free_names ended, although it yields names without end")
 
 
 def _not_copied(error: OSError) -> str:

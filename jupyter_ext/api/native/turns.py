@@ -194,7 +194,8 @@ class ClaimHandler(AgentHandler):
     @guard("execute")
     @operation(shapes.Nothing, body=RenewBody | OutputBody | FinishBody, errors=(404, 409))
     async def post(self, turn_id: str, call: str) -> None:
-        """Renew a claim, send output of the call, or deliver its result."""
+        """Take a message from the client that runs the call ``call``. The field ``action`` of the body says which: the
+        client renews its claim on the call, sends output of the call, or delivers its result."""
         body = self.parse(CLAIM_ACTIONS[self.parse(ClaimActionBody).action])
         turn = await self.services.access.own_turn(self.caller, turn_id)
         commands, claim = self.services.turn_control, {"call": call, "token": body.token}

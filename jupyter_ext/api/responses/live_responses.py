@@ -287,7 +287,7 @@ class LiveResponses:
 
 
 def responses_of(services: Services) -> LiveResponses:
-    """Return the responses of a server. The object is created when it is requested first."""
+    """Return the object that holds the responses of the Responses API on this server. The first call creates it."""
     return services.on_demand.get(
         LiveResponses,
         lambda: LiveResponses(

@@ -109,8 +109,8 @@ class Rules:
 
     def _up_to(self, one: str, chunk: str, most: int) -> str:
         """Return an expression for 0 to ``most`` repetitions of ``one``; ``chunk`` is the rule for CHUNK repetitions of
-        it. The repetitions are whole chunks followed by less than one more chunk, so that all strings of a grammar
-        share these rules."""
+        it. The repetitions are whole chunks, followed by fewer than CHUNK single ones. Expressions for different
+        values of ``most`` thus use the same two rules, which keeps the grammar small."""
         chunks, rest = divmod(most, CHUNK)
         short = self.rule(f"{one}{{0,{CHUNK - 1}}}")
         if not chunks:
