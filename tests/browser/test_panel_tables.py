@@ -28,7 +28,7 @@ rain
 SCRIPT: list[dict[str, Any]] = [
     {"when": "how much", "calls": [{"name": "python", "arguments": {"code": DRAW}}]},
     {"when": "how much", "calls": [{"name": "python", "arguments": {"code": SHOW}}]},
-    {"when": "how much", "text": "There was *some* rain."},
+    {"when": "how much", "text": "The result:\n\n              day  mm\n    0  2024-05-01   0"},
     {"text": "ok", "loop": True},
 ]
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark", "contrast": "JupyterLab Dark High Contrast"}
@@ -51,6 +51,8 @@ def test_a_table_is_sorted_and_paged_a_picture_enlarged_and_both_are_copied_as_c
     turn = ask(panel, "how much did it rain?")
     ended(turn)
     table = turn.locator(".ak-media", has=lab.page.locator("table"))
+    expect(turn.get_by_text("The result is the table above.")).to_be_visible()
+    expect(turn.locator(".ak-markdown")).to_have_count(0)
     sort_by_rain(lab, table)
     look(lab, "table", *THEMES)
 

@@ -152,6 +152,17 @@ async def test_a_page_serves_kernels_that_are_there(server: AgentServer) -> None
         assert len(mine.said) == 2
 
 
+async def test_a_pong_confirms_the_tools_that_a_page_announced_before_its_ping(server: AgentServer) -> None:
+    kernel = await server.start_kernel("announced.ipynb")
+
+    async with server.client() as client, page(server) as mine:
+        await mine.ask("serve", kernel=kernel, tools=["live_document", "insert_cell"])
+        await mine.ask("ping")
+        await mine.until("pong")
+        listed = (await client.post("agent/v1/tools", json={"kernel": kernel})).json()["tools"]
+        assert "insert_cell" in {tool["name"] for tool in listed}
+
+
 @pytest.mark.parametrize(
     "headers",
     [{}, {"Authorization": "token wrong"}, {KERNEL_HEADER: "wrong", "Authorization": f"token {TOKEN}"}],

@@ -190,6 +190,14 @@ async def test_a_token_decides_also_where_a_login_or_another_credential_comes_wi
         assert (await client.get("agent/v1/health", headers=both)).status_code == 401
 
 
+async def test_the_list_of_models_says_who_may_download_and_choose_one(server: AgentServer) -> None:
+    for scopes, may in ((("turns", "sessions"), False), (("all",), True)):
+        async with program(server, *scopes) as client:
+            assert (await client.get("agent/v1/models")).json()["may_change"] is may
+            choice = await client.put("agent/v1/engine", json={"model": ""})
+            assert (choice.status_code != 403) is may
+
+
 async def test_with_the_scope_turns_a_program_has_its_own_conversations_and_nobody_elses(server: AgentServer) -> None:
     async with server.client() as person, program(server, "turns", "files") as mine, program(server, "turns") as other:
         theirs = await start_turn(person, "hello", session="of-a-person")

@@ -19,6 +19,7 @@ from agent_kernel.notebook.display.render import (
     reasoning_bundle,
     text_bundle,
 )
+from agent_kernel.notebook.display.repeated_table import repeats_table, repetition_bundle, table_text
 from agent_kernel.notebook.display.rich_screen import rich_screen
 from agent_kernel.notebook.display.terminal_escape import PartialText, printable
 from agent_kernel.notebook.kernel.front_end import is_jupyter_console
@@ -114,11 +115,13 @@ class OutputSegment:
 
 class CellScreen:
     """Displays a turn in the outputs of one cell. ``render`` converts the text of the answer received so far to a MIME
-    bundle."""
+    bundle. With the default one, an answer that repeats a table of the cell is displayed as a reference to the
+    table."""
 
     def __init__(self, publisher: Any, render: Callable[[str], Bundle] = text_bundle) -> None:
         self._publisher = publisher
-        self._render = render
+        self._render = self._render_text if render is text_bundle else render
+        self._tables: list[str] = []
         self._kind = ""
         self._received: list[str] = []
         self._current: OutputSegment | None = None
@@ -139,7 +142,9 @@ class CellScreen:
         segment.touch(force=card.state != "running" or not card.output)
 
     def image(self, mime: str, data: str, alt: str) -> None:
-        self._once(media_bundle(mime, data, alt))
+        bundle = media_bundle(mime, data, alt)
+        self._tables.append(table_text(bundle))
+        self._once(bundle)
 
     def status(self, text: str) -> None:
         if self._kind:
@@ -156,6 +161,7 @@ class CellScreen:
         self, data: Mapping[str, Any], metadata: Mapping[str, Any], transient: Mapping[str, Any], update: bool
     ) -> None:
         self._end()
+        self._tables.append(table_text(dict(data)))
         self._publisher.publish(dict(data), dict(metadata), transient=dict(transient), update=update)
 
     def summary(self, summary: TurnSummary) -> None:
@@ -169,6 +175,9 @@ class CellScreen:
     def flush_from_thread(self, card: Card) -> None:
         if segment := self._cards.get(card.call):
             segment.flush_from_thread()
+
+    def _render_text(self, text: str) -> Bundle:
+        return repetition_bundle(text) if repeats_table(text, self._tables) else text_bundle(text)
 
     def _grow(self, kind: str, delta: str, bundle: Callable[[], Bundle]) -> None:
         if self._kind != kind or self._current is None:

@@ -10,6 +10,7 @@ from agent_kernel.notebook.display.render import json_bundle, table_bundle
 from agent_kernel.notebook.kernel.inspection import user_variables
 from agent_kernel.notebook.magic.command_arguments import CommandArguments
 from agent_kernel.notebook.magic.command_context import CommandContext, Json, session_path
+from agent_kernel.notebook.magic.tools_command import called_tools
 
 HELP = "show what the next turn sends to the model, and how full its context window is"
 BAR = 24
@@ -29,7 +30,7 @@ class ContextPreview:
         turns = self._context.list_turns(session)
         summaries = call("GET", session_path(session, "compact"))["summaries"]
         window = call("GET", "binding")["model"]["context_length"]
-        tools = [tool["name"] for tool in call("POST", "tools", self._tool_fields())["tools"]]
+        tools = [tool["name"] for tool in called_tools(call("POST", "tools", self._tool_fields()))]
         used, names = _tokens_in_use(turns), user_variables(self._context.shell)
         if "--json" in CommandArguments(rest).flags:
             facts = {"turns": len(turns), "summaries": len(summaries), "tokens": used, "window": window, "tools": tools}

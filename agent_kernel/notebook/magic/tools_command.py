@@ -19,7 +19,8 @@ them, which may take a while."""
 
 
 def show_tools(rest: str, context: CommandContext, tool_fields: Mapping[str, Any]) -> None:
-    """Show the tools of the next turn. ``tool_fields`` are the fields of a turn's body that determine its tools."""
+    """Show the tools that the model calls in the next turn, and which others it never calls. ``tool_fields`` are the
+    fields of a turn's body that determine its tools."""
     arguments = CommandArguments(rest)
     answer = context.server.call("POST", "tools", tool_fields, timeout=TIMEOUT_S)
     rows = [
@@ -30,13 +31,18 @@ def show_tools(rest: str, context: CommandContext, tool_fields: Mapping[str, Any
             f"{ASKS[tool['permission']]} ({tool['because']})",
             SOURCES.get(tool["source"], ""),
         )
-        for tool in answer["tools"]
+        for tool in called_tools(answer)
     ]
     context.list(
         arguments, answer, ("tool", "", "runs", "asks", ""), rows, "The model can call no tool in this notebook."
     )
     for note in answer["notes"] if "--json" not in arguments.flags else ():
         context.print_line(note)
+
+
+def called_tools(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return those tools of the answer of ``POST tools`` that the model of the conversation calls."""
+    return [tool for tool in answer["tools"] if tool["called"]]
 
 
 def _first_sentence(text: str) -> str:

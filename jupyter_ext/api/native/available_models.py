@@ -23,6 +23,8 @@ from jupyter_ext.turns.dialect_request import AGENT, DEFAULT
 HERE = "agent-kernel"
 """The value of ``owned_by`` for a local model that names no owner."""
 BEGAN = time.time()
+FENCE = "fence"
+"""The tool protocol of models that write code in place of calls."""
 
 
 async def models(runtime: Runtime) -> list[dict[str, Any]]:
@@ -83,10 +85,17 @@ def _facts(name: str, info: EngineInfo, known: dict[str, bool | None]) -> ModelF
     return ModelFacts(name, info.model, BEGAN, owner, info.state, info.local, info.host, length, capabilities)
 
 
+def calls_only_python(engine: Engine) -> bool:
+    """Return whether the engine's model can call python only, because it writes code in place of calls. False if the
+    model is not on this machine yet and the settings do not say how it calls tools."""
+    inner = unwrap(engine)
+    return isinstance(inner, LocalEngine) and inner.tool_protocol == FENCE
+
+
 def _local(protocol: str) -> dict[str, bool | None]:
     """Return the capabilities of a local model. A model with the code fence protocol can call python, but not the
     functions of a client."""
-    return {"tools": protocol != "fence" if protocol else None, "logprobs": True}
+    return {"tools": protocol != FENCE if protocol else None, "logprobs": True}
 
 
 def _on_disk(cache_dir: Path) -> list[ModelFacts]:

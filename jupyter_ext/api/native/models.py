@@ -115,6 +115,7 @@ class ModelsHandler(SharedHandler):
                 "engines": [*engines.describe_configured(), *engines.describe_added(self.caller.namespace)],
                 "engine": engine_to_json(self.services.runtime.engine.info()),
                 "current": await current_engine(self.services, self.caller, await self._session_of_request()),
+                "may_change": not self.caller.is_confined,
                 "mcp_servers": await available_models.mcp_servers(self.services.runtime),
             }
         )

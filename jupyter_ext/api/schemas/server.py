@@ -198,9 +198,11 @@ class McpServerState(TypedDict):
 
 class Models(TypedDict):
     """The models and engines. ``data`` lists the models that requests may name; ``models`` is the catalog, with models
-    that are downloaded and models that are not."""
+    that are downloaded and models that are not. ``may_change`` is whether the caller may download models and choose the
+    model of a conversation."""
 
     object: Literal["list"]
+    may_change: bool
     data: list[ListedModel]
     models: list[Model]
     engines: list[NamedEngine]

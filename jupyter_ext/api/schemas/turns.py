@@ -240,6 +240,9 @@ class RebuiltSession(TypedDict):
 
 
 class OfferedTool(TypedDict):
+    """A tool of a turn. ``called`` is false if the model of the conversation never calls it by itself."""
+
+    called: bool
     name: str
     label: str
     description: str

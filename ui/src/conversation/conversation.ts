@@ -167,6 +167,7 @@ export class Conversation {
     let taken = false;
     await catchApiErrorWhile(still, this.failure, async () => {
       const session = this.session.value ?? (await this.#withoutKernel());
+      if (bound?.kernel) await this.#transport.servesKernel?.(bound.kernel); // or the turn has no tools for cells
       const body = turnBody(draft, session?.id, bound?.kernel, this.rules.apply(this.preferences.values.value));
       const started = await this.#transport.request<Started | Stored>("POST", "turns", body);
       taken = true;
@@ -359,9 +360,8 @@ export class Conversation {
     const known = this.entries.value.find((entry) => entry.id === turn);
     if (known) {
       // The event that the turn was opened arrived before the response to `POST turns`.
-      if (about.prompt) {
-        this.entries.value = this.entries.value.map((entry) => (entry === known ? { ...known, ...about } : entry));
-      }
+      if (!about.prompt) return;
+      this.entries.value = this.entries.value.map((entry) => (entry === known ? { ...known, ...about } : entry));
       return;
     }
     const view = signal(emptyTurn(turn, session));

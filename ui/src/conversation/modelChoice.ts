@@ -64,6 +64,11 @@ export class Engine {
     });
   }
 
+  /** Whether this user may download models and choose one. Users who share a server may not. */
+  get mayChange(): boolean {
+    return this.models.value?.may_change ?? true;
+  }
+
   /** Load what suits the machine, once for each page. Users who share a server may not read that, and are not told. */
   async recommend(): Promise<void> {
     if (this.recommendation.value) return;

@@ -56,7 +56,7 @@ function branch({ token, children }: Level): ComponentChild {
       return <ol start={Number(attribute(token, "start") || 1)}>{children}</ol>;
     case "table":
       return (
-        <div class="ak-scroll" role="region" aria-label={trans.__("Table")} tabIndex={0}>
+        <div class="ak-scroll" role="group" aria-label={trans.__("Table")} tabIndex={0}>
           <table>{children}</table>
         </div>
       );

@@ -8,7 +8,7 @@ import { type Cell, type Column, countPages, type Grid, nextSorting, PAGE_ROWS, 
 import { parseHtmlTable } from "./htmlGrid";
 import { gridOfRows, type Rows } from "./rows";
 
-const MAX_HTML = 1_000_000;
+export const MAX_HTML = 1_000_000;
 /** Of longer texts a cell shows the beginning, and all of it when the mouse rests there. */
 const CUT_CHARS = 30;
 
@@ -41,7 +41,7 @@ export function HtmlTable({ html, label, tools }: Shown & { html: string }) {
 function PlainHtml({ html, label }: { html: string; label: string }) {
   const place = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => place.current?.replaceChildren(sanitise(html, "table")), [html]);
-  return <div class="ak-scroll ak-table" role="region" aria-label={label} tabIndex={0} ref={place} />;
+  return <div class="ak-scroll ak-table" role="group" aria-label={label} tabIndex={0} ref={place} />;
 }
 
 function Table({ grid, label, tools }: Shown & { grid: Grid }) {
@@ -62,7 +62,7 @@ function Table({ grid, label, tools }: Shown & { grid: Grid }) {
   };
   return (
     <>
-      <div class="ak-scroll ak-table ak-grid" role="region" aria-label={label} tabIndex={0} ref={place}>
+      <div class="ak-scroll ak-table ak-grid" role="group" aria-label={label} tabIndex={0} ref={place}>
         <table class={grid.columns.filter((column) => column.isLabel).length === 1 ? "ak-pinned" : ""}>
           <thead>
             <tr>

@@ -5,6 +5,7 @@ import type { TurnEvent } from "../wire/events";
 import { CLOSED, type ClientMessage, type News, type ServerMessage, type Serving } from "../wire/socket";
 import { readError, readEventStream, offlineError, stoppedError, uploadBody } from "./http";
 import { Followers } from "./followers";
+import { ServedKernels } from "./servedKernels";
 import { ApiError, type Close, type Connection, type Transport } from "./transport";
 
 const AGAIN_AFTER_MS = [250, 500, 1_000, 2_000, 5_000];
@@ -26,7 +27,7 @@ export class ServerTransport implements Transport {
   readonly #token: string;
   readonly #followers = new Followers((ask) => this.#ask(ask));
   readonly #watched = new Map<string, Set<(news: News) => void>>();
-  readonly #served = new Map<string, string[]>();
+  readonly #served = new ServedKernels((ask) => this.#ask(ask));
   #socket: WebSocket | null = null;
   #failures = 0;
   #again: ReturnType<typeof setTimeout> | undefined;
@@ -91,14 +92,12 @@ export class ServerTransport implements Transport {
     };
   }
 
-  serve({ kernel, tools }: Serving): Close {
-    this.#served.set(kernel, tools);
-    this.#ask({ do: "serve", kernel, tools });
-    return () => {
-      if (this.#served.get(kernel) === tools && this.#served.delete(kernel)) {
-        this.#ask({ do: "unserve", kernel });
-      }
-    };
+  serve(serving: Serving): Close {
+    return this.#served.add(serving);
+  }
+
+  async servesKernel(kernel: string): Promise<void> {
+    if (this.connection.value !== "offline") await this.#served.confirmed(kernel);
   }
 
   close(): void {
@@ -149,7 +148,7 @@ export class ServerTransport implements Transport {
       this.#failures = 0;
       this.#heard = Date.now();
       this.connection.value = "online";
-      for (const [kernel, tools] of this.#served) this.#ask({ do: "serve", kernel, tools });
+      this.#served.announceAll();
       for (const key of this.#watched.keys()) {
         this.#ask({ do: "watch", ...(JSON.parse(key) as { session: string }) });
       }
@@ -201,17 +200,24 @@ export class ServerTransport implements Transport {
     if (Date.now() - this.#heard > SILENT_FOR_MS) {
       this.#socket?.close();
     } else {
-      this.#ask({ do: "ping" });
+      this.#served.ping();
     }
   }
 
-  #ask(ask: ClientMessage): void {
-    if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify(ask));
+  /** Returns whether there is a connection. */
+  #ask(ask: ClientMessage): boolean {
+    if (this.#socket?.readyState !== WebSocket.OPEN) return false;
+    this.#socket.send(JSON.stringify(ask));
+    return true;
   }
 
   #hear(said: ServerMessage): void {
     if ("seq" in said) {
       this.#followers.deliver(said);
+      return;
+    }
+    if (said.type === "pong") {
+      this.#served.pong();
       return;
     }
     if (said.type === "following") {

@@ -55,5 +55,9 @@ export interface Transport {
   /** Announce which calls this page can run for the notebook of a kernel, until it is closed. */
   serve(serving: Serving): Close;
 
+  /** Resolves when the server knows the calls that `serve` announced for a kernel, and after a few seconds in any case.
+   * Absent if the host runs no calls. */
+  servesKernel?(kernel: string): Promise<void>;
+
   close(): void;
 }

@@ -1,5 +1,7 @@
-/** Groups the blocks of a turn into lines: several read-only calls in a row share one. */
-import type { Block, CallBlock } from "./turn";
+/** Groups the blocks of a turn into lines: several read-only calls in a row share one. An answer of rows gets the tables
+ * above it. */
+import type { Medium } from "../wire/events";
+import type { Block, CallBlock, TextBlock } from "./turn";
 import { isReading } from "./labels";
 import { formatNumber, trans } from "../translation/translation";
 
@@ -9,8 +11,24 @@ export interface Reading {
   calls: readonly CallBlock[];
 }
 
-export function groupBlocks(blocks: readonly Block[]): readonly (Block | Reading)[] {
-  const shown: (Block | Reading)[] = [];
+/** An answer below tables that consists of rows of an output, as a small local model gives it. */
+export interface RowsBlock {
+  kind: "rows";
+  id: string;
+  text: TextBlock;
+  rows: string;
+  /** The media of earlier calls of the turn that can be tables. */
+  tables: readonly Medium[];
+}
+
+const ROWS = /^The result:\n\n((?: {4}[^\n]*(?:\n|$))+)$/;
+/** The line that stands for rows that the answer leaves out. */
+const MORE = /^ *\.\.\. \d+ more rows$/m;
+
+export type Line = Block | Reading | RowsBlock;
+
+export function groupBlocks(blocks: readonly Block[]): readonly Line[] {
+  const shown: Line[] = [];
   let row: CallBlock[] = [];
   const end = () => {
     const [first] = row;
@@ -22,11 +40,19 @@ export function groupBlocks(blocks: readonly Block[]): readonly (Block | Reading
       row.push(block);
     } else {
       end();
-      shown.push(block);
+      shown.push(block.kind === "text" ? withTables(block, blocks) : block);
     }
   }
   end();
   return shown;
+}
+
+function withTables(text: TextBlock, blocks: readonly Block[]): TextBlock | RowsBlock {
+  const rows = text.done ? ROWS.exec(text.text)?.[1] : undefined;
+  if (!rows) return text;
+  const calls = blocks.slice(0, blocks.indexOf(text)).filter((block) => block.kind === "call");
+  const tables = calls.flatMap((call) => call.media).filter((medium) => medium.mime.endsWith("+json"));
+  return tables.length > 0 ? { kind: "rows", id: text.id, text, rows: rows.replace(MORE, ""), tables } : text;
 }
 
 /** "Read 5 cells, 2 files, looked at variables". */

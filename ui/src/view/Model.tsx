@@ -44,18 +44,19 @@ export function Model() {
           {failure.message} {failure.body.hint}
         </p>
       )}
+      {!engine.mayChange && <Administrators />}
       {own && <h3>{trans.__("Servers and other engines")}</h3>}
       <ul class="ak-models">
         {models.engines.map(({ name, model, local, host, refused }) => (
           <li key={name}>
-            <Choice name={name} chosen={current?.name === name} disabled={refused}>
+            <Choice name={name} chosen={current?.name === name} disabled={refused || !engine.mayChange}>
               <strong>{name}</strong> {model} · {local ? trans.__("local") : trans.__("sent to %1", host)}
               {refused && ` · ${trans.__("not allowed: this server sends nothing to other hosts")}`}
             </Choice>
           </li>
         ))}
       </ul>
-      <AddedServers />
+      {engine.mayChange && <AddedServers />}
       <h3>{trans.__("On this machine")}</h3>
       <ul class="ak-models">
         {models.models.map((offer) => (
@@ -63,7 +64,11 @@ export function Model() {
             {offer.state === "missing" ? (
               <Offer offer={offer} />
             ) : (
-              <Choice name={offer.name} chosen={current?.model === offer.name} disabled={offer.state !== "ready"}>
+              <Choice
+                name={offer.name}
+                chosen={current?.model === offer.name}
+                disabled={offer.state !== "ready" || !engine.mayChange}
+              >
                 <strong>{offer.title}</strong> {offer.name} ·{" "}
                 {offer.state === "ready" ? trans.__("ready") : offer.state}
               </Choice>
@@ -71,9 +76,11 @@ export function Model() {
           </li>
         ))}
       </ul>
-      <button type="button" onClick={() => void engine.choose("")}>
-        {trans.__("Use the server's default")}
-      </button>
+      {engine.mayChange && (
+        <button type="button" onClick={() => void engine.choose("")}>
+          {trans.__("Use the server's default")}
+        </button>
+      )}
     </>
   );
 }
@@ -167,11 +174,13 @@ function Offer({ offer }: { offer: Model }) {
   );
 }
 
-/** Downloads a model after a confirmation that names its size and source, and shows the progress. */
+/** Downloads a model after a confirmation that names its size and source, and shows the progress. Nothing for users who
+ * may not download. */
 function Download({ offer }: { offer: Model }) {
   const { engine } = useDesk();
   const confirms = useSignal(false);
   const size = formatBytes(offer.download_bytes ?? 0);
+  if (!engine.mayChange) return null;
   if (engine.pulling.value?.name === offer.name) return <Pulled />;
   if (!confirms.value) {
     return (
@@ -211,12 +220,21 @@ export function MissingModel() {
     <StateCard tone="warning">
       {offer && <p>{trans.__("%1 is not on this machine. %2", offer.title, about(offer))}</p>}
       {engine.pulling.value ? <Pulled /> : offer && <Download offer={offer} />}
-      <button type="button" onClick={() => desk.open("model")}>
-        {trans.__("Choose another model")}
-      </button>
+      {engine.mayChange ? (
+        <button type="button" onClick={() => desk.open("model")}>
+          {trans.__("Choose another model")}
+        </button>
+      ) : (
+        <Administrators />
+      )}
     </StateCard>
   );
 }
+
+/** Shown in place of buttons that the server would refuse. */
+const Administrators = () => (
+  <p class="ak-hint">{trans.__("An administrator of this server chooses and downloads its models.")}</p>
+);
 
 function Pulled() {
   const { engine } = useDesk();

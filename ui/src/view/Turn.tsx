@@ -2,8 +2,8 @@
 import { useMemo } from "preact/hooks";
 import type { Entry } from "../conversation/conversation";
 import { Markdown } from "../markdown/Markdown";
-import { groupBlocks, type Reading } from "../turn/groups";
-import { hasOpenApproval, type Block } from "../turn/turn";
+import { groupBlocks, type Line } from "../turn/groups";
+import { hasOpenApproval, type TextBlock } from "../turn/turn";
 import type { CheckedNumber } from "../wire/events";
 import { Call } from "./Call";
 import { UnfinishedTurn } from "./UnfinishedTurn";
@@ -17,6 +17,7 @@ import { Proposal } from "./Proposal";
 import { CallGroup } from "./CallGroup";
 import { Reasoning } from "./Reasoning";
 import { ReviewTurn } from "./Review";
+import { RowsAnswer } from "./RowsAnswer";
 import { usePanel } from "../conversation/panelContext";
 import { leftOut, WaitingLine } from "./WaitingLine";
 import { trans } from "../translation/translation";
@@ -38,8 +39,8 @@ export function Turn({ entry }: { entry: Entry }) {
       <Prompt entry={entry} />
       {left && <p class="ak-quiet">{left}</p>}
       {blocks.map((block) => (
-        <ErrorBoundary key={block.id} of={block} text={"text" in block ? block.text : ""}>
-          <Shown block={block} session={turn.session} numbers={block === answer ? turn.numbers : NONE} />
+        <ErrorBoundary key={block.id} of={block} text={textOf(block)}>
+          <Shown block={block} session={turn.session} numbers={block.id === answer?.id ? turn.numbers : NONE} />
         </ErrorBoundary>
       ))}
       <ErrorBoundary of={turn.files}>
@@ -75,25 +76,30 @@ function CellAsks({ entry }: { entry: Entry }) {
 }
 
 interface Part {
-  block: Block | Reading;
+  block: Line;
   session: string;
   numbers: readonly CheckedNumber[];
 }
 
 const NONE: readonly CheckedNumber[] = [];
 
+const textOf = (block: Line): string => (block.kind === "rows" ? block.text.text : "text" in block ? block.text : "");
+
 function Shown({ block, session, numbers }: Part) {
-  const known = block.kind === "reading" ? block.calls.map((call) => call.id).join() : block;
+  const known =
+    block.kind === "reading" ? block.calls.map((call) => call.id).join() : block.kind === "rows" ? block.text : block;
   return useMemo(() => drawn({ block, session, numbers }), [known, session, numbers]);
 }
 
 function drawn({ block, session, numbers }: Part) {
   switch (block.kind) {
     case "text":
+      return <Answer block={block} numbers={numbers} />;
+    case "rows":
       return (
-        <CheckedNumbers numbers={numbers}>
-          <Markdown text={block.text} done={block.done} />
-        </CheckedNumbers>
+        <RowsAnswer block={block} session={session}>
+          <Answer block={block.text} numbers={numbers} />
+        </RowsAnswer>
       );
     case "reasoning":
       return <Reasoning block={block} />;
@@ -104,4 +110,12 @@ function drawn({ block, session, numbers }: Part) {
     case "reading":
       return <CallGroup reading={block} session={session} />;
   }
+}
+
+function Answer({ block, numbers }: { block: TextBlock; numbers: readonly CheckedNumber[] }) {
+  return (
+    <CheckedNumbers numbers={numbers}>
+      <Markdown text={block.text} done={block.done} />
+    </CheckedNumbers>
+  );
 }

@@ -423,6 +423,7 @@ export interface ModelSource {
 
 export interface Models {
   object: "list";
+  may_change: boolean;
   data: ListedModel[];
   models: Model[];
   engines: NamedEngine[];

@@ -2,6 +2,7 @@ import { beforeEach, describe, expect, test, vi } from "vitest";
 import { Conversation } from "../../src/conversation/conversation";
 import { Desk } from "../../src/conversation/panelState";
 import { REGRET_MS, Sessions } from "../../src/conversation/sessions";
+import { WidgetNotebook } from "../../src/widget/notebook";
 import { recorded, Replayed } from "./replayed";
 
 const OFFER = {
@@ -69,6 +70,26 @@ describe("a conversation", () => {
     const waiting = conversation.running.value[1]?.id ?? "";
     await conversation.cancel(waiting);
     expect(server.asked("POST", `turns/${waiting}/cancel`)).toBe(1);
+  });
+
+  test("sends a message when the server knows the tools of its notebook", async () => {
+    const order: string[] = [];
+    class Serving extends Replayed {
+      async servesKernel(kernel: string): Promise<void> {
+        await Promise.resolve();
+        order.push(`serves ${kernel}`);
+      }
+
+      override async request<Answer>(method: string, path: string, body?: unknown): Promise<Answer> {
+        if (method === "POST") order.push(path);
+        return await super.request<Answer>(method, path, body);
+      }
+    }
+    const notebook = new WidgetNotebook("k1", "rain.ipynb");
+    const conversation = new Conversation(new Serving(), notebook);
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    await conversation.send({ prompt: "add a cell" });
+    expect(order).toEqual(["serves k1", "turns"]);
   });
 
   test("stops one turn, and takes what waits behind it out of the queue first", async () => {

@@ -53,6 +53,7 @@ export class Replayed implements Transport {
   };
   readonly rebuilt: unknown[] = [];
   offered: Model[] = [];
+  mayChange = true;
   recommendation: Recommendation = {
     machine: { memory_bytes: null, available_bytes: null, cores: 2, gpus: [] },
     recommended: null,
@@ -216,7 +217,8 @@ export class Replayed implements Transport {
       return { turns: before ? this.olderTurns : this.turns, older, waiting: before ? [] : this.waiting };
     }
     if (route === "sessions" && method === "GET") return { sessions: [this.session] };
-    if (route === "models") return { models: this.offered, engines: [], current: this.model };
+    if (route === "models")
+      return { may_change: this.mayChange, models: this.offered, engines: [], current: this.model };
     if (route?.startsWith("model_servers")) return this.#modelServer(method, route, body);
     if (route === "recommendation") return this.recommendation;
     if (route?.endsWith("/meanwhile")) return this.meanwhile;

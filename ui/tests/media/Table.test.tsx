@@ -168,5 +168,5 @@ test("a long text has its whole text as title", () => {
 
 test("HTML that is no table of data is shown without anything else", () => {
   void act(() => render(<HtmlTable html="<p>Trained <b>well</b></p>" label="Model" />, place));
-  expect(place.querySelector("[role=region]")?.innerHTML).toBe("<p>Trained <b>well</b></p>");
+  expect(place.querySelector("[role=group]")?.innerHTML).toBe("<p>Trained <b>well</b></p>");
 });

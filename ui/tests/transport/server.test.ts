@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { ServerTransport } from "../../src/transport/server";
 import type { TurnEvent } from "../../src/wire/events";
 import { CLOSED, type ClientMessage, type ServerMessage } from "../../src/wire/socket";
@@ -145,4 +145,56 @@ test("an error of the agent is told in its words", async () => {
   const error = { code: "conflict", message: "A turn is running.", hint: "Stop it." };
   vi.stubGlobal("fetch", () => Promise.resolve(Response.json({ error }, { status: 409 })));
   await expect(transport.request("GET", "binding")).rejects.toMatchObject({ status: 409, body: error });
+});
+
+describe("a kernel that the page serves", () => {
+  const serving = { kernel: "k", tools: ["edit_cell"] };
+
+  /** Whether a message for the kernel may go now. */
+  async function mayGo(kernel = "k"): Promise<boolean> {
+    let may = false;
+    void transport.servesKernel(kernel).then(() => (may = true));
+    await vi.advanceTimersByTimeAsync(0);
+    return may;
+  }
+
+  test("is announced, and a message waits until the server has read that", async () => {
+    transport.serve(serving);
+    expect(socket.asked).toEqual([{ do: "serve", ...serving }, { do: "ping" }]);
+    const sent = vi.fn();
+    void transport.servesKernel("k").then(sent);
+    await vi.advanceTimersByTimeAsync(100);
+    expect(sent).not.toHaveBeenCalled();
+    socket.say({ type: "pong" });
+    await vi.advanceTimersByTimeAsync(0);
+    expect(sent).toHaveBeenCalledOnce();
+    expect(await mayGo()).toBe(true);
+  });
+
+  test("is announced again to a server that came back, and the answer to an earlier ping confirms nothing", async () => {
+    vi.advanceTimersByTime(25_000);
+    transport.serve(serving);
+    socket.say({ type: "pong" });
+    expect(await mayGo()).toBe(false);
+    socket.say({ type: "pong" });
+    expect(await mayGo()).toBe(true);
+    socket.close();
+    vi.advanceTimersByTime(1_000);
+    Socket.last.opened();
+    expect(await mayGo()).toBe(false);
+    expect(Socket.last.asked).toEqual([{ do: "serve", ...serving }, { do: "ping" }]);
+    Socket.last.say({ type: "pong" });
+    expect(await mayGo()).toBe(true);
+  });
+
+  test("delays no message for another kernel, and none for long", async () => {
+    const end = transport.serve(serving);
+    expect(await mayGo("other")).toBe(true);
+    const sent = vi.fn();
+    void transport.servesKernel("k").then(sent);
+    await vi.advanceTimersByTimeAsync(3_000);
+    expect(sent).toHaveBeenCalledOnce();
+    end();
+    expect(await mayGo()).toBe(true);
+  });
 });

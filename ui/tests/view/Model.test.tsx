@@ -57,6 +57,19 @@ test("a better model is downloaded only after a confirmation with its size and s
   expect(shell.server.asked("PUT", "engine?kernel=k")).toBe(1);
 });
 
+test("users who share a server see its models, without buttons that it would refuse", async () => {
+  shell.server.mayChange = false;
+  shell.server.offered = [{ ...SMALL, state: "missing", download_bytes: 5e8 }, LARGE];
+  await shell.show(<Model />);
+  const buttons = () => [...shell.page.querySelectorAll("button")].map((button) => button.textContent);
+  expect(shell.page.textContent).toContain("Coder 7B");
+  expect(shell.page.textContent).toContain("An administrator of this server chooses and downloads its models.");
+  expect(buttons()).toEqual([]);
+  await shell.show(<StateCardList />);
+  expect(shell.page.textContent).toContain("Coder 0.5B is not on this machine");
+  expect(buttons()).not.toContain("Choose another model");
+});
+
 test("a larger model is mentioned once, after an answer, and never again in this browser", async () => {
   const words = "This machine could run Coder 7B";
   await shell.show(<StateCardList />);

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import * as words from "../../src/turn/labels";
+import type { TurnView } from "../../src/turn/turn";
 import { call, finished, more, over, type Said } from "../turn/events";
 import { Stage, turnOf } from "./stage";
 
@@ -193,4 +194,27 @@ test("the details of a notice are folded below it, as text", () => {
   expect(details.querySelector("summary")?.textContent).toBe("5 of 8 programs agree.");
   expect(details.querySelector("pre")?.textContent).toBe("3 gave another result:\n<b>7</b>");
   expect(stage.find("p.ak-notice").textContent).toBe("All 8 programs agree.");
+});
+
+const frame = {
+  "text/html":
+    "<table><thead><tr><th></th><th>mm</th></tr></thead><tbody><tr><th>0</th><td>1.5</td></tr></tbody></table>",
+  "text/plain": "    mm\n0  1.5",
+};
+const bundle = { mime: "application/vnd.agent-kernel.bundle+json", data: btoa(JSON.stringify(frame)) };
+const answered = (id: string, rows: string): TurnView =>
+  more(
+    turnOf(id),
+    call("c", "python", { code: "df" }),
+    finished("c", { media: [bundle] }),
+    ["text.delta", { text: `The result:\n\n${rows}` }],
+    over(),
+  );
+
+test("an answer whose rows are in the table above it points there, and one that has more is shown", async () => {
+  stage.show(answered("same", "        mm\n    0  1.5"), answered("more", "    total 3\n        mm\n    0  1.5"));
+  await vi.waitFor(() => expect(stage.find("[data-turn=more] .ak-markdown").textContent).toContain("total 3"));
+  expect(stage.page.querySelector("[data-turn=more] > .ak-quiet")).toBeNull();
+  expect(stage.find("[data-turn=same] > .ak-quiet").textContent).toBe("The result is the table above.");
+  expect(stage.page.querySelector("[data-turn=same] .ak-markdown")).toBeNull();
 });

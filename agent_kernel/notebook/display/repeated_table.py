@@ -1,0 +1,40 @@
+"""Recognizes an answer that only repeats a table which the same cell displays.
+
+A small model's answer to a question for rows consists of the output's rows (``in_rows`` of the local engine). If a
+program displays a table, these rows are its text. A cell then points to the table instead of showing it twice; stored
+answers, the model's context and ``text/plain`` keep the rows.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable
+
+from agent_kernel.notebook.display.render import QUIET, Bundle
+
+ROWS = re.compile(r"The result:\n\n(?P<rows> {4}[^\n]*(?:\n {4}[^\n]*)*)\n?")
+"""Matches a whole answer that consists of rows."""
+MORE = re.compile(r"^ *\.\.\. \d+ more rows$", re.MULTILINE)
+"""Matches the line that stands for the rows that the answer leaves out."""
+CONTINUES = "\\"
+"""What pandas writes at the end of a line whose columns continue below."""
+ABOVE = "The result is the table above."
+
+
+def repeats_table(answer: str, tables: Iterable[str]) -> bool:
+    """Return whether ``answer`` consists of rows, and every word of them is in ``tables``, the texts of the displayed
+    tables."""
+    match = ROWS.fullmatch(answer)
+    shown = {word for table in tables for word in table.split()} | {CONTINUES}
+    return match is not None and len(shown) > 1 and shown.issuperset(MORE.sub("", match["rows"]).split())
+
+
+def table_text(bundle: Bundle) -> str:
+    """Return the text of a displayed bundle if it shows an HTML table, otherwise an empty string."""
+    return str(bundle.get("text/plain", "")) if "<table" in str(bundle.get("text/html", "")) else ""
+
+
+def repetition_bundle(answer: str) -> Bundle:
+    """Render an answer that repeats a table. The text, for front ends without HTML and for exports, has the rows."""
+    return {"text/html": f"<p style='margin:4px 0;{QUIET}'>{html.escape(ABOVE)}</p>", "text/plain": answer}
