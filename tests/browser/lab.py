@@ -7,7 +7,7 @@ import contextlib
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -165,6 +165,15 @@ def lab_server(
         yield server
     finally:
         server.sweep()
+
+
+def wait_until(page: Page, holds: Callable[[], bool]) -> None:
+    """Wait for something that no locator shows. The page's events arrive meanwhile."""
+    for _ in range(SLOW_MS // 50):
+        if holds():
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError("It did not happen.")
 
 
 def write_notebook(root: Path, name: str, cells: Sequence[str]) -> None:
