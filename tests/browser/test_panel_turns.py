@@ -25,7 +25,7 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": "add them", "text": ANSWER},
     {"when": "add them", "text": "Forty-two, again."},
     {"when": "subtract", "text": "It is *zero*."},
-    {"when": "a long story", "text": "word " * 600, "deltas": 150, "delay": 0.02},
+    {"when": "a long story", "text": "word " * 1_200, "deltas": 150, "delay": 0.02, "gate": "go"},
     {"text": "ok", "loop": True},
 ]
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark", "contrast": "JupyterLab Dark High Contrast"}
@@ -81,7 +81,7 @@ def test_a_turn_is_read_decided_about_edited_and_asked_again(lab: Lab) -> None:
     pictures(lab, "versions")
 
 
-def test_a_long_answer_stays_where_the_person_reads(lab: Lab) -> None:
+def test_a_long_answer_stays_where_the_person_reads(lab: Lab, server: AgentServer) -> None:
     panel = open_panel(lab)
     say(panel, "a long story")
     log = panel.get_by_role("log")
@@ -92,7 +92,8 @@ def test_a_long_answer_stays_where_the_person_reads(lab: Lab) -> None:
     assert is_at_end(panel)
     log.hover()
     lab.page.mouse.wheel(0, -10_000)
-    expect(below).to_be_visible(timeout=10_000)
+    (server.directory / "go").touch()
+    expect(below).to_be_visible(timeout=30_000)
     top = log.evaluate("log => log.scrollTop")
     lab.page.wait_for_timeout(500)
     assert log.evaluate("log => log.scrollTop") == top
