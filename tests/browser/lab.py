@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Any
 
 from playwright.sync_api import Locator, Page, expect, sync_playwright
-from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from tests.server import AgentServer, Json
 
@@ -56,8 +55,6 @@ class Lab:
         """Of a page that goes to a notebook."""
         self.page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=SLOW_MS)
         self.wait_idle()
-        with contextlib.suppress(PlaywrightTimeout):  # the question about news is not asked in every version
-            self.page.locator(".Toastify button:has-text('No')").first.click(timeout=500)
 
     def wait_idle(self) -> None:
         self.page.wait_for_function(SETTLED, timeout=SLOW_MS)
