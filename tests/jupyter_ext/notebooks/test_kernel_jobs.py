@@ -122,11 +122,15 @@ async def test_ten_megabytes_of_output_end_as_head_and_tail(desk: Desk) -> None:
     assert (await desk.run("'still here'")).text == "'still here'"
 
 
+def wait_for(file: Path) -> str:
+    """Return code that runs until the file exists."""
+    return f"import pathlib, time\nwhile not pathlib.Path({str(file)!r}).exists(): time.sleep(0.05)"
+
+
 async def test_a_job_goes_on_by_itself_is_looked_at_waited_for_and_blocks_no_other_answer(tmp_path: Path) -> None:
     go = tmp_path / "go"
-    wait = f"import pathlib, time\nwhile not pathlib.Path({str(go)!r}).exists(): time.sleep(0.05)"
     async with start_kernel(handed_over_s=1.0) as desk:
-        handed = await desk.run(f"print('begun', flush=True)\n{wait}\nprint('over')\n7")
+        handed = await desk.run(f"print('begun', flush=True)\n{wait_for(go)}\nprint('over')\n7")
         assert handed.status == "success"
         assert "job j1 (still running after" in handed.text
         assert "begun" in handed.text
@@ -160,15 +164,16 @@ async def test_a_turn_that_is_stopped_stops_the_code_it_waits_for(desk: Desk) ->
     assert (await desk.run("'idle again'")).text == "'idle again'"
 
 
-async def test_nothing_queues_behind_a_persons_code_and_nothing_interrupts_it(desk: Desk) -> None:
+async def test_nothing_queues_behind_a_persons_code_and_nothing_interrupts_it(desk: Desk, tmp_path: Path) -> None:
     await desk.run("ran = []")
-    async with desk.person("import time\nfor _ in range(30): time.sleep(0.1)\nran.append('the person')"):
+    async with desk.person(f"{wait_for(tmp_path / 'go')}\nran.append('the person')"):
         refused = await desk.run("ran.append('the agent')")
         assert refused.status == "error"
-        assert "busy with code that you did not start: import time" in refused.text
+        assert "busy with code that you did not start: import pathlib" in refused.text
         assert "There is no such job" in (await desk.look(job="j2", stop=True)).text
         variables = await LiveKernel(desk.jobs, desk.kernel).offer(desk.context("variables"))
         assert "busy" in variables.text
+        (tmp_path / "go").touch()
         await desk.until_idle()
     assert (await desk.run("ran")).text == "['the person']"
 
