@@ -177,7 +177,7 @@ def _read(script: Sequence[Mapping[str, Any]] | Path) -> list[Mapping[str, Any]]
 
 
 async def _wait_for_file(path: Path) -> None:
-    while not path.exists():
+    while not path.exists():  # noqa: ASYNC110, ASYNC240  another process makes it, and a look at it does not block
         await asyncio.sleep(0.02)
 
 
