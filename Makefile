@@ -21,9 +21,13 @@ TORCH_ENV := build/torch/.environment
 # The packages whose sessions ours can be, each in an environment of its own: their pins exclude each other.
 PEERS := build/peers-jupyterhub/.test build/peers-openai/.test build/peers-openapi/.test
 PEERS += build/peers-gateway/.test build/peers-selectools/.test
+# How often a test that failed runs again, in CI once; the summary shows it as RERUN with its failure. What is measured
+# (bench) and what is drawn (soak) never runs again.
+RERUNS ?=
 SOAK_MINUTES ?= 40
 SEED ?=
 PYTHON ?= $(shell packaging/find-python)
+PYTEST := $(BIN)/pytest $(if $(RERUNS),--reruns $(RERUNS) --rerun-show-tracebacks)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 # Tests of values, stores, codecs and tools: no server, no model, no browser.
@@ -57,25 +61,25 @@ quick: $(VENV)/.test ## Lint, types and the tests that start no server, model or
 	if [ -d ui/node_modules ]; then cd ui && npx vitest run; fi
 
 test: $(VENV)/.test ## Install what tests need and run them, without a model or a browser; test-* have the others
-	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not browser and not model and $(SPECIAL)" $(ARGS)
+	$(PYTEST) -n $(JOBS) --dist loadfile -m "not browser and not model and $(SPECIAL)" $(ARGS)
 
 test-model: $(VENV)/.test ## The tests that run a local model
-	$(BIN)/pytest -n $(HEAVY_JOBS) --dist loadfile -m "model and not browser and $(SPECIAL)" $(ARGS)
+	$(PYTEST) -n $(HEAVY_JOBS) --dist loadfile -m "model and not browser and $(SPECIAL)" $(ARGS)
 
 test-browser: $(VENV)/.test chromium ## The tests of JupyterLab and Notebook in Chromium
-	$(BIN)/pytest -n $(HEAVY_JOBS) --dist loadfile -m "browser and $(SPECIAL)" $(ARGS)
+	$(PYTEST) -n $(HEAVY_JOBS) --dist loadfile -m "browser and $(SPECIAL)" $(ARGS)
 
 test-torch: $(VENV)/.test $(TORCH) ## The tests that need torch, which it installs into build/torch (on Linux 3 GB)
-	$(BIN)/pytest -m torch $(ARGS)
+	$(PYTEST) -m torch $(ARGS)
 
 test-peers: $(VENV)/.test $(PEERS) chromium ## The tests against other frameworks, each installed into build/
-	$(BIN)/pytest -m peers $(ARGS)
+	$(PYTEST) -m peers $(ARGS)
 
 test-stores: $(VENV)/.stores build/moto/.test ## The tests of sessions on databases, which wheels install or fake
-	$(BIN)/pytest -n $(HEAVY_JOBS) --dist loadfile -m "stores and not slow" tests/sessions/log $(ARGS)
+	$(PYTEST) -n $(HEAVY_JOBS) --dist loadfile -m "stores and not slow" tests/sessions/log $(ARGS)
 
 test-guides: $(VENV)/.test ## Run the guides in notebooks/ with the real default model
-	$(BIN)/pytest -m guides $(ARGS)
+	$(PYTEST) -m guides $(ARGS)
 
 bench: $(VENV)/.test $(TORCH) $(PEERS) ## Measure speed against peers and write docs/performance.md (minutes)
 	failed=0; $(BIN)/pytest -m "" tests/benchmarks $(ARGS) || failed=$$?; \

@@ -63,6 +63,13 @@ async def survivors(found: list[Process], within_s: float) -> list[Process]:
     return []
 
 
+async def until_running(*words: str) -> None:
+    """Wait until a process has these words next to each other in its command line."""
+    async with asyncio.timeout(30):
+        while not running(*words):
+            await asyncio.sleep(0.02)
+
+
 def running(*words: str) -> bool:
     """Return True if a process has these words next to each other in its command line."""
     wanted = b"\0".join(word.encode() for word in words)

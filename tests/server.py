@@ -98,6 +98,8 @@ class AgentServer:
         self.root.mkdir(parents=True, exist_ok=True)
         script = self.directory / "script.json"
         script.write_text(json.dumps(list(self.script)))
+        if self.lab:
+            self._decline_news()
         self.port = port or free_port()
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
@@ -110,6 +112,12 @@ class AgentServer:
             )
         await self._until_up(answer)
         return self
+
+    def _decline_news(self) -> None:
+        """Answer JupyterLab's question about news in advance: it comes late, and covers what a test clicks."""
+        folder = self.directory / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
 
     async def stop(self) -> int:
         """Stop the server as a user does. Return its exit code."""

@@ -4,6 +4,7 @@ It serves tests, demonstrations without a model, and benchmarks of everything ex
 rounds; each model call plays one:
 
     {"text": "Hello", "deltas": 5, "delay": 0.02,     text in 5 pieces, 0.02 s before each
+     "gate": "go",          the second half of the text waits until this file exists, in the folder of the script
      "reasoning": "Hm.",
      "calls": [{"name": "python", "arguments": {"code": "1 + 1"}}],
      "when": "word",        only if the last message of the user contains this
@@ -42,7 +43,7 @@ from agent_kernel.core.protocols import (
 )
 from agent_kernel.engines.local.infill import Filling, Gap
 
-KEYS = frozenset({"text", "deltas", "delay", "reasoning", "calls", "when", "loop", "fault", "finish", "infill"})
+KEYS = frozenset({"text", "deltas", "delay", "gate", "reasoning", "calls", "when", "loop", "fault", "finish", "infill"})
 
 
 LOGPROB = -0.25
@@ -62,6 +63,7 @@ class ScriptedEngine:
         batches: bool = False,
     ) -> None:
         self._rounds = _read(script)
+        self._folder = script.parent if isinstance(script, Path) else Path()
         self._played: set[int] = set()
         self._vision = vision
         self._batches = batches
@@ -86,7 +88,9 @@ class ScriptedEngine:
             yield ReasoningChunk(reasoning)
         text, stopped = _cut(script.get("text", ""), request.sampling.stop)
         pieces = _pieces(text, script.get("deltas", 1))
-        for piece in pieces:
+        for number, piece in enumerate(pieces):
+            if "gate" in script and number == len(pieces) // 2:
+                await _wait_for_file(self._folder / script["gate"])
             await asyncio.sleep(script.get("delay", 0))
             first = first or time.monotonic() - started
             yield TextChunk(piece, _probable(piece, request.sampling) if request.sampling.logprobs else ())
@@ -170,6 +174,11 @@ def _read(script: Sequence[Mapping[str, Any]] | Path) -> list[Mapping[str, Any]]
         if unknown := set(entry) - KEYS:
             raise InvalidRequest(f"A round cannot have {', '.join(sorted(unknown))}, only {', '.join(sorted(KEYS))}.")
     return list(script)
+
+
+async def _wait_for_file(path: Path) -> None:
+    while not path.exists():  # noqa: ASYNC110, ASYNC240  another process makes it, and a look at it does not block
+        await asyncio.sleep(0.02)
 
 
 def _last_user_text(messages: Sequence[Message]) -> str:

@@ -7,13 +7,12 @@ import contextlib
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from playwright.sync_api import Locator, Page, expect, sync_playwright
-from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from tests.server import AgentServer, Json
 
@@ -36,6 +35,9 @@ SETTLED = "() => [...document.querySelectorAll('.jp-StatusBar-Item, .jp-StatusBa
 )
 
 
+NO_TRANSITION = "() => !document.getAnimations().some(one => one instanceof CSSTransition)"
+
+
 class Lab:
     """One notebook in one page. Cells are counted from 0."""
 
@@ -53,8 +55,6 @@ class Lab:
         """Of a page that goes to a notebook."""
         self.page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=SLOW_MS)
         self.wait_idle()
-        with contextlib.suppress(PlaywrightTimeout):  # the question about news is not asked in every version
-            self.page.locator(".Toastify button:has-text('No')").first.click(timeout=500)
 
     def wait_idle(self) -> None:
         self.page.wait_for_function(SETTLED, timeout=SLOW_MS)
@@ -66,21 +66,30 @@ class Lab:
         return self.cell(number).locator(".jp-OutputArea-output")
 
     def run(self, number: int, *, wait: bool = True) -> None:
+        prompt = self.cell(number).locator(".jp-InputPrompt")
+        before = prompt.inner_text()
         self.cell(number).locator(".cm-content").first.click()
         self.page.keyboard.press("Control+Enter")
         if wait:
-            self.page.wait_for_timeout(400)
+            expect(prompt).to_have_text(ran_since(before), timeout=SLOW_MS)
             self.wait_idle()
 
     def run_all(self) -> None:
+        before = self._prompts().all_inner_texts()
         self._menu("Run", "Run All Cells")
-        self.page.wait_for_timeout(400)
-        self.wait_idle()
+        self._wait_run(before)
 
     def restart_and_run_all(self) -> None:
+        before = self._prompts().all_inner_texts()
         self._menu("Run", "Restart Kernel and Run All Cells…")
         self.page.locator(".jp-Dialog button.jp-mod-accept").click()
-        self.page.wait_for_timeout(2000)
+        self._wait_run(before)
+
+    def _prompts(self) -> Locator:
+        return self.page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt")
+
+    def _wait_run(self, before: Sequence[str]) -> None:
+        expect(self._prompts()).to_have_text([ran_since(text) for text in before], timeout=SLOW_MS)
         self.wait_idle()
 
     def _menu(self, menu: str, item: str) -> None:
@@ -167,6 +176,24 @@ def lab_server(
         server.sweep()
 
 
+def ran_since(prompt: str) -> re.Pattern[str]:
+    """Return what the prompt of a cell looks like once the cell has run again. Each run of a kernel has a number of its
+    own.
+    """
+    return re.compile(rf"^(?!{re.escape(prompt.strip())}$)\[\d+\]:$")
+
+
+def wait_until(page: Page, holds: Callable[[], bool], report: Callable[[], object] = lambda: "") -> None:
+    """Wait for something that no locator shows. The page's events arrive meanwhile. ``report`` returns what a failure
+    says.
+    """
+    for _ in range(SLOW_MS // 50):
+        if holds():
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"It did not happen within {SLOW_MS / 1000} s. {report()}")
+
+
 def write_notebook(root: Path, name: str, cells: Sequence[str]) -> None:
     (root / name).write_text(json.dumps(document(cells)))
 
@@ -195,6 +222,7 @@ def use_theme(page: Page, theme: str) -> None:
     page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
     page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=theme)
     page.wait_for_timeout(300)
+    page.wait_for_function(NO_TRANSITION)
 
 
 def write_settings(server: AgentServer, name: str, values: Json) -> None:

@@ -26,6 +26,7 @@ def shown_panel(page: Page) -> Locator:
     panel = page.locator(".agent-kernel-side").get_by_role("region", name="Agent", exact=True)
     tab = page.get_by_role("tab", name="Agent", exact=True)
     tab.wait_for(timeout=SLOW_MS)
+    page.evaluate("() => globalThis.jupyterapp?.restored")
     page.wait_for_timeout(500)  # a layout that is restored opens the side bar a moment later
     if tab.get_attribute("aria-selected") != "true":
         tab.click()

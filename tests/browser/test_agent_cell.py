@@ -39,8 +39,8 @@ SCRIPT: list[dict[str, Any]] = [
         "text": "I will plot it.",
         "calls": [{"name": "python", "arguments": {"code": CODE}}],
     },
-    {"when": "plot the rain", "text": ANSWER, "deltas": 60, "delay": 0.03},
-    {"when": "a long story", "text": "word " * 2000, "deltas": 2000, "delay": 0.02},
+    {"when": "plot the rain", "text": ANSWER, "deltas": 60, "delay": 0.03, "gate": "go"},
+    {"when": "a long story", "text": "word " * 2000, "deltas": 2000, "delay": 0.05},
     {"text": "ok", "loop": True},
 ]
 CELLS = ["%%agent\nplot the rain by month", "df.rain.max()", "%%agent\na long story", "%agent status"]
@@ -71,6 +71,7 @@ def test_a_person_approves_reads_and_goes_on_and_finds_it_all_again(lab: Lab, se
     expect(answer).to_contain_text("rainiest", timeout=30_000)
     early = len(answer.inner_text())
     lab.picture("agent-cell-streams")
+    (server.directory / "go").touch()
     lab.wait_idle()
     expect(answer).to_contain_text("stays text.")
     assert len(answer.inner_text()) > early, "it grew while it was read"

@@ -17,7 +17,7 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from agent_kernel.notebook.display.media_bundle import media_bundle
 from agent_kernel.sandbox.host.chart_validation import NotShown, validate_chart
-from tests.browser.lab import SLOW_MS, Lab
+from tests.browser.lab import SLOW_MS, Lab, wait_until
 from tests.sandbox.charts import PLOTLY, VEGA, Chart, hostile, ordinary
 from tests.server import AgentServer
 
@@ -102,8 +102,7 @@ def test_ordinary_charts_are_drawn_and_no_chart_asks_a_listener(server: AgentSer
         assert (listener.connections, elsewhere) == (0, [])
         # What is not checked does reach the listener, so that the zero above says something.
         _show(lab, "unchecked")
-        lab.page.wait_for_timeout(5_000)
-        assert listener.connections > 0
+        wait_until(lab.page, lambda: listener.connections > 0)
 
 
 def _show(lab: Lab, name: str, selector: str = "", count: int = 0) -> None:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 SLOW = 60_000
 SCRIPT: list[dict[str, Any]] = [
     {"when": "write a cell", "text": "Here:\n```python\nproposed = 6 * 7\nproposed\n```\n"},
-    {"when": "count slowly", "text": " ".join(map(str, range(40))), "deltas": 40, "delay": 0.15},
+    {"when": "count slowly", "text": " ".join(map(str, range(40))), "deltas": 40, "delay": 0.1, "gate": "go"},
     {"text": "Answer.", "loop": True},
 ]
 CELLS = ("%%agent -f code\nwrite a cell", "%%agent --background\ncount slowly", "1 + 1")
@@ -52,6 +52,7 @@ def test_a_cell_is_proposed_another_grows_aside_and_the_open_page_is_the_history
     expect(lab.output(3).last).to_contain_text("2", timeout=SLOW)
     expect(lab.cell(2)).not_to_contain_text("38 39")
     lab.picture("magic-background")
+    (server.directory / "go").touch()
     expect(lab.cell(2)).to_contain_text("38 39", timeout=SLOW)
     expect(lab.cell(2)).to_contain_text("tokens read", timeout=SLOW)
     expect(lab.cell(2)).not_to_contain_text("Running in the background")

@@ -33,7 +33,8 @@ SCRIPT: list[dict[str, Any]] = [
     {"text": "ok", "loop": True},
 ]
 COUNT = "%%agent\ncount it as total"
-NOTEBOOKS = {"rain.ipynb": ["%%agent\nshow it", "%agent help", "import time; time.sleep(60)", "1/0", COUNT]}
+SLEEP = "import time\nprint('begun', flush=True)\ntime.sleep(600)"
+NOTEBOOKS = {"rain.ipynb": ["%%agent\nshow it", "%agent help", SLEEP, "1/0", COUNT]}
 
 
 def is_drawn(turn: Locator) -> None:
@@ -68,9 +69,9 @@ def test_what_a_call_shows_is_in_the_panel_at_once_and_after_a_reload(lab: Lab) 
 def test_a_stop_and_cells_that_talk_to_the_agent_are_no_context_of_a_message(lab: Lab, server: AgentServer) -> None:
     panel = open_panel(lab)
     lab.run(2, wait=False)
-    lab.page.wait_for_timeout(1_500)
+    expect(lab.output(2)).to_contain_text("begun", timeout=SLOW_MS)
     lab.interrupt()
-    expect(lab.output(2)).to_contain_text("KeyboardInterrupt", timeout=SLOW_MS)
+    expect(lab.output(2).last).to_contain_text("KeyboardInterrupt", timeout=SLOW_MS)
     lab.run(1)
     lab.cell(1).locator(".cm-content").first.click()
     lab.page.wait_for_timeout(500)

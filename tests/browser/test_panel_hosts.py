@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.lab import Lab, lab_server, write_notebook
+from tests.browser.lab import Lab, lab_server, wait_until, write_notebook
 from tests.browser.panel import say
 from tests.server import LABEXTENSIONS, TOKEN, AgentServer
 
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.browser
 SCRIPT: list[dict[str, Any]] = [
     {"when": "Correct the cell", "calls": [{"name": "python", "arguments": {"code": "print(1 / 1)"}}]},
     {"when": "Correct the cell", "text": "Divide by **one**."},
-    {"when": "a long story", "text": "word " * 2_000, "deltas": 2_000, "delay": 0.02},
-    {"when": "another story", "text": "tale " * 2_000, "deltas": 2_000, "delay": 0.02},
+    {"when": "a long story", "text": "word " * 2_000, "deltas": 2_000, "delay": 0.05},
+    {"when": "another story", "text": "tale " * 2_000, "deltas": 2_000, "delay": 0.05},
     {"when": "by the kernel", "text": "Said by way of the kernel."},
     {"when": "by the server", "text": "Said by way of the server."},
     {"when": "in Notebook 7", "text": "Here as well."},
@@ -43,6 +43,13 @@ def server(tmp_path: Path) -> Iterator[AgentServer]:
     notebooks = {"hosts.ipynb": CELLS}
     with lab_server(tmp_path, SCRIPT, notebooks, options=options, extensions=("notebook",)) as server:
         yield server
+
+
+def kernel_is_idle(server: AgentServer) -> bool:
+    """Return True if the only kernel has run all cells that it was sent."""
+    with server.blocking_client({"Authorization": f"token {TOKEN}"}) as client:
+        (kernel,) = client.get("api/kernels").json()
+    return bool(kernel["execution_state"] == "idle")
 
 
 def side(page: Page) -> Locator:
@@ -69,12 +76,12 @@ def test_a_panel_in_a_cell_talks_while_the_kernel_is_busy_or_by_way_of_the_kerne
     say(through_kernel, "a long story")
     expect(through_kernel.get_by_role("log")).to_contain_text("word word", timeout=30_000)
     lab.run(3, wait=False)
-    lab.page.wait_for_timeout(500)
+    expect(lab.cell(3).locator(".jp-InputPrompt")).to_have_text("[*]:")
     said = through_kernel.get_by_role("log").inner_text().count("word")
     expect(panel.get_by_role("log")).to_contain_text("word " * (said + 5))
     panel.get_by_role("button", name="Stop").first.click()
     for one in (panel, through_kernel):
-        expect(one.locator(".ak-turn").last).to_have_attribute("data-state", "cancelled", timeout=10_000)
+        expect(one.locator(".ak-turn").last).to_have_attribute("data-state", "cancelled", timeout=30_000)
     (server.root / "go").touch()
 
 
@@ -105,7 +112,7 @@ def test_commands_of_the_notebook_reach_the_agent_and_stop_works_while_the_kerne
     status.click()
     expect(side(page)).to_be_visible()
     page.keyboard.press("Control+.")
-    expect(side(page).locator(".ak-turn").last).to_have_attribute("data-state", "cancelled", timeout=10_000)
+    expect(side(page).locator(".ak-turn").last).to_have_attribute("data-state", "cancelled", timeout=30_000)
     expect(status).not_to_be_visible()
 
     lab.cell(0).locator(".cm-content").click()
@@ -190,7 +197,7 @@ def test_a_turn_that_ended_with_nobody_there_is_in_its_cell_when_the_notebook_is
     lab.run(0, wait=False)
     expect(lab.cell(0)).to_contain_text("word word", timeout=30_000)
     page.goto("about:blank")
-    page.wait_for_timeout(3_000)
+    wait_until(page, lambda: kernel_is_idle(server))
     lab.open("left.ipynb")
     expect(lab.cell(0)).to_contain_text("The end.", timeout=30_000)
     expect(lab.cell(0)).to_contain_text("tokens read")

@@ -87,7 +87,7 @@ def test_an_answer_is_read_and_its_code_goes_into_the_notebook(lab: Lab) -> None
     block = panel.get_by_role("group", name="Code, python")
     block.get_by_role("button", name="Insert below the active cell").focus()
     lab.page.keyboard.press("Enter")
-    expect(lab.page.locator(".jp-Notebook .jp-CodeCell")).to_have_count(2, timeout=10_000)
+    expect(lab.page.locator(".jp-Notebook .jp-CodeCell")).to_have_count(2, timeout=30_000)
     expect(lab.cell(1).locator(".cm-content")).to_contain_text("np.nanmean")
     lab.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     block.get_by_role("button", name="Copy").click()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Response, expect
 
 from tests.browser.lab import SLOW_MS, Lab, browser, lab_server
 from tests.browser.panel import open_panel
@@ -33,6 +33,12 @@ def field(page: Page, name: str) -> Locator:
     return page.locator(f"[id='jp-SettingsEditor-agent-kernel:settings_{name}']")
 
 
+def is_last_save(response: Response) -> bool:
+    """The editor saves a moment after a change, and on a slow machine it saves more than once."""
+    saved = response.request.post_data or ""
+    return response.request.method == "PUT" and "Answer in Latin." in saved and "showFacts" in saved
+
+
 def test_a_setting_of_the_settings_editor_is_used_by_the_panel(lab: Lab) -> None:
     panel = open_panel(lab)
     page = lab.page
@@ -41,11 +47,15 @@ def test_a_setting_of_the_settings_editor_is_used_by_the_panel(lab: Lab) -> None
     field(page, "place").select_option(label="Sandbox")
     field(page, "sendKey").select_option(label="Ctrl+Enter or Cmd+Enter")
     field(page, "instructions").fill("Answer in Latin.")
-    field(page, "showFacts").uncheck()
+    with page.expect_response(is_last_save, timeout=SLOW_MS):
+        field(page, "showFacts").uncheck()
     lab.picture("settings-editor")
     expect(panel.get_by_label("Where code runs")).to_have_value("sandbox", timeout=SLOW_MS)
     message = panel.get_by_label("Message to the agent")
-    page.wait_for_timeout(1_500)  # the editor saves a moment after the last change
+    panel.get_by_role("button", name="Menu").click()
+    panel.get_by_role("menuitem", name="Help and keys").click()
+    expect(panel.get_by_role("dialog", name="Help and keys")).to_contain_text("Ctrl+Enter, Shift+Enter")
+    panel.get_by_role("button", name="Back to the conversation").click()
     message.fill("How much rain?")
     message.press("Enter")
     expect(message).to_have_value("How much rain?\n")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.browser.lab import Lab, use_theme
+from tests.browser.lab import Lab, use_theme, wait_until
 from tests.browser.panel import open_panel, say, use_kernel
 from tests.server import TOKEN, AgentServer
 
@@ -25,7 +25,7 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": "add them", "text": ANSWER},
     {"when": "add them", "text": "Forty-two, again."},
     {"when": "subtract", "text": "It is *zero*."},
-    {"when": "a long story", "text": "word " * 600, "deltas": 150, "delay": 0.02},
+    {"when": "a long story", "text": "word " * 1_200, "deltas": 150, "delay": 0.02, "gate": "go"},
     {"text": "ok", "loop": True},
 ]
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark", "contrast": "JupyterLab Dark High Contrast"}
@@ -81,7 +81,7 @@ def test_a_turn_is_read_decided_about_edited_and_asked_again(lab: Lab) -> None:
     pictures(lab, "versions")
 
 
-def test_a_long_answer_stays_where_the_person_reads(lab: Lab) -> None:
+def test_a_long_answer_stays_where_the_person_reads(lab: Lab, server: AgentServer) -> None:
     panel = open_panel(lab)
     say(panel, "a long story")
     log = panel.get_by_role("log")
@@ -89,10 +89,11 @@ def test_a_long_answer_stays_where_the_person_reads(lab: Lab) -> None:
     expect(log).to_contain_text("word word", timeout=30_000)
     log.evaluate(WATCH_SHIFTS)
     lab.page.wait_for_function("() => document.querySelector('.ak-turns').scrollTop > 50", timeout=30_000)
-    assert is_at_end(panel)
+    wait_until(lab.page, lambda: is_at_end(panel))
     log.hover()
     lab.page.mouse.wheel(0, -10_000)
-    expect(below).to_be_visible(timeout=10_000)
+    (server.directory / "go").touch()
+    expect(below).to_be_visible(timeout=30_000)
     top = log.evaluate("log => log.scrollTop")
     lab.page.wait_for_timeout(500)
     assert log.evaluate("log => log.scrollTop") == top
@@ -101,7 +102,7 @@ def test_a_long_answer_stays_where_the_person_reads(lab: Lab) -> None:
     expect(below).to_be_hidden()
     turn = panel.locator(".ak-turn")
     expect(turn).to_have_attribute("data-state", "committed", timeout=60_000)
-    assert is_at_end(panel)
+    wait_until(lab.page, lambda: is_at_end(panel))
     assert log.evaluate("() => window.endShift") < 2
     spoken = panel.locator(".ak-aloud[role=status]")
     expect(spoken).to_contain_text("Done")
@@ -128,7 +129,7 @@ def test_a_session_of_many_turns_opens_at_its_end_and_shows_earlier_ones_in_thei
     turns = panel.locator(".ak-turn")
     expect(turns.last).to_contain_text("ask 59", timeout=30_000)
     expect(turns).to_have_count(20)
-    assert is_at_end(panel)
+    wait_until(lab.page, lambda: is_at_end(panel))
     first = turns.first
     first.scroll_into_view_if_needed()
     expect(turns).to_have_count(40, timeout=30_000)

@@ -16,7 +16,7 @@ import pytest
 from nbconvert import HTMLExporter
 from playwright.sync_api import Locator, expect
 
-from tests.browser.lab import Lab, lab_server
+from tests.browser.lab import Lab, lab_server, wait_until
 from tests.browser.watch import Watch, notices
 from tests.server import AgentServer, followed, start_turn
 from tests.soak.payloads import CORPUS
@@ -113,7 +113,7 @@ def open_panel(lab: Lab, notebook: str) -> Locator:
     return panel
 
 
-def look(watch: Watch, panel: Locator, numbers: Iterator[int] | range) -> None:
+def look(watch: Watch, panel: Locator, numbers: range) -> None:
     """Open everything that can be opened, dispatch the events that elements may react to, and check the page."""
     panel.evaluate(
         """root => { for (const one of root.querySelectorAll('details')) one.open = true;
@@ -125,9 +125,13 @@ def look(watch: Watch, panel: Locator, numbers: Iterator[int] | range) -> None:
         for (const name of ['mouseover', 'pointerenter', 'focus', 'mouseenter', 'animationstart', 'toggle'])
             one.dispatchEvent(new Event(name)); }"""
     )
-    text = panel.locator(".ak-turns").evaluate("root => root.textContent")
-    missing = [number for number in numbers if f"payload-{number}-here" not in text]
-    assert not missing, f"not shown: {missing}"
+    turns = panel.locator(".ak-turns")
+
+    def missing() -> list[int]:
+        text = turns.evaluate("root => root.textContent")
+        return [number for number in numbers if f"payload-{number}-here" not in text]
+
+    wait_until(watch.page, lambda: not missing(), lambda: f"not shown: {missing()}")
     watch.check("the corpus", ".ak-panel")
     found = watch.page.evaluate(FORBIDDEN_IN, [".ak-turns", FORBIDDEN])
     assert not found, found

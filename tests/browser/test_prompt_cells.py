@@ -19,7 +19,7 @@ pytestmark = pytest.mark.browser
 SLOW = 60_000
 PROMPT = re.compile(r"\bak-prompt\b")
 SCRIPT: list[dict[str, Any]] = [
-    {"when": "count slowly", "text": " ".join(map(str, range(40))), "deltas": 40, "delay": 0.1},
+    {"when": "count slowly", "text": " ".join(map(str, range(40))), "deltas": 40, "delay": 0.1, "gate": "go"},
     {"when": "plot sales", "text": "Here is the plot."},
     {"text": "Anything.", "loop": True},
 ]
@@ -54,6 +54,7 @@ def test_from_the_launcher_to_answers_in_cells_and_a_button_below_a_sentence(lab
     lab.run(0, wait=False)
     expect(lab.cell(0)).to_contain_text("0 1 2", timeout=SLOW)
     expect(lab.cell(0)).not_to_contain_text("38 39")
+    (server.directory / "go").touch()
     expect(lab.cell(0)).to_contain_text("38 39", timeout=SLOW)
     expect(lab.cell(0)).to_have_class(PROMPT)
     lab.wait_idle()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, WebSocket, expect
 
-from tests.browser.lab import SLOW_MS, Lab, lab_server, use_theme
+from tests.browser.lab import SLOW_MS, Lab, lab_server, use_theme, wait_until
 from tests.browser.panel import ended, violations
 from tests.browser.test_notebook_review import NOTEBOOKS, OWN, SCRIPT, bar, cards, source
 from tests.server import LABEXTENSIONS, TOKEN, AgentServer
@@ -55,14 +55,6 @@ def serves_kernel(frame: str | bytes) -> bool:
     if not isinstance(frame, str) or '"watching"' not in frame:
         return False
     return bool(json.loads(frame).get("kernel"))
-
-
-def wait_until(page: Page, holds: Callable[[], bool]) -> None:
-    for _ in range(SLOW_MS // 50):
-        if holds():
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError("It did not happen.")
 
 
 def press(lab: Lab, card: Locator, button: str) -> None:

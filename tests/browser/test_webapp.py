@@ -30,7 +30,7 @@ payload: <script>window.pwned = 1</script> <img src=x onerror="window.pwned = 1"
 ![far](https://evil.example/pixel.png)"""
 SCRIPT: list[dict[str, Any]] = [
     {"when": "draw", "calls": [{"name": "python", "arguments": {"code": PICTURE}}]},
-    {"when": "draw", "text": "It is **green**. " + "word " * 40, "deltas": 40, "delay": 0.05},
+    {"when": "draw", "text": "It is **green**. " + "word " * 40, "deltas": 40, "delay": 0.05, "gate": "go"},
     {"when": "attack", "text": HOSTILE},
     {"text": "ok", "loop": True},
 ]
@@ -113,6 +113,7 @@ def test_a_person_logs_in_asks_and_finds_the_conversation_again(chrome: Browser,
         turn = page.locator(".ak-turn").first
         expect(turn).to_contain_text("It is green", timeout=SLOW_MS)
         expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible()  # the answer is still streaming
+        (served.directory / "go").touch()
         expect(turn.locator("figure[data-mime='image/png'] img")).to_be_visible(timeout=SLOW_MS)
         expect(turn.get_by_role("button", name="Retry")).to_be_visible(timeout=SLOW_MS)
         assert page.get_by_text("kernel").count() == 0, "there is none here"

@@ -157,7 +157,7 @@ async def test_texts_are_only_what_the_model_says(client: Client) -> None:
 async def test_who_breaks_off_stops_the_turn(client: Client) -> None:
     turn = client.stream("hang")
     await until(turn, TextDelta)
-    for _ in range(100):
+    for _ in range(1_200):
         if (await client.sessions.turns(turn.session))[0]["state"] == "cancelled":
             return
         await asyncio.sleep(0.05)

@@ -105,7 +105,7 @@ async def test_the_last_event_ends_the_reading_even_if_a_proxy_keeps_the_stream_
     async with tcp_server(respond_and_stay_open) as port:
         connection = ServerConnection(ServerAddress(f"http://127.0.0.1:{port}/"))
         events = [event async for event in follow_turn(connection, TurnFollower("t", pauses=lambda: iter(())))]
-        assert time.monotonic() - sent_at < 1.0
+        assert time.monotonic() - sent_at < 10.0
         await connection.aclose()
         await is_left.wait()
     assert [event.body for event in events] == [finished.body]

@@ -166,7 +166,7 @@ def test_a_call_that_does_not_stop_in_time_does_not_leave_who_waits(monkeypatch:
     thread.start()
     assert begun.wait(60)
     bridge.close()
-    thread.join(10)
+    thread.join(60)
     assert [type(error) for error in errors] == [Conflict]
 
 

@@ -87,6 +87,19 @@ async def test_faults_come_after_the_text(fault: str, error: type[Exception]) ->
     assert seen == [TextChunk("half")]
 
 
+async def test_the_second_half_of_a_text_waits_for_the_gate(tmp_path: Path) -> None:
+    (tmp_path / "script.json").write_text(json.dumps([{"text": "Hello", "deltas": 5, "gate": "go"}]))
+    engine = ScriptedEngine(tmp_path / "script.json")
+    async with aclosing(engine.stream(EngineRequest((user("hi"),), (), session="s"))) as chunks:
+        said = [await anext(chunks), await anext(chunks)]
+        waits = asyncio.ensure_future(anext(chunks))
+        await asyncio.sleep(0.1)
+        assert not waits.done()
+        (tmp_path / "go").touch()
+        said += [await waits, *[chunk async for chunk in chunks]]
+    assert [chunk.text for chunk in said if isinstance(chunk, TextChunk)] == ["H", "e", "l", "l", "o"]
+
+
 async def test_a_hanging_round_can_be_closed() -> None:
     task = asyncio.create_task(play_round(ScriptedEngine([{"fault": "hang"}])))
     await asyncio.sleep(0.01)

@@ -117,7 +117,7 @@ async def test_a_sidecar_that_does_not_fit_leaves_the_old_one_and_follows_when_t
 
 
 async def until_turns(sidecar: Path, turns: int) -> bytes:
-    for _ in range(100):
+    for _ in range(600):
         if sidecar.exists() and len(parse(body := sidecar.read_bytes()).turns) == turns:
             json.loads(body)
             return body

@@ -101,9 +101,18 @@ async def test_two_that_continue_the_same_conversation_at_once_both_get_answers(
     assert all(answer["choices"][0]["message"]["content"].startswith("word") for answer in both)
 
 
+async def until_busy(server: AgentServer, session: str) -> None:
+    async with server.client() as client, asyncio.timeout(60):
+        while True:
+            reply = await client.get(f"agent/v1/sessions/{session}/turns")
+            if reply.is_success and reply.json()["turns"][-1:] and reply.json()["turns"][-1]["state"] == "open":
+                return
+            await asyncio.sleep(0.02)
+
+
 async def test_a_named_session_that_is_busy_is_told(server: AgentServer) -> None:
     running = asyncio.create_task(ask(server, user("slowly"), session_id="busy"))
-    await asyncio.sleep(0.4)
+    await until_busy(server, "busy")
     async with server.client() as client:
         body = {"model": "agent/default", "messages": [user("now")], "session_id": "busy"}
         refused = await client.post("agent/v1/chat/completions", json=body)
@@ -114,7 +123,7 @@ async def test_a_named_session_that_is_busy_is_told(server: AgentServer) -> None
 async def test_an_unlisted_session_that_is_named_while_it_is_busy_is_told_too(server: AgentServer) -> None:
     first = await ask(server, user("begin it"))
     running = asyncio.create_task(ask(server, user("slowly"), session_id=first["session_id"]))
-    await asyncio.sleep(0.4)
+    await until_busy(server, first["session_id"])
     async with server.client() as client:
         body = {"model": "agent/default", "messages": [user("now")], "session_id": first["session_id"]}
         refused = await client.post("agent/v1/chat/completions", json=body)
@@ -195,7 +204,7 @@ async def test_a_session_that_was_begun_anew_for_a_call_that_is_refused_is_forgo
     said = (user("begin anew"), assistant(first["choices"][0]["message"]["content"]))
     before = await in_memory()
     running = asyncio.create_task(ask(server, *said, user("slowly")))
-    await asyncio.sleep(0.4)
+    await until_busy(server, first["session_id"])
     part = {"type": "file", "file": {"file_id": "file_unknown"}}
     more = {"role": "user", "content": [{"type": "text", "text": "slowly"}, part]}
     async with server.client() as client:

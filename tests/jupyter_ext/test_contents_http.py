@@ -16,7 +16,7 @@ import pytest
 from tests.jupyter_ext.conftest import HELLO, ServerFactory
 from tests.server import AgentServer, followed, start_turn
 
-SETTLE_S = 20.0
+SETTLE_S = 60.0
 
 
 async def until(true: Callable[[], bool]) -> None:

@@ -117,11 +117,14 @@ async def test_a_turn_that_failed_before_it_did_anything_is_begun_again(server: 
         assert answer_text(await chat(client, "flaky", "again")) == "Hello."
 
 
+IMPATIENT = httpx.Timeout(60, read=0.5)
+
+
 async def test_a_client_that_lost_its_connection_finds_its_turn_again(server: AgentServer) -> None:
     async with server.client() as client, begins(client, 1):
         body = {"model": "agent/default", "messages": [{"role": "user", "content": "code slow"}]}
         with pytest.raises(httpx.ReadTimeout):
-            await client.post("agent/v1/chat/completions", json=body, headers=key("lost"), timeout=0.5)
+            await client.post("agent/v1/chat/completions", json=body, headers=key("lost"), timeout=IMPATIENT)
         reply = await client.post("agent/v1/chat/completions", json=body, headers=key("lost"))
         assert reply.headers[REPLAYED] == "true"
         assert answer_text(reply).startswith("word word")
@@ -133,7 +136,7 @@ async def test_a_client_that_lost_its_connection_finds_its_turn_again(server: Ag
 async def test_openais_client_repeats_its_key_when_it_tries_again(server: AgentServer) -> None:
     async with server.client() as counting, begins(counting, 1):
         client = openai.AsyncOpenAI(
-            base_url=server.agent_url, api_key="test-token", max_retries=3, timeout=0.4, http_client=None
+            base_url=server.agent_url, api_key="test-token", max_retries=8, timeout=openai.Timeout(60, read=0.8)
         )
         async with client:
             answer = await client.chat.completions.create(

@@ -428,7 +428,7 @@ async def test_one_in_the_background_is_polled(client: AsyncOpenAI) -> None:
         await asyncio.sleep(0.1)
         made = await client.responses.retrieve(made.id)
         states.append(made.status)
-    assert states[0] == "in_progress"
+    assert "in_progress" in states
     assert (made.status, made.output_text) == ("completed", "word " * 20)
 
 

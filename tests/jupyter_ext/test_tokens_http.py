@@ -15,7 +15,7 @@ from tornado.httpclient import HTTPClientError
 from agent_kernel.core.api_tokens import ApiTokenStore
 from tests.jupyter_ext.conftest import HANG, HELLO, SLOW
 from tests.page import connect
-from tests.server import KERNEL_HEADER, TOKEN, AgentServer, Json, followed, start_turn, wait_for_event
+from tests.server import KERNEL_HEADER, TOKEN, AgentServer, Json, follow, followed, start_turn, wait_for_event
 
 ASK = {"text": "", "calls": [{"name": "python", "arguments": {"code": "6 * 7"}}], "when": "ask"}
 SCRIPT = [ASK, {"text": "It is 42.", "when": "ask"}, HANG, SLOW, HELLO]
@@ -276,11 +276,12 @@ async def test_a_revoked_token_ends_its_open_streams(server: AgentServer) -> Non
         turn = await start_turn(client, "hang", session="to be cut")
         async with asyncio.timeout(20):
             await wait_for_event(client, turn["turn"], "text.delta")
-            following = asyncio.create_task(followed(client, turn["turn"]))
-            await asyncio.sleep(0.2)
+            events = follow(client, turn["turn"])
+            await anext(events)
             revoke(server, id)
             with pytest.raises(httpx.RemoteProtocolError):
-                await following
+                async for _ in events:
+                    pass
         assert (await client.get(f"agent/v1/turns/{turn['turn']}")).status_code == 401
         assert (await person.get("agent/v1/health")).status_code == 200
 

@@ -16,7 +16,7 @@ from jupyter_client.asynchronous.client import AsyncKernelClient
 
 from tests.server import AgentServer
 
-CELL_S = 20.0
+CELL_S = 60.0
 CONNECT_TRIES = 5
 SILENCE = "..."
 """As an answer: the person does not answer."""

@@ -226,7 +226,7 @@ class Hub:
             assert process.poll() is None, self.log.read_text()[-4000:]
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(60)
 
     def _client(self) -> httpx.AsyncClient:
         headers = {"Authorization": f"token {SERVICE_TOKEN}"}

@@ -214,7 +214,7 @@ async def test_a_revoked_token_opens_nothing_within_the_stated_time_and_its_stre
         with pytest.raises(httpx.RemoteProtocolError):
             async for _ in chunks:
                 pass
-        assert time.monotonic() - revoked < CACHE_S + 5
+        assert time.monotonic() - revoked < CACHE_S + 20
         assert (await http.get("v1/models")).status_code == 401
 
 
@@ -229,7 +229,7 @@ async def test_a_live_connection_closes_when_its_token_is_revoked(hub: Hub) -> N
     while await socket.read_message() is not None:
         pass
     socket.close()
-    assert time.monotonic() - revoked < CACHE_S + 5
+    assert time.monotonic() - revoked < CACHE_S + 20
 
 
 async def test_while_the_hub_does_not_answer_nobody_gets_in_and_the_answer_says_why(hub: Hub) -> None:
@@ -280,7 +280,7 @@ def serving(python: str, directory: Path, api_url: str) -> Iterator[str]:
         assert started["limits"]["user_requests_per_minute"] > 0
         yield str(started["url"])
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()

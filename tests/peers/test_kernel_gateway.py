@@ -51,7 +51,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory, gateway_python: str) 
     finally:
         server.sweep()
         gateway.terminate()
-        gateway.wait(20)
+        gateway.wait(60)
 
 
 def begin(python: str, port: int, directory: Path, runtime: Path) -> subprocess.Popen[bytes]:

@@ -15,7 +15,7 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sandbox.jail.jail import IsolationPlan
-from tests.processes import running
+from tests.processes import running, until_running
 from tests.sandbox.conftest import Make
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
@@ -87,11 +87,11 @@ async def test_a_child_that_the_code_forks_does_not_speak_for_the_worker(sandbox
 async def test_no_process_that_the_code_detached_outlives_the_session(sandbox: LinuxSandbox) -> None:
     mark = f"{86400 + os.getpid()}"
     code = (
-        "import time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
-        f"        os.execvp('sleep', ['sleep', '{mark}'])\n    os._exit(0)\nos.wait()\ntime.sleep(0.3)"
+        "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
+        f"        os.execvp('sleep', ['sleep', '{mark}'])\n    os._exit(0)\nos.wait()"
     )
     await sandbox.run(KEY, code)
-    assert running("sleep", mark)
+    await until_running("sleep", mark)
     await sandbox.close(KEY)
     assert not running("sleep", mark)
 
@@ -99,12 +99,12 @@ async def test_no_process_that_the_code_detached_outlives_the_session(sandbox: L
 async def test_no_detached_process_outlives_a_jail_without_namespaces(make: Make) -> None:
     mark = f"{186400 + os.getpid()}"
     code = (
-        "import time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
-        f"        os.execvp('sleep', ['sleep', '{mark}'])\n    os._exit(0)\nos.wait()\ntime.sleep(0.3)"
+        "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
+        f"        os.execvp('sleep', ['sleep', '{mark}'])\n    os._exit(0)\nos.wait()"
     )
     sandbox = make(plans=[IsolationPlan("none", False)])
     await sandbox.run(KEY, code)
-    assert running("sleep", mark)
+    await until_running("sleep", mark)
     await sandbox.run(KEY, "os._exit(1)")
     await sandbox.close(KEY)
     assert not running("sleep", mark)
@@ -221,8 +221,10 @@ async def test_a_forged_result_harms_nothing_but_its_own_session(sandbox: LinuxS
 
 
 async def test_a_session_closed_while_its_code_runs_leaves_nothing(sandbox: LinuxSandbox) -> None:
-    runs = [asyncio.create_task(sandbox.run(KEY, "while True: pass")) for _ in range(2)]
-    await asyncio.sleep(1)
+    begun = asyncio.Event()
+    code = "print('begun')\nwhile True: pass"
+    runs = [asyncio.create_task(sandbox.run(KEY, code, on_output=lambda stream, text: begun.set())) for _ in range(2)]
+    await asyncio.wait_for(begun.wait(), 20)
     await sandbox.close(KEY)
     first, second = await asyncio.wait_for(asyncio.gather(*runs, return_exceptions=True), 20)
     assert "closed" in str(first)

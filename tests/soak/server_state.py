@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sqlite3
+import time
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass
@@ -99,3 +101,13 @@ def memory_mb(pid: int) -> float:
 
 def descriptors(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+async def settled_descriptors(pid: int, most: int) -> int:
+    """Return the number of open descriptors of a process once it is at most ``most``, and at the latest after 60
+    seconds.
+    """
+    until = time.monotonic() + 60
+    while (found := descriptors(pid)) > most and time.monotonic() < until:
+        await asyncio.sleep(0.5)
+    return found

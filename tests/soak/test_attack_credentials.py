@@ -124,7 +124,7 @@ async def attack_b(client: httpx.AsyncClient, target: Victim, soak: Soak) -> Non
     """Attack B with A's valid credential: the request must be refused or contain nothing of B."""
     method, path, body = draw_request(target, soak.random)
     try:
-        reply = await client.request(method, path, json=body, timeout=5)
+        reply = await client.request(method, path, json=body, timeout=30)
     except httpx.ReadTimeout:
         pytest.fail(f"{method} {path} with {body} is followed by the other kernel")
     told = f"{method} {path} {body} -> {reply.status_code} {reply.text[:500]}"

@@ -6,6 +6,7 @@ import asyncio
 import random
 import signal
 import sqlite3
+import time
 from collections.abc import Sequence
 from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, field
@@ -217,10 +218,13 @@ class Party:
             async with self.servers[which].client() as client:
                 started = await start_turn(client, "says hello", kernel=kernel, where="sandbox")
                 await followed(client, started["turn"])
-        await asyncio.sleep(2)
+        await asyncio.sleep(2)  # a sidecar is written a moment after its turn
         for server in self.servers:
             self.soak.counts["sidecars read"] += len(check_sidecars(server.root))
-            assert left_overs(server.root) == []
+            until = time.monotonic() + 60
+            while (left := left_overs(server.root)) and time.monotonic() < until:
+                await asyncio.sleep(0.5)
+            assert left == []
 
     def sessions(self) -> list[str]:
         with closing(sqlite3.connect(self.store)) as db:

@@ -15,7 +15,7 @@ from tests.jupyter_ext.conftest import ServerFactory
 from tests.page import RawPage, connect
 from tests.server import AgentServer, Json, followed, start_turn, text_of
 from tests.soak.conftest import Soak
-from tests.soak.server_state import descriptors, memory_mb
+from tests.soak.server_state import descriptors, memory_mb, settled_descriptors
 
 TURNS = 6
 PAGES = 20
@@ -130,8 +130,7 @@ async def test_sockets(soak: Soak, agent_server: ServerFactory) -> None:
         if number % 3 == 0:
             await connect_idle_pages(server, pid, soak)
         number += 1
-    await asyncio.sleep(2)
-    left = descriptors(pid) - fds
+    left = await settled_descriptors(pid, fds + SLACK_DESCRIPTORS) - fds
     assert left <= SLACK_DESCRIPTORS, f"{left} descriptors were not closed"
     assert await server.stop() == 0
     log = server.log.read_text()

@@ -13,7 +13,7 @@ import pytest
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import AgentServer, Json, follow, followed, start_turn, text_of
 from tests.soak.conftest import Soak
-from tests.soak.server_state import descriptors, memory_mb
+from tests.soak.server_state import descriptors, memory_mb, settled_descriptors
 
 TURNS = 4
 FOLLOWERS = 25
@@ -150,8 +150,7 @@ async def test_streams(soak: Soak, agent_server: ServerFactory) -> None:
         await slam(server, [started["turn"]] * 10, soak)
         number += 1
     assert before_events
-    await asyncio.sleep(2)
-    left = descriptors(pid) - fds
+    left = await settled_descriptors(pid, fds + SLACK_DESCRIPTORS) - fds
     assert left <= SLACK_DESCRIPTORS, f"{left} descriptors were not closed"
     # Logs stay for ten minutes after their turn: what they hold is no leak, twice as much would be.
     logs_mb = (

@@ -141,7 +141,7 @@ async def test_the_next_turn_is_told_that_the_last_answer_was_stopped() -> None:
     task = asyncio.create_task(it.run("one"))
     while not engine.requests or len(await stored(store)) < 1:
         await asyncio.sleep(0)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
     task.cancel()
     await asyncio.wait([task])
     await it.run("two")

@@ -23,7 +23,7 @@ async def test_a_turn_that_begins_is_named_as_the_cause(waiting: bool) -> None:
     if waiting:
         tasks.start(KEY, wait_forever())
     call = asyncio.create_task(tasks.run_next(KEY, wait_forever))
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
     await tasks.give_way(KEY)
     with pytest.raises(Conflict, match="because a turn of this session began"):
         await call
@@ -35,7 +35,7 @@ async def test_a_server_that_stops_is_named_as_the_cause(waiting: bool) -> None:
     if waiting:
         tasks.start(KEY, wait_forever())
     call = asyncio.create_task(tasks.run_next(KEY, wait_forever))
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
     await tasks.aclose()
     with pytest.raises(Conflict, match="The server is shutting down"):
         await call

@@ -82,7 +82,7 @@ async def test_what_an_observer_does_not_override_is_nothing() -> None:
 
 async def test_a_turn_that_is_stopped_while_an_observer_is_told_stops() -> None:
     task = asyncio.create_task(Observers([Rude()]).notify_expire(SESSION))
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

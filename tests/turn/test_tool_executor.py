@@ -116,7 +116,7 @@ async def test_stopping_a_round_stops_its_parallel_calls() -> None:
 
     tool = Forever(shared=False)
     task = asyncio.create_task(results([tool], [call("x")]))
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
     task.cancel()
     await asyncio.wait([task])
     assert tool.stopped

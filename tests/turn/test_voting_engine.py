@@ -201,9 +201,9 @@ async def test_a_cancelled_turn_cancels_its_samples() -> None:
     script = [*rounds("print(7)")[:1], *({"text": "x", "delay": 30.0} for _ in range(SAMPLES))]
     one = Agent(MemoryStore(), ScriptedEngine(script), KEY, [Copies()], effort="thorough")
     task = asyncio.create_task(one.run("Go."))
-    await asyncio.sleep(0.1)
-    others = asyncio.all_tasks() - {task, asyncio.current_task()}
-    assert len(others) >= SAMPLES
+    async with asyncio.timeout(20):
+        while len(others := asyncio.all_tasks() - {task, asyncio.current_task()}) < SAMPLES:
+            await asyncio.sleep(0.01)
     task.cancel("enough")
     with pytest.raises(asyncio.CancelledError):
         await task

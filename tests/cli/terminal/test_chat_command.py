@@ -28,7 +28,7 @@ SCRIPT: list[dict[str, Any]] = [
 ]
 TERMINAL = {"TERM": "xterm", "COLUMNS": "80", "PROMPT_TOOLKIT_NO_CPR": "1"}
 CHAT = (sys.executable, "-u", "-m", "agent_kernel", "chat", "-s", "talk")
-SLOW_S = 30.0
+SLOW_S = 60.0
 KEY = SessionKey("local", "talk")
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\x08")
 

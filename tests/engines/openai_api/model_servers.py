@@ -62,7 +62,7 @@ def _running(command: Sequence[str], port: int, ready: str, log: Path) -> Iterat
     finally:
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

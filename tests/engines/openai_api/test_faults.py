@@ -252,7 +252,7 @@ async def test_a_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
         engine = OpenAIEngine(Endpoint(server.url, "m", context_length=9, first_token_s=0.1))
         with pytest.raises(EngineError, match=r"nothing for 0\.1 seconds"):
             await ask(engine)
-        await asyncio.wait_for(server.left.wait(), 5)
+        await asyncio.wait_for(server.left.wait(), 30)
         await engine.aclose()
 
 
@@ -287,7 +287,7 @@ async def test_the_server_sees_at_once_that_its_reader_left() -> None:
         engine = OpenAIEngine(Endpoint(server.url, "m", context_length=9))
         async with aclosing(engine.stream(EngineRequest((user("x"),)))) as chunks:
             assert await anext(chunks) == TextChunk("x")
-        await asyncio.wait_for(server.left.wait(), 5)
+        await asyncio.wait_for(server.left.wait(), 30)
         await engine.aclose()
 
 
@@ -302,7 +302,7 @@ async def test_a_cancelled_request_leaves_nothing_behind(reply: Reply) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         await engine.aclose()
-        await asyncio.wait_for(server.idle(), 5)
+        await asyncio.wait_for(server.idle(), 30)
 
 
 async def test_answers_at_once_do_not_wait_for_each_other() -> None:

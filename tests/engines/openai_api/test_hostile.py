@@ -45,7 +45,7 @@ async def test_a_line_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch
     async with WireServer([endless]) as server:
         with pytest.raises(EngineError, match="8 MiB"):
             await asked_of(server)
-        await asyncio.wait_for(server.left.wait(), 5)
+        await asyncio.wait_for(server.left.wait(), 30)
 
 
 async def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

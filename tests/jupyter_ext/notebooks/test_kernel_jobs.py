@@ -9,6 +9,7 @@ import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from agent_kernel.core.session import SessionKey
 from jupyter_ext.notebooks.attached_notebook import LiveKernel, inspection_expression
 from jupyter_ext.notebooks.kernel_jobs import KernelJobs
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 @dataclass
@@ -66,7 +67,9 @@ class Desk:
         try:
             await client.wait_for_ready(timeout=PATIENCE_S)
             client.execute(code)
-            await asyncio.sleep(0.3)
+            async with asyncio.timeout(PATIENCE_S):
+                while not await self.jobs.busy_reason(self.kernel):
+                    await asyncio.sleep(0.02)
             yield client
         finally:
             client.stop_channels()
@@ -119,9 +122,15 @@ async def test_ten_megabytes_of_output_end_as_head_and_tail(desk: Desk) -> None:
     assert (await desk.run("'still here'")).text == "'still here'"
 
 
-async def test_a_job_goes_on_by_itself_is_looked_at_waited_for_and_blocks_no_other_answer() -> None:
-    async with start_kernel(handed_over_s=0.3) as desk:
-        handed = await desk.run("import time\nprint('begun', flush=True)\ntime.sleep(1.5)\nprint('over')\n7")
+def wait_for(file: Path) -> str:
+    """Return code that runs until the file exists."""
+    return f"import pathlib, time\nwhile not pathlib.Path({str(file)!r}).exists(): time.sleep(0.05)"
+
+
+async def test_a_job_goes_on_by_itself_is_looked_at_waited_for_and_blocks_no_other_answer(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    async with start_kernel(handed_over_s=1.0) as desk:
+        handed = await desk.run(f"print('begun', flush=True)\n{wait_for(go)}\nprint('over')\n7")
         assert handed.status == "success"
         assert "job j1 (still running after" in handed.text
         assert "begun" in handed.text
@@ -130,6 +139,7 @@ async def test_a_job_goes_on_by_itself_is_looked_at_waited_for_and_blocks_no_oth
         assert second.status == "error"
         assert "busy with job j1" in second.text
         assert "still running" in (await desk.look()).text
+        go.touch()
         waited = await desk.look(job="j1", wait_s=PATIENCE_S)
         assert waited.status == "success"
         assert waited.text.endswith("begun\nover\n7")
@@ -137,7 +147,7 @@ async def test_a_job_goes_on_by_itself_is_looked_at_waited_for_and_blocks_no_oth
 
 
 async def test_stop_interrupts_the_job_and_keeps_what_it_said() -> None:
-    async with start_kernel(handed_over_s=0.3) as desk:
+    async with start_kernel(handed_over_s=1.0) as desk:
         await desk.run("import time\nprint('begun', flush=True)\ntime.sleep(600)")
         stopped = await desk.look(stop=True)
         assert stopped.status == "interrupted"
@@ -154,22 +164,23 @@ async def test_a_turn_that_is_stopped_stops_the_code_it_waits_for(desk: Desk) ->
     assert (await desk.run("'idle again'")).text == "'idle again'"
 
 
-async def test_nothing_queues_behind_a_persons_code_and_nothing_interrupts_it(desk: Desk) -> None:
+async def test_nothing_queues_behind_a_persons_code_and_nothing_interrupts_it(desk: Desk, tmp_path: Path) -> None:
     await desk.run("ran = []")
-    async with desk.person("import time\nfor _ in range(30): time.sleep(0.1)\nran.append('the person')"):
+    async with desk.person(f"{wait_for(tmp_path / 'go')}\nran.append('the person')"):
         refused = await desk.run("ran.append('the agent')")
         assert refused.status == "error"
-        assert "busy with code that you did not start: import time" in refused.text
+        assert "busy with code that you did not start: import pathlib" in refused.text
         assert "There is no such job" in (await desk.look(job="j2", stop=True)).text
         variables = await LiveKernel(desk.jobs, desk.kernel).offer(desk.context("variables"))
         assert "busy" in variables.text
+        (tmp_path / "go").touch()
         await desk.until_idle()
     assert (await desk.run("ran")).text == "['the person']"
 
 
 async def test_a_stop_before_its_turn_in_the_shell_hits_the_job_and_not_what_runs_before_it(desk: Desk) -> None:
     await desk.run("ran = []")
-    async with desk.person("import time\nfor _ in range(10): time.sleep(0.1)\nran.append('the person')"):
+    async with desk.person("import time\nfor _ in range(20): time.sleep(0.1)\nran.append('the person')"):
         # As when both are sent in the same moment: the shell was idle when it was asked.
         job = desk.jobs._start(desk.kernel, "import time\ntime.sleep(600)\nran.append('the agent')")
         await job.stop()

@@ -49,14 +49,14 @@ async def test_a_turn_that_ends_leaves_the_table_and_one_that_is_followed_anew_s
     heard.page.follow("t", log.follow(), {})
     await asyncio.sleep(0)
     heard.page.follow("t", log.follow(), {})
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
     assert heard.page.held_count == 1
     log.append(TextDelta("a"))
     log.append(END)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
     assert (heard.page.held_count, heard.seqs()) == (0, [1, 2])
     heard.page.follow("t", log.follow(1), {})
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
     assert (heard.page.held_count, heard.seqs()) == (0, [1, 2, 2])
 
 
@@ -68,7 +68,7 @@ async def test_behind_the_answer_there_are_only_events_of_the_new_place() -> Non
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     heard.page.follow("t", log.follow(15), {}, 2)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
     assert heard.since(2) == [16, 17, 18, 19, 20]
     heard.page.close()
 
@@ -82,13 +82,13 @@ async def test_closing_ends_all_of_it_and_leaves_no_task() -> None:
     heard.page.hold(("serve", "k"), lambda: serving.add("ns", "k", ["insert_cell"]))
     heard.page.hold(("serve", "k"), lambda: serving.add("ns", "k", ["run_cells"]))
     assert serving.tools("ns", "k") == {"run_cells"}
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
     said = len(heard.said)
     heard.page.close()
     assert serving.tools("ns", "k") == frozenset()
     for log in logs:
         log.append(END)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
     assert (len(heard.said), heard.page.held_count) == (said, 0)
     assert asyncio.all_tasks() == before
 
@@ -114,7 +114,7 @@ async def test_a_store_that_fails_is_told_and_the_page_stays() -> None:
 
     heard = Heard()
     heard.page.follow("t", broken(), {"do": "follow", "turn": "t"})
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
     assert heard.said[-1]["error"]["code"] == "store_error"
     assert heard.said[-1]["about"] == {"do": "follow", "turn": "t"}
     assert (heard.page.held_count, heard.closed) == (0, [])
@@ -139,6 +139,6 @@ async def test_a_turn_that_can_not_be_told_says_so() -> None:
 
     heard = Heard()
     heard.page.follow("t", broken(), {"do": "follow", "turn": "t"})
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
     said = heard.said[-1]
     assert (said["type"], said["about"]["turn"], heard.page.held_count) == ("error", "t", 0)

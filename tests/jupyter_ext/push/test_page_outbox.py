@@ -49,7 +49,7 @@ async def test_messages_are_written_in_the_order_in_which_they_came() -> None:
 async def test_events_of_many_turns_wait_with_their_readers_and_take_turns() -> None:
     wire = Wire()
     senders = [asyncio.create_task(wire.outbox.send({"n": number})) for number in range(200)]
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
     assert wire.outbox.waiting <= 1
     assert sum(sender.done() for sender in senders) == 1
     await wire.take(200)
@@ -63,7 +63,7 @@ async def test_who_stops_waiting_has_sent_nothing() -> None:
     await wire.outbox.send({"n": 0})
     left = asyncio.create_task(wire.outbox.send({"n": 1}))
     stays = asyncio.create_task(wire.outbox.send({"n": 2}))
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
     left.cancel()
     await wire.take(3)
     await stays
@@ -75,7 +75,7 @@ async def test_a_page_that_leaves_its_news_unread_is_given_up_and_nothing_waits_
     wire = Wire(max_news=5)
     await wire.outbox.send({"n": 0})
     waits = asyncio.create_task(wire.outbox.send({"n": 1}))
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
     for number in range(20):
         wire.outbox.send_now({"n": number})
     assert wire.lost == [TOO_SLOW]
@@ -103,7 +103,7 @@ async def test_nothing_is_written_to_a_page_that_is_gone() -> None:
     wire.gone = True
     await wire.outbox.send({"n": 0})
     with pytest.raises(PageGone):
-        await asyncio.wait_for(wire.outbox.send({"n": 1}), 5)
+        await asyncio.wait_for(wire.outbox.send({"n": 1}), 30)
     wire.outbox.send_now({"n": 2})
     assert (wire.outbox.waiting, wire.written, wire.lost) == (0, [], [])
 
@@ -117,7 +117,7 @@ async def test_half_a_surrogate_pair_of_a_model_is_written_and_what_follows_too(
     outbox = Outbox(write, lambda code, reason: None)
     await outbox.send({"t": "\ud83d"})
     await outbox.send({"t": "next"})
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
     assert [one["t"] for one in written][1:] == ["next"]
     outbox.close()
 
@@ -130,7 +130,7 @@ async def test_a_page_that_can_not_be_written_to_is_given_up_and_nobody_waits_fo
 
     outbox = Outbox(write, lambda code, reason: lost.append(code))
     await outbox.send({"n": 1})
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
     with pytest.raises(PageGone):
         await outbox.send({"n": 2})
     assert lost == [TOO_SLOW]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
@@ -71,16 +72,18 @@ async def test_a_refused_append_writes_one_line_for_each_yes(fresh_notebook: Not
 async def test_the_time_of_a_turn_has_the_tools_and_not_the_person(fresh_notebook: Notebook, prompt: str) -> None:
     """One number for the cell, the panel and the calls: the first asks in the kernel, the second on the server."""
     notebook = fresh_notebook
+    began = time.monotonic()
     ran = await notebook.run(prompt, ["y"], thinks_s=2.5)
+    without_person = time.monotonic() - began - 2.5
     assert len(ran.asked) == 1
     took = ran.turn["usage"]["turn_s"]
-    assert 0.4 < took < 2.4
+    assert 0.4 < took < without_person
     assert f"{took:.1f} s in all" in ran.plain or f"{took:.2f} s in all" in ran.plain
     async with notebook.server.client() as http:
         stored = (await http.get(f"agent/v1/turns/{ran.turn['turn']}")).json()
     assert stored["usage"]["turn_s"] == took, "what the panel shows"
     seconds = float(re.search(r"done(?:: your kernel has it now)?, ([0-9.]+) s", ran.cards[0])[1])  # type: ignore[index]
-    assert 0.35 < seconds < 2.4
+    assert 0.35 < seconds < without_person
 
 
 async def test_what_a_refused_call_needs_runs_with_it_and_once(fresh_notebook: Notebook) -> None:

@@ -248,7 +248,7 @@ def test_code_that_python_can_not_read_is_a_failure_that_it_survives(tmp_path: P
 def test_code_that_takes_too_long_is_stopped_and_only_earlier_variables_stay(tmp_path: Path) -> None:
     """What a call made until it was stopped is half done, and dropped as that of any other call that failed."""
     slow = "import time\nx = 6\nprint('begun', flush=True)\ntime.sleep(60)"
-    told = run_in_draft(tmp_path, "x = 5", slow, "x", timeout_s=1.0)
+    told = run_in_draft(tmp_path, "x = 5", slow, "x", timeout_s=1.5)
     assert told["ran"][1][0] == "timeout"
     assert "begun" in told["ran"][1][2]
     assert told["ran"][2][0] == "success"
@@ -257,8 +257,8 @@ def test_code_that_takes_too_long_is_stopped_and_only_earlier_variables_stay(tmp
 
 def test_code_that_does_not_stop_is_killed(tmp_path: Path) -> None:
     stubborn = "import time\nwhile True:\n    try:\n        time.sleep(1)\n    except KeyboardInterrupt:\n        pass"
-    told = run_in_draft(tmp_path, "x = 5", stubborn, "x", timeout_s=0.5)
-    assert told["ran"][1][:2] == ["ended", "it took longer than 0.5 s and did not stop"]
+    told = run_in_draft(tmp_path, "x = 5", stubborn, "x", timeout_s=1.5)
+    assert told["ran"][1][:2] == ["ended", "it took longer than 1.5 s and did not stop"]
     assert told["ran"][2][:2] == ["success", "Out[0]: 5"], "it is the draft from before that code"
     assert told["left"] == []
 
@@ -267,7 +267,7 @@ def test_a_lock_of_a_thread_that_was_not_copied_is_found_to_hang(place: Path, us
     setup = (
         "import threading, time\nlock = threading.Lock()\n"
         "def hold():\n    with lock:\n        time.sleep(300)\n"
-        "threading.Thread(target=hold, daemon=True).start()\ntime.sleep(0.2)"
+        "threading.Thread(target=hold, daemon=True).start()\nwhile not lock.locked(): time.sleep(0.01)"
     )
     told = run_in_draft(place, "lock.acquire()", setup=setup, timeout_s=60.0, hang_s=2.0, user=user)
     assert told["ran"][0][:2] == ["ended", "it hung: it waits for a thread of your kernel, which a copy does not have"]
@@ -461,7 +461,7 @@ def test_a_draft_ends_with_its_kernel_however_that_ends(tmp_path: Path) -> None:
         run_in_draft(
             tmp_path, "import time\nopen(__import__('tempfile').mktemp(), 'w')\ntime.sleep(271828)", setup=setup
         )
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while str(DRIVER) in (last_words := _last_words_of_processes()) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert str(DRIVER) not in last_words

@@ -92,7 +92,7 @@ def test_an_object_we_do_not_know_is_read_past_whatever_it_overrides() -> None:
 
 
 def test_a_value_that_never_answers_is_given_up_and_the_others_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspection, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(inspection, "PATIENCE_S", 0.5)
     before = signal.getsignal(signal.SIGALRM)
     told = variables(shell_with(known=1, lazy=slow_frame()))
     assert told == "lazy: pandas.fake.DataFrame (it took too long to look at)\nknown: int = 1"

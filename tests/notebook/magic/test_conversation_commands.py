@@ -122,7 +122,7 @@ async def test_a_private_conversation_ends_with_its_kernel(fresh_notebook: Noteb
         await fresh_notebook.restart()
         assert (await http.get(path)).status_code == 200, "a restart is no end"
         await fresh_notebook.shut_down()
-        for _ in range(100):
+        for _ in range(1_200):
             if (gone := (await http.get(path)).status_code) == 404:
                 break
             await asyncio.sleep(0.05)

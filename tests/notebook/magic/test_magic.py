@@ -238,7 +238,7 @@ async def test_an_interrupt_stops_the_turn_in_one_line_and_keeps_the_partial_ans
     assert ran.text.startswith("word word")
     assert ran.text.endswith("*(cut short)*")
     assert ran.turn["state"] == "cancelled"
-    assert seconds < 5
+    assert seconds < 20
     stored = (await notebook.messages())[-1]
     assert stored["status"] == "interrupted"
     assert stored["content"].startswith("word word")
@@ -248,7 +248,7 @@ async def test_an_interrupt_reaches_the_code_of_the_agent(notebook: Notebook) ->
     ran, seconds = await interrupt_cell(notebook, "%%agent --in live\nsleep for long", "begun")
     assert ran.error.startswith("Agent: stopped")
     assert "stopped" in ran.cards[0]
-    assert seconds < 5
+    assert seconds < 20
     assert (await notebook.run("1 + 1")).plain == "2"
 
 

@@ -119,7 +119,7 @@ async def test_a_restart_of_the_kernel_ends_it_on_the_server_too(fresh_notebook:
         ran = await fresh_notebook.run("%%agent --background\nend with the kernel")
         await window.until((ran, "word word"))
     await fresh_notebook.restart()
-    for _ in range(100):
+    for _ in range(600):
         stored = (await fresh_notebook.messages())[-1]
         if stored["role"] == "assistant":
             break

@@ -104,7 +104,7 @@ async def test_an_error_of_the_store_reaches_who_reads_the_stream(session: Agent
             pass
 
     with pytest.raises(RuntimeError, match="closed"):
-        await asyncio.wait_for(read(), 5)
+        await asyncio.wait_for(read(), 30)
 
 
 async def test_a_session_and_a_conversation_of_the_server_exclude_each_other(session: AgentsSession) -> None:

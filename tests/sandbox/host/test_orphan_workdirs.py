@@ -38,7 +38,7 @@ async def swept(tmp_path: Path, want: set[str]) -> None:
     runtime = Runtime.build(settings(tmp_path))
     await runtime.start()
     try:
-        for _ in range(200):
+        for _ in range(1_200):
             if directories(tmp_path) == want:
                 break
             await asyncio.sleep(0.05)

@@ -6,7 +6,6 @@ import asyncio
 import os
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -132,9 +131,9 @@ async def test_the_environment_has_no_variable_of_the_server(make: Make, monkeyp
 
 async def test_a_run_over_its_time_limit_keeps_its_output_and_the_session(sandbox: LinuxSandbox) -> None:
     await sandbox.run(KEY, "x = 5")
-    result = await sandbox.run(KEY, Work("print('begun')\nwhile True: pass", timeout_s=0.5))
+    result = await sandbox.run(KEY, Work("print('begun')\nwhile True: pass", timeout_s=1.5))
     assert (result.status, result.stdout) == ("timeout", "begun\n")
-    assert "time limit of 0.5 s" in str(result.error)
+    assert "time limit of 1.5 s" in str(result.error)
     again = await sandbox.run(KEY, "x")
     assert (again.value, again.lost) == ("5", "")
 
@@ -142,7 +141,7 @@ async def test_a_run_over_its_time_limit_keeps_its_output_and_the_session(sandbo
 async def test_code_that_ignores_the_interrupt_is_ended_and_the_next_run_says_so(make: Make) -> None:
     sandbox = make(SandboxPolicy(warm=0, grace_s=0.3))
     stubborn = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('mine')\nwhile True: pass"
-    result = await sandbox.run(KEY, Work(stubborn, timeout_s=0.5))
+    result = await sandbox.run(KEY, Work(stubborn, timeout_s=1.5))
     assert (result.status, result.stdout) == ("timeout", "mine\n")
     again = await sandbox.run(KEY, "1 + 1")
     assert again.value == "2"
@@ -152,13 +151,13 @@ async def test_code_that_ignores_the_interrupt_is_ended_and_the_next_run_says_so
 
 async def test_cancelling_a_run_interrupts_the_code_at_once_and_keeps_the_session(sandbox: LinuxSandbox) -> None:
     await sandbox.run(KEY, "n = 0")
-    run = asyncio.create_task(sandbox.run(KEY, "while True: n += 1"))
-    await asyncio.sleep(0.3)
-    started = time.monotonic()
+    begun = asyncio.Event()
+    code = "while True:\n    n += 1\n    if n == 1: print('begun')"
+    run = asyncio.create_task(sandbox.run(KEY, code, on_output=lambda stream, text: begun.set()))
+    await asyncio.wait_for(begun.wait(), 20)
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await run
-    assert time.monotonic() - started < 2
+        await asyncio.wait_for(run, 20)
     after = await sandbox.run(KEY, "n > 0")
     assert (after.value, after.lost) == ("True", "")
 
@@ -182,7 +181,9 @@ async def test_waiting_processes_are_taken_and_replaced(make: Make) -> None:
     await sandbox.warm()
     assert len(children() - before) == 2
     await sandbox.run(KEY, "1")
-    await asyncio.sleep(0.5)
+    async with asyncio.timeout(20):
+        while len(children() - before) < 3:
+            await asyncio.sleep(0.05)
     assert len(children() - before) == 3
 
 
@@ -211,10 +212,15 @@ async def test_an_unused_session_gives_its_process_up(make: Make) -> None:
 
 
 async def test_runs_of_two_sessions_go_on_side_by_side(sandbox: LinuxSandbox) -> None:
-    await asyncio.gather(sandbox.run(KEY, "1"), sandbox.run(TWO, "1"))
-    started = time.monotonic()
-    await asyncio.gather(*(sandbox.run(key, "import time; time.sleep(1)") for key in (KEY, TWO)))
-    assert time.monotonic() - started < 1.9
+    begun = asyncio.Event()
+    endless = asyncio.create_task(
+        sandbox.run(KEY, "print('begun')\nwhile True: pass", on_output=lambda stream, text: begun.set())
+    )
+    await asyncio.wait_for(begun.wait(), 20)
+    assert (await sandbox.run(TWO, "1 + 1")).value == "2"
+    assert not endless.done()
+    endless.cancel()
+    await asyncio.gather(endless, return_exceptions=True)
 
 
 async def test_closing_ends_runs_processes_tasks_and_threads(make: Make) -> None:
@@ -222,10 +228,13 @@ async def test_closing_ends_runs_processes_tasks_and_threads(make: Make) -> None
     before, tasks, threads = children(), asyncio.all_tasks(), set(threading.enumerate())
     fds = len(os.listdir("/proc/self/fd"))
     await sandbox.warm()
-    run = asyncio.create_task(sandbox.run(KEY, "while True: pass"))
-    await asyncio.sleep(0.5)
+    begun = asyncio.Event()
+    run = asyncio.create_task(
+        sandbox.run(KEY, "print('begun')\nwhile True: pass", on_output=lambda stream, text: begun.set())
+    )
+    await asyncio.wait_for(begun.wait(), 20)
     await sandbox.aclose()
-    result = await asyncio.wait_for(run, 10)
+    result = await asyncio.wait_for(run, 20)
     assert result.status == "interrupted"
     assert children() - before == set()
     assert asyncio.all_tasks() - tasks == set()

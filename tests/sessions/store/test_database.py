@@ -9,9 +9,8 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -488,6 +487,23 @@ async def test_a_failure_of_a_cancelled_call_is_its_cause(file_store: SqliteStor
         await talk.head()
 
 
+@asynccontextmanager
+async def held_writes(database: Database) -> AsyncIterator[None]:
+    """Let the writes that begin meanwhile wait behind one that ends with the block."""
+    begun, free = threading.Event(), threading.Event()
+
+    def wait(db: sqlite3.Connection) -> None:
+        begun.set()
+        assert free.wait(30)
+
+    block = asyncio.create_task(database.write(wait))
+    assert await asyncio.to_thread(begun.wait, 30)
+    yield
+    await asyncio.sleep(0.05)
+    free.set()
+    await block
+
+
 async def test_writes_that_wait_together_share_a_transaction_and_each_fails_by_itself(path: Path) -> None:
     database = Database(path)
     statements: list[str] = []
@@ -503,17 +519,15 @@ async def test_writes_that_wait_together_share_a_transaction_and_each_fails_by_i
     async def write(place: str) -> object:
         return await database.write(lambda db: bound(db, place))
 
-    block = asyncio.create_task(database.write(lambda db: time.sleep(0.2)))
-    await asyncio.sleep(0.05)
-    results = await asyncio.gather(*map(write, ("a", "refused", "b", "c")), return_exceptions=True)
-    await block
+    async with held_writes(database):
+        waiting = asyncio.gather(*map(write, ("a", "refused", "b", "c")), return_exceptions=True)
+    results = await waiting
     assert [type(result) for result in results] == [type(None), InvalidRequest, type(None), type(None)]
     assert sum("COMMIT" in statement for statement in statements) <= 2 + 1
 
-    block = asyncio.create_task(database.write(lambda db: time.sleep(0.2)))
-    await asyncio.sleep(0.05)
-    results = await asyncio.gather(*map(write, ("d", "broken", "e")), return_exceptions=True)
-    await block
+    async with held_writes(database):
+        waiting = asyncio.gather(*map(write, ("d", "broken", "e")), return_exceptions=True)
+    results = await waiting
     assert [type(result) for result in results] == [type(None), RuntimeError, type(None)]
     rows = await database.read(lambda db: db.execute("SELECT path FROM bindings ORDER BY path").fetchall())
     assert [place for (place,) in rows] == ["a", "b", "c", "d", "e"]
@@ -522,17 +536,15 @@ async def test_writes_that_wait_together_share_a_transaction_and_each_fails_by_i
 
 async def test_a_write_that_is_cancelled_while_it_waits_is_left_out_of_the_group(path: Path) -> None:
     database = Database(path)
-    block = asyncio.create_task(database.write(lambda db: time.sleep(0.2)))
-    await asyncio.sleep(0.05)
     insert = "INSERT INTO bindings (namespace, root, path, session) VALUES ('n', '/r', ?, 's')"
-    tasks = [
-        asyncio.create_task(database.write(lambda db, place=place: db.execute(insert, (place,)).rowcount))  # type: ignore[misc]  # bound per loop
-        for place in "abc"
-    ]
-    await asyncio.sleep(0.05)
-    tasks[1].cancel()
+    async with held_writes(database):
+        tasks = [
+            asyncio.create_task(database.write(lambda db, place=place: db.execute(insert, (place,)).rowcount))  # type: ignore[misc]  # bound per loop
+            for place in "abc"
+        ]
+        await asyncio.sleep(0.05)
+        tasks[1].cancel()
     results = await asyncio.gather(*tasks, return_exceptions=True)
-    await block
     assert [type(result) for result in results] == [int, asyncio.CancelledError, int]
     rows = await database.read(lambda db: db.execute("SELECT path FROM bindings ORDER BY path").fetchall())
     assert [place for (place,) in rows] == ["a", "c"]

@@ -76,12 +76,12 @@ async def test_a_claimer_that_lapses_is_answered_for_and_nobody_else_gets_the_ca
 
 
 async def test_renewing_keeps_a_claim() -> None:
-    offers = ClientCallBroker(lease_s=0.1)
+    offers = ClientCallBroker(lease_s=0.5)
     waiting, _ = offer_call(offers)
     await asyncio.sleep(0)
     token, _ = offers.claim("t1", "c1", "magic")
     for _ in range(6):
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.1)
         offers.renew("t1", "c1", token)
     assert not waiting.done()
     offers.finish("t1", "c1", token, ToolOutput("late"))

@@ -17,4 +17,4 @@ class FullMemory:
 
 def test_an_error_without_a_text_is_named_by_its_type() -> None:
     check = GrammarCheck(FullMemory(), FullMemory(), FullMemory(), None)
-    assert check.verdict(OutputGrammar("regex", "a")).result(10) == "MemoryError"
+    assert check.verdict(OutputGrammar("regex", "a")).result(60) == "MemoryError"
