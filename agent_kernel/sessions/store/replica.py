@@ -11,6 +11,7 @@ from __future__ import annotations
 import sqlite3
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -279,18 +280,18 @@ class Replica:
                 self._log.touch_blobs(namespace, digests)
 
     def _read_changes(self, db: sqlite3.Connection) -> dict[Stream, list[RowChange]]:
-        found: dict[Stream, list[RowChange]] = {}
-        widest = max(map(len, KEYS.values()))
-        widths = {
-            table: (len(KEYS[table]), widest + len(columns) + 2 * (table == "media"))
+        found: defaultdict[Stream, list[RowChange]] = defaultdict(list)
+        first_key, first_value = 5, 5 + max(map(len, KEYS.values()))
+        ends = {
+            table: (first_key + len(KEYS[table]), first_value + len(columns) + 2 * (table == "media"))
             for table, columns in self._columns.items()
         }
         updates: dict[tuple[str, str], int] = {}
-        for _, table, event, namespace, session, *values in db.execute("SELECT * FROM temp.changes ORDER BY n"):
-            keys, end = widths[table]
-            stream, changes = (namespace, session), found.setdefault((namespace, session), [])
-            old = () if event == "i" else values[:keys]
-            new = () if event == "d" else values[widest:end]
+        for row in db.execute("SELECT * FROM temp.changes ORDER BY n"):
+            table, event, stream = row[1], row[2], row[3:first_key]
+            changes, (last_key, last_value) = found[stream], ends[table]
+            old = () if event == "i" else row[first_key:last_key]
+            new = () if event == "d" else row[first_value:last_value]
             if table == "sessions":
                 # Each turn updates the row of its session. The last update has all values, so it takes the place of
                 # the one before.
