@@ -93,20 +93,25 @@ BEGIN
     RETURN agent_kernel_commit(given, names, sessions, expected, bodies, replacing);
 END $$;
 """
-_READ = f"""
+_SELECT = f"""
 SELECT extract(epoch FROM clock_timestamp())::float8, e.* FROM (SELECT 1) AS always LEFT JOIN LATERAL (
-    SELECT e.namespace, e.position, e.session, e.replaces, e.body
-    FROM agent_kernel_namespaces AS n JOIN agent_kernel_entries AS e
-    ON e.namespace = n.name AND e.position > coalesce((%(seen)s::jsonb ->> n.name)::bigint, 0)
-    WHERE n.position > coalesce((%(seen)s::jsonb ->> n.name)::bigint, 0)
+    SELECT e.namespace, e.position, e.session, e.replaces, e.body FROM %s
     ORDER BY e.namespace COLLATE "C", e.position LIMIT {PAGE}
 ) AS e ON true
 """
-
-_COMMIT = (
-    "SELECT agent_kernel_commit_after(%s::text[], %s::bigint[], %s, %s::text[], %s::text[], %s::bigint[], %s::bytea[],"
-    " %s::boolean[])"
+_READ = (
+    _SELECT
+    % """agent_kernel_namespaces AS n JOIN agent_kernel_entries AS e
+    ON e.namespace = n.name AND e.position > coalesce((%(seen)s::jsonb ->> n.name)::bigint, 0)
+    WHERE n.position > coalesce((%(seen)s::jsonb ->> n.name)::bigint, 0)"""
 )
+_READ_AMONG = (
+    _SELECT
+    % """unnest(%(names)s::text[], %(seen)s::bigint[]) AS n (name, position)
+    JOIN agent_kernel_entries AS e ON e.namespace = n.name AND e.position > n.position"""
+)
+_COMMIT = "SELECT agent_kernel_commit(%s, %s::text[], %s::text[], %s::bigint[], %s::bytea[], %s::boolean[])"
+_COMPARE_AND_COMMIT = _COMMIT.replace("commit(", "commit_after(%s::text[], %s::bigint[], ")
 
 
 class PostgresLog:
@@ -124,8 +129,12 @@ class PostgresLog:
     def __repr__(self) -> str:
         return f"PostgresLog({self.name!r})"
 
-    def read(self, after: Mapping[str, int]) -> Tail:
-        rows = self._connection.run(_READ, {"seen": json.dumps(dict(after))})
+    def read(self, after: Mapping[str, int], among: Collection[str] | None = None) -> Tail:
+        if among is None:
+            rows = self._connection.run(_READ, {"seen": json.dumps(dict(after))})
+        else:
+            names = [*among]
+            rows = self._connection.run(_READ_AMONG, {"names": names, "seen": [after.get(name, 0) for name in names]})
         entries = [
             Entry(namespace, position, session, replaces, bytes(body))
             for _, namespace, position, session, replaces, body in rows
@@ -137,8 +146,6 @@ class PostgresLog:
         self, id: str, appends: Sequence[Append], after: Mapping[str, int] | None = None
     ) -> Mapping[Stream, int]:
         columns = (
-            [*(after or {})],
-            [*(after or {}).values()],
             id,
             [one.namespace for one in appends],
             [one.session for one in appends],
@@ -146,7 +153,11 @@ class PostgresLog:
             [one.body for one in appends],
             [one.replaces for one in appends],
         )
-        ((positions,),) = self._connection.run(_COMMIT, columns)
+        if after:
+            reached = ([*after], [*after.values()])
+            ((positions,),) = self._connection.run(_COMPARE_AND_COMMIT, (*reached, *columns))
+        else:
+            ((positions,),) = self._connection.run(_COMMIT, columns)
         if positions is None:
             raise LogConflict
         return map_positions(appends, positions)

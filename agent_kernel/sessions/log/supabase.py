@@ -59,7 +59,7 @@ class SupabaseLog:
     def __repr__(self) -> str:
         return f"SupabaseLog({self.name!r})"
 
-    def read(self, after: Mapping[str, int]) -> Tail:
+    def read(self, after: Mapping[str, int], among: Collection[str] | None = None) -> Tail:
         found = self._call("read", seen=dict(after))
         entries = [
             Entry(namespace, position, session, replaces, base64.b64decode(body))

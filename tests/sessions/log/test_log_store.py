@@ -45,6 +45,16 @@ def test_entries_are_read_in_their_order_and_only_behind_a_position(log: LogStor
     assert [e.position for e in everything(log, {"a": 2, "b": 1})] == [3]
 
 
+def test_a_reader_that_names_namespaces_gets_all_of_their_entries(log: LogStore) -> None:
+    for number, (namespace, expect) in enumerate([("a", 0), ("é\U0001f600", 0), ("b", 0), ("a", 1), ("c", 0)]):
+        log.commit(str(number), [append(namespace=namespace, expect=expect)])
+    tail = log.read({"a": 1, "b": 1}, ["é\U0001f600", "b", "a", "nobody"])
+    assert not tail.more
+    places = [(entry.namespace, entry.position) for entry in tail.entries if entry.namespace != "c"]
+    assert places == [("a", 2), ("é\U0001f600", 1)]
+    assert log.read({}, []).now >= tail.now
+
+
 def test_a_writer_that_does_not_know_the_last_entry_writes_nothing(log: LogStore) -> None:
     log.commit("1", [append("s")])
     for stale in (append("s"), append("s", expect=2)):
