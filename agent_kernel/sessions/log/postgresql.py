@@ -18,9 +18,9 @@ VERSION = 1
 PAGE = 5000
 """Maximum number of entries that one ``read`` returns."""
 _SCHEMA = """
-CREATE TABLE agent_kernel_version (version integer NOT NULL);
-CREATE TABLE agent_kernel_namespaces (name text PRIMARY KEY, position bigint NOT NULL);
-CREATE TABLE agent_kernel_entries (
+CREATE TABLE IF NOT EXISTS agent_kernel_version (version integer NOT NULL);
+CREATE TABLE IF NOT EXISTS agent_kernel_namespaces (name text PRIMARY KEY, position bigint NOT NULL);
+CREATE TABLE IF NOT EXISTS agent_kernel_entries (
     namespace text NOT NULL,
     position bigint NOT NULL,
     session text NOT NULL,
@@ -28,10 +28,12 @@ CREATE TABLE agent_kernel_entries (
     body bytea NOT NULL,
     PRIMARY KEY (namespace, position)
 );
-CREATE INDEX agent_kernel_streams ON agent_kernel_entries (namespace, session, position);
-CREATE TABLE agent_kernel_commits (id text PRIMARY KEY, positions bigint[] NOT NULL, time timestamptz NOT NULL);
-CREATE INDEX agent_kernel_commits_by_time ON agent_kernel_commits (time);
-CREATE TABLE agent_kernel_blobs (
+CREATE INDEX IF NOT EXISTS agent_kernel_streams ON agent_kernel_entries (namespace, session, position);
+CREATE TABLE IF NOT EXISTS agent_kernel_commits (
+    id text PRIMARY KEY, positions bigint[] NOT NULL, time timestamptz NOT NULL
+);
+CREATE INDEX IF NOT EXISTS agent_kernel_commits_by_time ON agent_kernel_commits (time);
+CREATE TABLE IF NOT EXISTS agent_kernel_blobs (
     namespace text NOT NULL,
     digest text NOT NULL,
     stored timestamptz NOT NULL,
@@ -40,7 +42,7 @@ CREATE TABLE agent_kernel_blobs (
 );
 -- The row of a namespace is locked until the commit, so its positions become visible in their order. The result is NULL
 -- when a stream has a later entry than the writer expects. Ids are kept for a day.
-CREATE FUNCTION agent_kernel_commit(
+CREATE OR REPLACE FUNCTION agent_kernel_commit(
     given text, names text[], sessions text[], expected bigint[], bodies bytea[], replacing boolean[]
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
@@ -77,7 +79,7 @@ END $$;
 """
 _COMMIT_AFTER = """
 -- As agent_kernel_commit. The result is also NULL when a namespace in homes has another last position than reached.
-CREATE FUNCTION agent_kernel_commit_after(
+CREATE OR REPLACE FUNCTION agent_kernel_commit_after(
     homes text[], reached bigint[],
     given text, names text[], sessions text[], expected bigint[], bodies bytea[], replacing boolean[]
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
