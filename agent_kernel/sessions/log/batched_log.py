@@ -125,7 +125,7 @@ class BatchedLog:
 
     # ------------------------------------------------------------------------------------------- reading
 
-    def read(self, after: Mapping[str, int]) -> Tail:
+    def read(self, after: Mapping[str, int], among: Collection[str] | None = None) -> Tail:
         start, delivered = self._read_up_to
         if any(after.get(namespace, 0) < position for namespace, position in delivered.items()):
             start = 0

@@ -40,14 +40,15 @@ class EncryptedLog:
     def compares(self) -> bool:
         return self._log.compares
 
-    def read(self, after: Mapping[str, int]) -> Tail:
+    def read(self, after: Mapping[str, int], among: Collection[str] | None = None) -> Tail:
         if not after:
             self._heads.clear()
-        skipped = {namespace for namespace, last in after.items() if last > self._read_up_to.get(namespace, 0)}
+        wanted = after if among is None else among
+        skipped = {name for name in wanted if after.get(name, 0) > self._read_up_to.get(name, 0)}
         if skipped:
             # What the caller does not read cannot be compared with what follows it.
             self._heads = {stream: last for stream, last in self._heads.items() if stream[0] not in skipped}
-        tail = self._log.read(after)
+        tail = self._log.read(after, among)
         return replace(tail, entries=[self._decrypt_entry(entry, after) for entry in tail.entries])
 
     def commit(

@@ -58,17 +58,21 @@ class Tail:
 class LogStore(Protocol):
     """A log in a shared database. Only one thread at a time may use it. Every method raises StoreError while the
     database cannot be used; a later call connects again. ``name`` is shown to people and contains no password. If
-    ``compares`` is false, ``commit`` ignores ``after``, and the writer has to read before each write."""
+    ``compares`` is false, ``commit`` ignores ``after``, and the writer has to read before each write; a log may learn
+    during its first call that it is true."""
 
     name: str
 
     @property
     def compares(self) -> bool: ...
 
-    def read(self, after: Mapping[str, int]) -> Tail:
+    def read(self, after: Mapping[str, int], among: Collection[str] | None = None) -> Tail:
         """Return the entries of all namespaces after the positions ``after`` (0 for a namespace that is not in it),
         sorted by namespace and position. All are read at one moment. If there are too many for one read, a part of them
-        is returned, which leaves out no entry before another one of its namespace, and ``more`` is set."""
+        is returned, which leaves out no entry before another one of its namespace, and ``more`` is set.
+
+        The caller who needs only some namespaces names them in ``among``. Then a log that can select them reads no
+        others, so that the time does not grow with their number; any other log reads all."""
 
     def commit(
         self, id: str, appends: Sequence[Append], after: Mapping[str, int] | None = None

@@ -29,12 +29,12 @@ class MemoryLog:
         self._commits: dict[str, Mapping[Stream, int]] = {}
         self._blobs: dict[tuple[str, str], tuple[float, bytes]] = {}
 
-    def read(self, after: Mapping[str, int]) -> Tail:
+    def read(self, after: Mapping[str, int], among: Collection[str] | None = None) -> Tail:
         with self._lock:
             found = [
                 entry
-                for namespace in sorted(self._entries)
-                for position, entry in self._entries[namespace].items()
+                for namespace in sorted(self._entries if among is None else among)
+                for position, entry in self._entries.get(namespace, {}).items()
                 if position > after.get(namespace, 0)
             ]
             return Tail(self._clock(), found[:PAGE], len(found) > PAGE)

@@ -18,9 +18,9 @@ VERSION = 1
 PAGE = 5000
 """Maximum number of entries that one ``read`` returns."""
 _SCHEMA = """
-CREATE TABLE agent_kernel_version (version integer NOT NULL);
-CREATE TABLE agent_kernel_namespaces (name text PRIMARY KEY, position bigint NOT NULL);
-CREATE TABLE agent_kernel_entries (
+CREATE TABLE IF NOT EXISTS agent_kernel_version (version integer NOT NULL);
+CREATE TABLE IF NOT EXISTS agent_kernel_namespaces (name text PRIMARY KEY, position bigint NOT NULL);
+CREATE TABLE IF NOT EXISTS agent_kernel_entries (
     namespace text NOT NULL,
     position bigint NOT NULL,
     session text NOT NULL,
@@ -28,10 +28,12 @@ CREATE TABLE agent_kernel_entries (
     body bytea NOT NULL,
     PRIMARY KEY (namespace, position)
 );
-CREATE INDEX agent_kernel_streams ON agent_kernel_entries (namespace, session, position);
-CREATE TABLE agent_kernel_commits (id text PRIMARY KEY, positions bigint[] NOT NULL, time timestamptz NOT NULL);
-CREATE INDEX agent_kernel_commits_by_time ON agent_kernel_commits (time);
-CREATE TABLE agent_kernel_blobs (
+CREATE INDEX IF NOT EXISTS agent_kernel_streams ON agent_kernel_entries (namespace, session, position);
+CREATE TABLE IF NOT EXISTS agent_kernel_commits (
+    id text PRIMARY KEY, positions bigint[] NOT NULL, time timestamptz NOT NULL
+);
+CREATE INDEX IF NOT EXISTS agent_kernel_commits_by_time ON agent_kernel_commits (time);
+CREATE TABLE IF NOT EXISTS agent_kernel_blobs (
     namespace text NOT NULL,
     digest text NOT NULL,
     stored timestamptz NOT NULL,
@@ -40,7 +42,7 @@ CREATE TABLE agent_kernel_blobs (
 );
 -- The row of a namespace is locked until the commit, so its positions become visible in their order. The result is NULL
 -- when a stream has a later entry than the writer expects. Ids are kept for a day.
-CREATE FUNCTION agent_kernel_commit(
+CREATE OR REPLACE FUNCTION agent_kernel_commit(
     given text, names text[], sessions text[], expected bigint[], bodies bytea[], replacing boolean[]
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
@@ -77,7 +79,7 @@ END $$;
 """
 _COMMIT_AFTER = """
 -- As agent_kernel_commit. The result is also NULL when a namespace in homes has another last position than reached.
-CREATE FUNCTION agent_kernel_commit_after(
+CREATE OR REPLACE FUNCTION agent_kernel_commit_after(
     homes text[], reached bigint[],
     given text, names text[], sessions text[], expected bigint[], bodies bytea[], replacing boolean[]
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
@@ -93,20 +95,25 @@ BEGIN
     RETURN agent_kernel_commit(given, names, sessions, expected, bodies, replacing);
 END $$;
 """
-_READ = f"""
+_SELECT = f"""
 SELECT extract(epoch FROM clock_timestamp())::float8, e.* FROM (SELECT 1) AS always LEFT JOIN LATERAL (
-    SELECT e.namespace, e.position, e.session, e.replaces, e.body
-    FROM agent_kernel_namespaces AS n JOIN agent_kernel_entries AS e
-    ON e.namespace = n.name AND e.position > coalesce((%(seen)s::jsonb ->> n.name)::bigint, 0)
-    WHERE n.position > coalesce((%(seen)s::jsonb ->> n.name)::bigint, 0)
+    SELECT e.namespace, e.position, e.session, e.replaces, e.body FROM %s
     ORDER BY e.namespace COLLATE "C", e.position LIMIT {PAGE}
 ) AS e ON true
 """
-
-_COMMIT = (
-    "SELECT agent_kernel_commit_after(%s::text[], %s::bigint[], %s, %s::text[], %s::text[], %s::bigint[], %s::bytea[],"
-    " %s::boolean[])"
+_READ = (
+    _SELECT
+    % """agent_kernel_namespaces AS n JOIN agent_kernel_entries AS e
+    ON e.namespace = n.name AND e.position > coalesce((%(seen)s::jsonb ->> n.name)::bigint, 0)
+    WHERE n.position > coalesce((%(seen)s::jsonb ->> n.name)::bigint, 0)"""
 )
+_READ_AMONG = (
+    _SELECT
+    % """unnest(%(names)s::text[], %(seen)s::bigint[]) AS n (name, position)
+    JOIN agent_kernel_entries AS e ON e.namespace = n.name AND e.position > n.position"""
+)
+_COMMIT = "SELECT agent_kernel_commit(%s, %s::text[], %s::text[], %s::bigint[], %s::bytea[], %s::boolean[])"
+_COMPARE_AND_COMMIT = _COMMIT.replace("commit(", "commit_after(%s::text[], %s::bigint[], ")
 
 
 class PostgresLog:
@@ -124,8 +131,12 @@ class PostgresLog:
     def __repr__(self) -> str:
         return f"PostgresLog({self.name!r})"
 
-    def read(self, after: Mapping[str, int]) -> Tail:
-        rows = self._connection.run(_READ, {"seen": json.dumps(dict(after))})
+    def read(self, after: Mapping[str, int], among: Collection[str] | None = None) -> Tail:
+        if among is None:
+            rows = self._connection.run(_READ, {"seen": json.dumps(dict(after))})
+        else:
+            names = [*among]
+            rows = self._connection.run(_READ_AMONG, {"names": names, "seen": [after.get(name, 0) for name in names]})
         entries = [
             Entry(namespace, position, session, replaces, bytes(body))
             for _, namespace, position, session, replaces, body in rows
@@ -137,8 +148,6 @@ class PostgresLog:
         self, id: str, appends: Sequence[Append], after: Mapping[str, int] | None = None
     ) -> Mapping[Stream, int]:
         columns = (
-            [*(after or {})],
-            [*(after or {}).values()],
             id,
             [one.namespace for one in appends],
             [one.session for one in appends],
@@ -146,7 +155,11 @@ class PostgresLog:
             [one.body for one in appends],
             [one.replaces for one in appends],
         )
-        ((positions,),) = self._connection.run(_COMMIT, columns)
+        if after:
+            reached = ([*after], [*after.values()])
+            ((positions,),) = self._connection.run(_COMPARE_AND_COMMIT, (*reached, *columns))
+        else:
+            ((positions,),) = self._connection.run(_COMMIT, columns)
         if positions is None:
             raise LogConflict
         return map_positions(appends, positions)

@@ -29,11 +29,15 @@ _NOW = "local t = redis.call('TIME'); local now = t[1] + t[2] / 1000000\n"
 _READ = (
     _NOW
     + """
-local seen, found, room = {}, {}, tonumber(ARGV[2])
-for i = 3, #ARGV, 2 do seen[ARGV[i]] = tonumber(ARGV[i + 1]) end
-for _, name in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+local seen, names, found, room = {}, {}, {}, tonumber(ARGV[2])
+for i = 4, #ARGV, 2 do
+    names[#names + 1] = ARGV[i]
+    seen[ARGV[i]] = tonumber(ARGV[i + 1])
+end
+if ARGV[3] == 'all' then names = redis.call('ZRANGE', KEYS[1], 0, -1) end
+for _, name in ipairs(names) do
     local after = seen[name] or 0
-    local last = tonumber(redis.call('HGET', KEYS[2], name))
+    local last = tonumber(redis.call('HGET', KEYS[2], name) or 0)
     if last < after then return redis.error_reply('LOST') end
     seen[name] = nil
     if last > after and room > 0 then
@@ -142,10 +146,12 @@ class RedisLog:
     def __repr__(self) -> str:
         return f"RedisLog({self.name!r})"
 
-    def read(self, after: Mapping[str, int]) -> Tail:
-        seen = [word for pair in after.items() for word in pair]
+    def read(self, after: Mapping[str, int], among: Collection[str] | None = None) -> Tail:
+        selected = after if among is None else {name: after.get(name, 0) for name in sorted(among)}
+        seen = [word for pair in selected.items() for word in pair]
         keys = [self._connection.key("namespaces"), self._connection.key("positions")]
-        answer = self._connection.run(_READ, keys, [self._connection.key("log:"), PAGE, *seen])
+        which = "all" if among is None else "some"
+        answer = self._connection.run(_READ, keys, [self._connection.key("log:"), PAGE, which, *seen])
         if isinstance(answer, bytes):  # only the time: there are no new entries
             return Tail(float(answer), [])
         now, more, found = answer

@@ -31,9 +31,10 @@ class SupabaseLog:
     """A LogStore in the project that ``url`` names (supabase://SECRET_KEY@PROJECT.supabase.co). It uses TLS, except on
     this machine, where the local stack of Supabase has none. Raises InvalidRequest for a URL that cannot be read, or if
     postgrest is not installed, the part of supabase-py that calls functions.
-    """
 
-    compares = False  # the function in the project compares the ends of streams only
+    ``compares`` is false until the project was reached, and while it has the function of an earlier version, which
+    compares the ends of streams only.
+    """
 
     def __init__(self, url: str) -> None:
         try:
@@ -55,12 +56,16 @@ class SupabaseLog:
             ) from None
         self.name = f"The Supabase store at {urlsplit(self._place).netloc}"
         self._client: Any = None
+        self.compares = False
 
     def __repr__(self) -> str:
         return f"SupabaseLog({self.name!r})"
 
-    def read(self, after: Mapping[str, int]) -> Tail:
-        found = self._call("read", seen=dict(after))
+    def read(self, after: Mapping[str, int], among: Collection[str] | None = None) -> Tail:
+        if among is None or not self.compares:
+            found = self._call("read", seen=dict(after))
+        else:
+            found = self._call("read_among", seen={name: after.get(name, 0) for name in among})
         entries = [
             Entry(namespace, position, session, replaces, base64.b64decode(body))
             for namespace, position, session, replaces, body in found["entries"]
@@ -80,7 +85,11 @@ class SupabaseLog:
             }
             for one in appends
         ]
-        positions = self._call("commit", id=id, appends=given)["positions"]
+        if after and self.compares:
+            answer = self._call("compare_and_commit", id=id, appends=given, after=dict(after))
+        else:
+            answer = self._call("commit", id=id, appends=given)
+        positions = answer["positions"]
         if positions is None:
             raise LogConflict
         return map_positions(appends, positions)
@@ -135,7 +144,8 @@ class SupabaseLog:
                 http_client=self._httpx.Client(timeout=TIMEOUT_S),
             )
             try:
-                version = self._send(client, "version", {})["version"]
+                answer = self._send(client, "version", {})
+                version = answer["version"]
                 if version != VERSION:
                     raise StoreCorrupt(
                         f"{self.name} was written by a newer agent-kernel (format {version}; this one: {VERSION}).",
@@ -144,7 +154,7 @@ class SupabaseLog:
             except BaseException:
                 client.session.close()
                 raise
-            self._client = client
+            self._client, self.compares = client, answer.get("compares", False)
         return self._client
 
     def _to_store_error(self, cause: str, code: str | None = None) -> StoreError:

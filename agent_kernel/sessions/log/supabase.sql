@@ -1,4 +1,5 @@
--- The log of agent-kernel in a Supabase project. Run all of it once, in the SQL editor of the project.
+-- The log of agent-kernel in a Supabase project. Run all of it in the SQL editor of the project: once, and again after
+-- an upgrade of agent-kernel. Sessions stay, and servers of earlier versions can go on.
 --
 -- The tables are those of the store postgresql:, so both stores can be used with them. Only the function
 -- agent_kernel_log is called through the API, and only with a secret key (the role service_role): row-level security is
@@ -6,9 +7,9 @@
 -- functions. To remove the log with all sessions: DROP the tables and functions whose names begin with agent_kernel_.
 
 -- 1. The tables, and the function that commits.
-CREATE TABLE agent_kernel_version (version integer NOT NULL);
-CREATE TABLE agent_kernel_namespaces (name text PRIMARY KEY, position bigint NOT NULL);
-CREATE TABLE agent_kernel_entries (
+CREATE TABLE IF NOT EXISTS agent_kernel_version (version integer NOT NULL);
+CREATE TABLE IF NOT EXISTS agent_kernel_namespaces (name text PRIMARY KEY, position bigint NOT NULL);
+CREATE TABLE IF NOT EXISTS agent_kernel_entries (
     namespace text NOT NULL,
     position bigint NOT NULL,
     session text NOT NULL,
@@ -16,10 +17,12 @@ CREATE TABLE agent_kernel_entries (
     body bytea NOT NULL,
     PRIMARY KEY (namespace, position)
 );
-CREATE INDEX agent_kernel_streams ON agent_kernel_entries (namespace, session, position);
-CREATE TABLE agent_kernel_commits (id text PRIMARY KEY, positions bigint[] NOT NULL, time timestamptz NOT NULL);
-CREATE INDEX agent_kernel_commits_by_time ON agent_kernel_commits (time);
-CREATE TABLE agent_kernel_blobs (
+CREATE INDEX IF NOT EXISTS agent_kernel_streams ON agent_kernel_entries (namespace, session, position);
+CREATE TABLE IF NOT EXISTS agent_kernel_commits (
+    id text PRIMARY KEY, positions bigint[] NOT NULL, time timestamptz NOT NULL
+);
+CREATE INDEX IF NOT EXISTS agent_kernel_commits_by_time ON agent_kernel_commits (time);
+CREATE TABLE IF NOT EXISTS agent_kernel_blobs (
     namespace text NOT NULL,
     digest text NOT NULL,
     stored timestamptz NOT NULL,
@@ -28,7 +31,7 @@ CREATE TABLE agent_kernel_blobs (
 );
 -- The row of a namespace is locked until the commit, so its positions become visible in their order. The result is NULL
 -- when a stream has a later entry than the writer expects. Ids are kept for a day.
-CREATE FUNCTION agent_kernel_commit(
+CREATE OR REPLACE FUNCTION agent_kernel_commit(
     given text, names text[], sessions text[], expected bigint[], bodies bytea[], replacing boolean[]
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
@@ -62,23 +65,44 @@ BEGIN
     INSERT INTO agent_kernel_commits VALUES (given, places, now());
     RETURN places;
 END $$;
-INSERT INTO agent_kernel_version VALUES (1);
+-- As agent_kernel_commit. The result is also NULL when a namespace in homes has another last position than reached.
+CREATE OR REPLACE FUNCTION agent_kernel_commit_after(
+    homes text[], reached bigint[],
+    given text, names text[], sessions text[], expected bigint[], bodies bytea[], replacing boolean[]
+) RETURNS bigint[] LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO agent_kernel_namespaces SELECT home, 0 FROM unnest(homes) AS home ORDER BY home ON CONFLICT DO NOTHING;
+    PERFORM 1 FROM agent_kernel_namespaces WHERE name = ANY (homes) ORDER BY name FOR UPDATE;
+    IF EXISTS (
+        SELECT 1 FROM agent_kernel_namespaces AS n JOIN unnest(homes, reached) AS r (name, position) USING (name)
+        WHERE n.position <> r.position
+    ) AND NOT EXISTS (SELECT 1 FROM agent_kernel_commits WHERE id = given) THEN
+        RETURN NULL;
+    END IF;
+    RETURN agent_kernel_commit(given, names, sessions, expected, bodies, replacing);
+END $$;
+INSERT INTO agent_kernel_version SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM agent_kernel_version);
 
 -- 2. The function that the API calls. Bytes are in base64, because the API speaks JSON.
-CREATE FUNCTION agent_kernel_log(operation text, given jsonb) RETURNS jsonb LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION agent_kernel_log(operation text, given jsonb) RETURNS jsonb LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 DECLARE
     answer jsonb;
 BEGIN
     CASE operation
     WHEN 'version' THEN
-        SELECT jsonb_build_object('version', max(version)) INTO answer FROM agent_kernel_version;
-    WHEN 'read' THEN
+        SELECT jsonb_build_object('version', max(version), 'compares', true) INTO answer FROM agent_kernel_version;
+    WHEN 'read', 'read_among' THEN
         -- One statement, so the entries are those of one moment. A page has about 4 MB, and at least one entry.
-        WITH following AS (
-            SELECT e.* FROM agent_kernel_namespaces AS n JOIN agent_kernel_entries AS e
-            ON e.namespace = n.name AND e.position > coalesce((given -> 'seen' ->> n.name)::bigint, 0)
-            WHERE n.position > coalesce((given -> 'seen' ->> n.name)::bigint, 0)
+        -- read_among reads only the namespaces in seen.
+        WITH wanted AS (
+            SELECT name, coalesce((given -> 'seen' ->> name)::bigint, 0) AS seen FROM agent_kernel_namespaces
+            WHERE operation = 'read' AND position > coalesce((given -> 'seen' ->> name)::bigint, 0)
+            UNION ALL
+            SELECT key, value::bigint FROM jsonb_each_text(given -> 'seen') WHERE operation = 'read_among'
+        ), following AS (
+            SELECT e.* FROM wanted AS n JOIN agent_kernel_entries AS e
+            ON e.namespace = n.name AND e.position > n.seen
             ORDER BY e.namespace COLLATE "C", e.position LIMIT 1001
         ), counted AS (
             SELECT following.*, row_number() OVER places AS place, sum(octet_length(body)) OVER places AS size
@@ -93,6 +117,17 @@ BEGIN
         ) INTO answer FROM counted WHERE place = 1 OR (place <= 1000 AND size <= 4000000);
     WHEN 'commit' THEN
         SELECT jsonb_build_object('positions', agent_kernel_commit(
+            given ->> 'id',
+            coalesce(array_agg(a ->> 'namespace' ORDER BY i), '{}'),
+            coalesce(array_agg(a ->> 'session' ORDER BY i), '{}'),
+            coalesce(array_agg((a ->> 'expect')::bigint ORDER BY i), '{}'),
+            coalesce(array_agg(decode(a ->> 'body', 'base64') ORDER BY i), '{}'),
+            coalesce(array_agg((a ->> 'replaces')::boolean ORDER BY i), '{}')
+        )) INTO answer FROM jsonb_array_elements(given -> 'appends') WITH ORDINALITY AS appends (a, i);
+    WHEN 'compare_and_commit' THEN
+        SELECT jsonb_build_object('positions', agent_kernel_commit_after(
+            ARRAY(SELECT key FROM jsonb_each_text(given -> 'after') ORDER BY key),
+            ARRAY(SELECT value::bigint FROM jsonb_each_text(given -> 'after') ORDER BY key),
             given ->> 'id',
             coalesce(array_agg(a ->> 'namespace' ORDER BY i), '{}'),
             coalesce(array_agg(a ->> 'session' ORDER BY i), '{}'),
@@ -143,8 +178,12 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON agent_kernel_version, agent_kernel_names
 REVOKE ALL ON FUNCTION agent_kernel_log(text, jsonb) FROM PUBLIC, anon, authenticated;
 REVOKE ALL ON FUNCTION agent_kernel_commit(text, text[], text[], bigint[], bytea[], boolean[])
     FROM PUBLIC, anon, authenticated;
+REVOKE ALL ON FUNCTION agent_kernel_commit_after(text[], bigint[], text, text[], text[], bigint[], bytea[], boolean[])
+    FROM PUBLIC, anon, authenticated;
 GRANT EXECUTE ON FUNCTION agent_kernel_log(text, jsonb) TO service_role;
 GRANT EXECUTE ON FUNCTION agent_kernel_commit(text, text[], text[], bigint[], bytea[], boolean[]) TO service_role;
+GRANT EXECUTE ON FUNCTION agent_kernel_commit_after(text[], bigint[], text, text[], text[], bigint[], bytea[],
+    boolean[]) TO service_role;
 
 -- 4. The API learns of the new function.
 NOTIFY pgrst, 'reload schema';

@@ -87,20 +87,22 @@ class Database:
         self._presence = MovedStoreCheck(path or directory, self.name)
         self._reserve = None if path is None else DiskReserve(path)
 
-    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run ``work`` in a read transaction: it sees one consistent state of the file. Raises StoreError."""
-        return await self._run(READ, work)
+    async def read(self, work: Callable[[sqlite3.Connection], T], *namespaces: str) -> T:
+        """Run ``work`` in a read transaction: it sees one consistent state of the file. ``work`` uses rows of
+        ``namespaces`` only; without them, of all namespaces. Raises StoreError."""
+        return await self._run(READ, work, namespaces)
 
-    async def write(self, work: Callable[[sqlite3.Connection], T], *, frees: bool = False) -> T:
-        """Run ``work`` in a write transaction. If it raises, nothing is written.
+    async def write(self, work: Callable[[sqlite3.Connection], T], *namespaces: str, frees: bool = False) -> T:
+        """Run ``work``, which uses rows of ``namespaces`` only as in ``read``, in a write transaction. If it raises,
+        nothing is written.
 
         ``frees`` marks a write that removes more than it adds. Such a write also runs on a full disk, with the space of
         the reserve. Raises StoreError."""
-        return await self._run(WRITE, work, frees=frees)
+        return await self._run(WRITE, work, namespaces, frees=frees)
 
     async def run_outside_transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``work`` without a transaction, for statements that SQLite does not allow in one. Raises StoreError."""
-        return await self._run("", work)
+        return await self._run("", work, ())
 
     async def aclose(self) -> None:
         """Wait for the calls that have started, then close the file. Idempotent."""
@@ -109,10 +111,12 @@ class Database:
             self._thread.shutdown(wait=False)
         await await_uncancelled(self._closing)
 
-    async def _run(self, begin: str, work: Callable[[sqlite3.Connection], T], *, frees: bool = False) -> T:
+    async def _run(
+        self, begin: str, work: Callable[[sqlite3.Connection], T], namespaces: tuple[str, ...], *, frees: bool = False
+    ) -> T:
         if self._closing is not None:
             raise StoreError("This session store is closed.")
-        job = PendingCall(begin, work, Future(), frees)
+        job = PendingCall(begin, work, Future(), namespaces, frees)
         with self._lock:
             self._waiting.append(job)
             idle, self._serving = not self._serving, True
@@ -374,10 +378,11 @@ class Database:
 @dataclass(frozen=True, slots=True)
 class PendingCall:
     """A call that waits for the thread. ``begin`` is the statement that begins its transaction (empty: none), ``work``
-    the function to run, and ``outcome`` the future on which the caller waits. ``frees`` is described at
-    ``Database.write``."""
+    the function to run, and ``outcome`` the future on which the caller waits. ``namespaces`` and ``frees`` are
+    described at ``Database.read`` and ``Database.write``."""
 
     begin: str
     work: Callable[[sqlite3.Connection], Any]
     outcome: Future[Any]
+    namespaces: tuple[str, ...] = ()
     frees: bool = False

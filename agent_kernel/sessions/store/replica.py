@@ -11,13 +11,15 @@ from __future__ import annotations
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 from agent_kernel.core.errors import StoreError
 from agent_kernel.core.session import SessionKey
-from agent_kernel.sessions.log.log_store import ENCRYPTED, Append, Entry, LogConflict, LogStore, Stream
+from agent_kernel.sessions.log.log_store import ENCRYPTED, Append, Entry, LogConflict, LogStore, Stream, Tail
 from agent_kernel.sessions.store import row_changes
 from agent_kernel.sessions.store.row_changes import RowChange
 from agent_kernel.sessions.tables import blobs, search_texts
@@ -94,7 +96,9 @@ class Replica:
         self._published: list[tuple[Stream, _Head]] = []
         self._records = False
         self._read_at = self._conflict_at = -MAX_AGE_S
+        self._read_times: dict[str, float] = {}
         self._unread = self._has_guessed = False
+        self._among: frozenset[str] | None = None
         self.sent = False
 
     def prepare(self, db: sqlite3.Connection) -> None:
@@ -105,17 +109,30 @@ class Replica:
 
     # ------------------------------------------------------------------------------------------- reading
 
+    def select(self, calls: Iterable[Collection[str]]) -> None:
+        """Set which namespaces the next calls use: for each call its namespaces, or none if it uses all. Only these are
+        read from the log, so that a call takes no longer because of users whom it does not concern. The copy of the
+        others stays as it was when they were last read."""
+        groups = [*calls]
+        self._among = frozenset(chain.from_iterable(groups)) if all(groups) else None
+
+    def _read_log(self) -> Tail:
+        return self._log.read(self._seen, self._among)
+
     def update(self, db: sqlite3.Connection) -> bool:
         """Apply the changes that other servers have written since the last call, and return whether there were any.
         Raises StoreError if the shared database cannot be read."""
         self._unread = self.sent = False
         more, found = True, False
         while more:
-            tail = self._log.read(self._seen)
+            tail = self._read_log()
             self.offset, more = tail.now - time.monotonic(), tail.more
             if tail.entries:
                 found |= self._apply(db, tail.entries)
-        self._read_at = time.monotonic()
+        if self._among is None:
+            self._read_at = time.monotonic()
+        else:
+            self._read_times |= dict.fromkeys(self._among, time.monotonic())
         if not self._records:
             self._record_changes(db)
         return found
@@ -123,10 +140,15 @@ class Replica:
     def begin_unread(self) -> bool:
         """Begin a transaction without ``update``, if the copy is probably current. Otherwise return False."""
         now = time.monotonic()
-        may = self._log.compares and self._records
-        may = may and now - self._read_at < MAX_AGE_S and now - self._conflict_at >= QUIET_S
+        may = self._log.compares and self._records and now - self._conflict_at >= QUIET_S
+        may = may and now - self._last_read() < MAX_AGE_S
         self._unread, self._has_guessed, self.sent = may, False, False
         return may
+
+    def _last_read(self) -> float:
+        """Return when the namespaces that the next calls use were last read, by the clock ``time.monotonic``."""
+        times = [self._read_times.get(name, self._read_at) for name in self._among or ()]
+        return max(self._read_at, min(times, default=self._read_at))
 
     def run(self, work: Callable[[sqlite3.Connection], T], db: sqlite3.Connection) -> T:
         """Run ``work``, a write or one of several in a transaction. In a transaction without ``update``, note that its
@@ -225,11 +247,13 @@ class Replica:
         """Write the changes of the open transaction to the log, before the transaction is committed in the copy. Raises
         LogConflict if another server has changed one of the sessions first, and StoreError."""
         self._published = []
-        if self._unread and self._has_guessed and self._log.read(self._seen).entries:
+        if self._unread and self._has_guessed and self._read_log().entries:
             raise LogConflict
         found = self._read_changes(db)
         if not found:
             return
+        if self._among is not None and not self._among.issuperset(name for name, _ in found):
+            raise RuntimeError("A call has changed rows of a namespace that it did not name.")
         appends, heads = [], []
         for stream, changes in found.items():
             before = self._heads.get(stream, _Head())
@@ -279,18 +303,18 @@ class Replica:
                 self._log.touch_blobs(namespace, digests)
 
     def _read_changes(self, db: sqlite3.Connection) -> dict[Stream, list[RowChange]]:
-        found: dict[Stream, list[RowChange]] = {}
-        widest = max(map(len, KEYS.values()))
-        widths = {
-            table: (len(KEYS[table]), widest + len(columns) + 2 * (table == "media"))
+        found: defaultdict[Stream, list[RowChange]] = defaultdict(list)
+        first_key, first_value = 5, 5 + max(map(len, KEYS.values()))
+        ends = {
+            table: (first_key + len(KEYS[table]), first_value + len(columns) + 2 * (table == "media"))
             for table, columns in self._columns.items()
         }
         updates: dict[tuple[str, str], int] = {}
-        for _, table, event, namespace, session, *values in db.execute("SELECT * FROM temp.changes ORDER BY n"):
-            keys, end = widths[table]
-            stream, changes = (namespace, session), found.setdefault((namespace, session), [])
-            old = () if event == "i" else values[:keys]
-            new = () if event == "d" else values[widest:end]
+        for row in db.execute("SELECT * FROM temp.changes ORDER BY n"):
+            table, event, stream = row[1], row[2], row[3:first_key]
+            changes, (last_key, last_value) = found[stream], ends[table]
+            old = () if event == "i" else row[first_key:last_key]
+            new = () if event == "d" else row[first_value:last_value]
             if table == "sessions":
                 # Each turn updates the row of its session. The last update has all values, so it takes the place of
                 # the one before.

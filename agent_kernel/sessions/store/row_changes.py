@@ -5,16 +5,14 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 ERASING = frozenset({"sessions", "items", "media", "files", "summaries", "quarantine", "turns", "branches"})
 """Tables that hold content of people. After a deletion in one of them, all rows of the session are written to the log
 again in one entry, which replaces the earlier ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowChange:
+class RowChange(NamedTuple):
     """One change of a row. ``event`` is i (insert), u (update) or d (delete). ``old`` are the key columns before the
     change, and ``new`` are all shared columns after it."""
 
@@ -29,7 +27,7 @@ class RowChange:
 
 
 def encode(changes: Sequence[RowChange]) -> bytes:
-    return _ENCODER.encode([(change.table, change.event, change.old, change.new) for change in changes]).encode()
+    return _ENCODER.encode(changes).encode()
 
 
 def decode(body: bytes) -> list[RowChange]:

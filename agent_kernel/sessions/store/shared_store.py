@@ -75,10 +75,15 @@ class _SharedDatabase(Database):
         self._replica = replica
         self._grouped = frozenset({READ, WRITE})
 
-    async def write(self, work: Callable[[sqlite3.Connection], T], *, frees: bool = False) -> T:
-        return await super().write(functools.partial(self._replica.run, work), frees=frees)
+    async def write(self, work: Callable[[sqlite3.Connection], T], *namespaces: str, frees: bool = False) -> T:
+        return await super().write(functools.partial(self._replica.run, work), *namespaces, frees=frees)
+
+    def _run_single(self, job: PendingCall) -> None:
+        self._replica.select([job.namespaces])
+        super()._run_single(job)
 
     def _commit_group(self, jobs: Sequence[PendingCall]) -> bool:
+        self._replica.select([job.namespaces for job in jobs])
         if jobs[0].begin == WRITE:
             return super()._commit_group(jobs)
         try:

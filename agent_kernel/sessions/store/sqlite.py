@@ -83,14 +83,23 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         self._guard = QuotaGuard(quota)
         self._clock = clock
 
-    async def _growing(self, key: SessionKey, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Check the quota, then run a write that creates a session or a turn. Raises QuotaExceeded."""
+    async def _growing(self, key: SessionKey, work: Callable[[sqlite3.Connection], T], *namespaces: str) -> T:
+        """Check the quota, then run a write that creates a session or a turn. ``namespaces`` are others than that of
+        ``key`` that it uses. Raises QuotaExceeded."""
 
         def run_within_quota(db: sqlite3.Connection) -> T:
             self._guard.check(db, key, self._clock())
             return work(db)
 
-        return await self._database.write(run_within_quota)
+        return await self._database.write(run_within_quota, key.namespace, *namespaces)
+
+    async def _read(self, key: SessionKey, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a read that uses only rows of the namespace of ``key``."""
+        return await self._database.read(work, key.namespace)
+
+    async def _write(self, key: SessionKey, work: Callable[[sqlite3.Connection], T], *, frees: bool = False) -> T:
+        """Run a write that uses only rows of the namespace of ``key``."""
+        return await self._database.write(work, key.namespace, frees=frees)
 
     # ------------------------------------------------------------------------------------------- sessions
 
@@ -100,7 +109,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
 
     async def info(self, key: SessionKey) -> Session | None:
         """Return a session with its counts of turns and items, or None."""
-        return await self._database.read(lambda db: sessions.select_session(db, key, counts=True))
+        return await self._read(key, lambda db: sessions.select_session(db, key, counts=True))
 
     async def idle(self, until: float) -> list[Session]:
         """Return the sessions of all namespaces that have not been used since ``until`` (seconds since the epoch) and
@@ -118,16 +127,16 @@ class SqliteStore(SqliteFiles, SqliteGrants):
 
     async def describe(self, key: SessionKey, change: SessionUpdate) -> Session:
         wanted = serialization.validate_description(change)
-        return await self._database.write(lambda db: sessions.describe(db, key, wanted, self._clock()))
+        return await self._write(key, lambda db: sessions.describe(db, key, wanted, self._clock()))
 
     async def touch(self, key: SessionKey) -> None:
-        await self._database.write(lambda db: sessions.touch(db, key, self._clock()))
+        await self._write(key, lambda db: sessions.touch(db, key, self._clock()))
 
     async def clear(self, key: SessionKey) -> None:
-        await self._database.write(lambda db: sessions.clear(db, key, self._clock()), frees=True)
+        await self._write(key, lambda db: sessions.clear(db, key, self._clock()), frees=True)
 
     async def delete(self, key: SessionKey, revision: int | None = None) -> bool:
-        return await self._database.write(lambda db: sessions.delete(db, key, revision), frees=True)
+        return await self._write(key, lambda db: sessions.delete(db, key, revision), frees=True)
 
     # ------------------------------------------------------------------------------------------- turns
 
@@ -137,8 +146,8 @@ class SqliteStore(SqliteFiles, SqliteGrants):
 
     async def append(self, turn: Turn, owner: Owner, messages: Sequence[Message], expect_seq: int) -> list[Item]:
         batch = tuple(messages)
-        return await self._database.write(
-            lambda db: turns.append(db, turn, owner, batch, expect_seq=expect_seq, now=self._clock())
+        return await self._write(
+            turn.key, lambda db: turns.append(db, turn, owner, batch, expect_seq=expect_seq, now=self._clock())
         )
 
     async def append_at(
@@ -152,14 +161,15 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         earlier: Sequence[Sequence[Message]] = (),
     ) -> list[Item]:
         batch, before = tuple(messages), tuple(map(tuple, earlier))
-        return await self._database.write(
+        return await self._write(
+            turn.key,
             lambda db: turns.append_at(
                 db, turn, owner, batch, expect_seq=expect_seq, behind=behind, earlier=before, now=self._clock()
-            )
+            ),
         )
 
     async def heartbeat(self, turn: Turn, owner: Owner) -> bool:
-        return await self._database.write(lambda db: turns.heartbeat(db, turn, owner, self._clock()))
+        return await self._write(turn.key, lambda db: turns.heartbeat(db, turn, owner, self._clock()))
 
     async def close_turn(
         self,
@@ -173,7 +183,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
     ) -> bool:
         lease_expiry.check_closing(state, reason)
         closing = turns.TurnClosing(state, reason, usage.to_json() if usage else {}, dict(record or {}))
-        return await self._database.write(lambda db: turns.close_turn(db, turn, owner, closing, self._clock()))
+        return await self._write(turn.key, lambda db: turns.close_turn(db, turn, owner, closing, self._clock()))
 
     async def recover(self) -> list[Turn]:
         now = self._clock()
@@ -184,8 +194,8 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         return [turn for turn in closed if turn is not None]
 
     async def _take_over(self, turn: Turn, owner: Owner, seen: float) -> Turn | None:
-        return await self._database.write(
-            lambda db: turns.take_over(db, turn, owner, seen, reason=lease_expiry.REASON, now=self._clock())
+        return await self._write(
+            turn.key, lambda db: turns.take_over(db, turn, owner, seen, reason=lease_expiry.REASON, now=self._clock())
         )
 
     async def add_turn(
@@ -198,7 +208,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
 
     async def extend_turn(self, turn: Turn, messages: Sequence[Message]) -> list[Item]:
         batch = tuple(messages)
-        return await self._database.write(lambda db: turns.extend_turn(db, turn, batch, self._clock()))
+        return await self._write(turn.key, lambda db: turns.extend_turn(db, turn, batch, self._clock()))
 
     async def add_messages(
         self, key: SessionKey, messages: Sequence[Message], *, record: Mapping[str, Any] | None = None
@@ -207,14 +217,14 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         return await self._growing(key, lambda db: turns.add_messages(db, key, batch, record=facts, now=self._clock()))
 
     async def turn(self, namespace: str, id: str) -> Turn | None:
-        return await self._database.read(lambda db: turns.select_turn_by_id(db, namespace, id))
+        return await self._database.read(lambda db: turns.select_turn_by_id(db, namespace, id), namespace)
 
     async def pop(self, key: SessionKey) -> list[Item]:
-        return await self._database.write(lambda db: branches.pop(db, key, self._clock()), frees=True)
+        return await self._write(key, lambda db: branches.pop(db, key, self._clock()), frees=True)
 
     async def rewind(self, key: SessionKey, tail: Sequence[Item]) -> bool:
         wanted = tuple(tail)
-        return await self._database.write(lambda db: branches.rewind(db, key, wanted, self._clock()), frees=True)
+        return await self._write(key, lambda db: branches.rewind(db, key, wanted, self._clock()), frees=True)
 
     # ------------------------------------------------------------------------------------------- history
 
@@ -222,87 +232,91 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         self, key: SessionKey, limit: int | None = None, *, failed: bool = True, branch: str | None = None
     ) -> list[Item]:
         serialization.validate_limit(limit)
-        return await self._database.read(
-            lambda db: items.select_latest(db, key, segments.branch_path(db, key, branch), limit, failed=failed)
+        return await self._read(
+            key, lambda db: items.select_latest(db, key, segments.branch_path(db, key, branch), limit, failed=failed)
         )
 
     async def turns(
         self, key: SessionKey, limit: int | None = None, *, branch: str | None = None, before: str = ""
     ) -> list[Turn]:
         serialization.validate_limit(limit)
-        return await self._database.read(
-            lambda db: turns.select_turns(db, key, segments.branch_path(db, key, branch), limit, before)
+        return await self._read(
+            key, lambda db: turns.select_turns(db, key, segments.branch_path(db, key, branch), limit, before)
         )
 
     async def everything(self, key: SessionKey) -> tuple[list[Turn], list[Item]]:
-        return await self._database.read(lambda db: (turns.select_all_turns(db, key), items.select_all_items(db, key)))
+        return await self._read(key, lambda db: (turns.select_all_turns(db, key), items.select_all_items(db, key)))
 
     async def of_cell(self, key: SessionKey, cell: str, limit: int | None = None) -> list[Turn]:
         serialization.validate_limit(limit)
-        return await self._database.read(lambda db: turns.select_cell_turns(db, key, cell, limit))
+        return await self._read(key, lambda db: turns.select_cell_turns(db, key, cell, limit))
 
     async def of_turn(self, turn: Turn) -> list[Item]:
-        return await self._database.read(lambda db: items.select_turn_items(db, turn.key, turn.id))
+        return await self._read(turn.key, lambda db: items.select_turn_items(db, turn.key, turn.id))
 
     async def blob(self, key: SessionKey, digest: str) -> bytes | None:
-        return await self._database.read(lambda db: items.read_blob(db, key, digest))
+        return await self._read(key, lambda db: items.read_blob(db, key, digest))
 
     # ------------------------------------------------------------------------------------------- branches
 
     async def branches(self, key: SessionKey) -> list[Branch]:
-        return await self._database.read(lambda db: segments.select_branches(db, key))
+        return await self._read(key, lambda db: segments.select_branches(db, key))
 
     async def branch(self, key: SessionKey, *, before: str | None = None, name: str = "") -> Branch:
-        return await self._database.write(lambda db: segments.create_branch(db, key, before, name, self._clock()))
+        return await self._write(key, lambda db: segments.create_branch(db, key, before, name, self._clock()))
 
     async def switch(self, key: SessionKey, name: str) -> Branch:
-        return await self._database.write(lambda db: segments.switch_branch(db, key, name, self._clock()))
+        return await self._write(key, lambda db: segments.switch_branch(db, key, name, self._clock()))
 
     async def drop_branch(self, key: SessionKey, name: str) -> None:
-        await self._database.write(lambda db: branches.remove_branch(db, key, name, self._clock()), frees=True)
+        await self._write(key, lambda db: branches.remove_branch(db, key, name, self._clock()), frees=True)
 
     async def siblings(self, key: SessionKey, turn: str) -> list[tuple[str, str]]:
-        return await self._database.read(lambda db: branches.select_siblings(db, key, turn))
+        return await self._read(key, lambda db: branches.select_siblings(db, key, turn))
 
     async def fork(self, key: SessionKey, target: SessionKey, turns: int | None = None) -> Session:
         serialization.validate_limit(turns)
-        return await self._growing(target, lambda db: branches.fork_session(db, key, target, turns, self._clock()))
+        return await self._growing(
+            target, lambda db: branches.fork_session(db, key, target, turns, self._clock()), key.namespace
+        )
 
     # ------------------------------------------------------------------------------------------- summaries, openings
 
     async def summaries(self, key: SessionKey, *, branch: str | None = None) -> list[Summary]:
-        return await self._database.read(
-            lambda db: summaries.select_summaries(db, key, segments.branch_path(db, key, branch))
+        return await self._read(
+            key, lambda db: summaries.select_summaries(db, key, segments.branch_path(db, key, branch))
         )
 
     async def claim_summary(self, key: SessionKey, owner: Owner) -> bool:
-        return await self._database.write(lambda db: summaries.insert_claim(db, key, owner, self._clock()))
+        return await self._write(key, lambda db: summaries.insert_claim(db, key, owner, self._clock()))
 
     async def add_summary(self, summary: Summary, owner: Owner) -> Summary:
-        return await self._database.write(lambda db: summaries.insert_summary(db, summary, owner, self._clock()))
+        return await self._write(summary.key, lambda db: summaries.insert_summary(db, summary, owner, self._clock()))
 
     async def release_summary(self, key: SessionKey, owner: Owner) -> None:
-        await self._database.write(lambda db: summaries.release_claim(db, key, owner))
+        await self._write(key, lambda db: summaries.release_claim(db, key, owner))
 
     async def undo_summary(self, key: SessionKey) -> Summary | None:
-        return await self._database.write(lambda db: summaries.delete_newest(db, key, self._clock()))
+        return await self._write(key, lambda db: summaries.delete_newest(db, key, self._clock()))
 
     async def remember(self, key: SessionKey, scope: str, chain: Mapping[int, str]) -> None:
         known = dict(chain)
-        await self._database.write(lambda db: conversation_openings.insert_openings(db, key, scope, known))
+        await self._write(key, lambda db: conversation_openings.insert_openings(db, key, scope, known))
 
     async def forget(self, key: SessionKey) -> None:
-        if await self._database.read(lambda db: conversation_openings.has_openings(db, key)):
-            await self._database.write(lambda db: conversation_openings.delete_openings(db, key))
+        if await self._read(key, lambda db: conversation_openings.has_openings(db, key)):
+            await self._write(key, lambda db: conversation_openings.delete_openings(db, key))
 
     async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> OpeningMatch | None:
         hashes = tuple(chain)
-        return await self._database.read(lambda db: conversation_openings.find_match(db, namespace, scope, hashes))
+        return await self._database.read(
+            lambda db: conversation_openings.find_match(db, namespace, scope, hashes), namespace
+        )
 
     # ------------------------------------------------------------------------------------------- snapshots
 
     async def whole(self, key: SessionKey) -> SessionSnapshot | None:
-        return await self._database.read(lambda db: session_copy.read_whole(db, key))
+        return await self._read(key, lambda db: session_copy.read_whole(db, key))
 
     async def restore(self, whole: SessionSnapshot, blobs: Mapping[str, bytes], *, replace: bool = False) -> Session:
         known = dict(blobs)
@@ -311,13 +325,13 @@ class SqliteStore(SqliteFiles, SqliteGrants):
 
     async def clear_outputs(self, key: SessionKey, turns: Collection[str], text: str) -> int:
         chosen = frozenset(turns)
-        return await self._database.write(lambda db: session_copy.clear_outputs(db, key, chosen, text, self._clock()))
+        return await self._write(key, lambda db: session_copy.clear_outputs(db, key, chosen, text, self._clock()))
 
     # ------------------------------------------------------------------------------------------- search
 
     async def search(self, namespace: str, query: SessionQuery) -> list[SearchHit]:
         check_id(namespace, "namespace")
-        return await self._database.read(lambda db: search.search(db, namespace, query))
+        return await self._database.read(lambda db: search.search(db, namespace, query), namespace)
 
     async def fold(self, limit: int = 1000) -> int:
         """Add up to ``limit`` new items to the search index, in several short transactions, so that turns do not have
@@ -334,15 +348,15 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         SessionNotFound."""
         key = SessionKey(namespace, session)
         where = serialization.path(root, "contents root"), serialization.path(path)
-        await self._database.write(lambda db: bindings.bind(db, key, *where))
+        await self._database.write(lambda db: bindings.bind(db, key, *where), namespace)
 
     async def unbind(self, namespace: str, root: str, path: str) -> bool:
         """Remove the binding of a notebook, and return whether there was one."""
-        return await self._database.write(lambda db: bindings.unbind(db, namespace, root, path))
+        return await self._database.write(lambda db: bindings.unbind(db, namespace, root, path), namespace)
 
     async def bound(self, namespace: str, root: str, path: str) -> str | None:
         """Return the id of the session that a notebook is bound to, or None."""
-        return await self._database.read(lambda db: bindings.select_bound_session(db, namespace, root, path))
+        return await self._database.read(lambda db: bindings.select_bound_session(db, namespace, root, path), namespace)
 
     async def move(self, root: str, old: str, new: str) -> int:
         serialization.path(old), serialization.path(new)
@@ -350,7 +364,7 @@ class SqliteStore(SqliteFiles, SqliteGrants):
 
     async def paths(self, root: str, session: SessionKey) -> list[str]:
         """Return the notebooks below ``root`` that are bound to a session."""
-        return await self._database.read(lambda db: bindings.select_paths(db, root, session))
+        return await self._read(session, lambda db: bindings.select_paths(db, root, session))
 
     # ------------------------------------------------------------------------------------------- maintenance
 
@@ -392,4 +406,4 @@ class SqliteStore(SqliteFiles, SqliteGrants):
     async def list(self, namespace: str, limit: int | None = 50) -> list[Session]:
         check_id(namespace, "namespace")
         serialization.validate_limit(limit)
-        return await self._database.read(lambda db: sessions.select_sessions(db, namespace, limit))
+        return await self._database.read(lambda db: sessions.select_sessions(db, namespace, limit), namespace)

@@ -29,25 +29,29 @@ class SqliteFiles:
             self._guard.check(db, key, self._clock(), size)
             files.store_files(db, key, batch, self._clock())
 
-        await self._database.write(work)
+        await self._database.write(work, key.namespace)
 
     async def file(self, key: SessionKey, id: str) -> File | None:
-        return await self._database.read(lambda db: files.select_file(db, key, id))
+        return await self._database.read(lambda db: files.select_file(db, key, id), key.namespace)
 
     async def files(self, key: SessionKey) -> list[File]:
-        return await self._database.read(lambda db: files.select_files(db, key))
+        return await self._database.read(lambda db: files.select_files(db, key), key.namespace)
 
     async def file_body(self, key: SessionKey, id: str) -> bytes | Path | None:
-        return await self._database.read(lambda db: files.read_body(db, key, id))
+        return await self._database.read(lambda db: files.read_body(db, key, id), key.namespace)
 
     async def remove_file(self, key: SessionKey, id: str) -> bool:
-        return await self._database.write(lambda db: files.delete_file(db, key, id, self._clock()), frees=True)
+        return await self._database.write(
+            lambda db: files.delete_file(db, key, id, self._clock()), key.namespace, frees=True
+        )
 
     async def sessions_of_file(self, namespace: str, id: str) -> list[SessionKey]:
-        return await self._database.read(lambda db: files.select_owners(db, namespace, id))
+        return await self._database.read(lambda db: files.select_owners(db, namespace, id), namespace)
 
     async def all_files(
         self, namespace: str, limit: int | None = None, *, sessions: Collection[str] | None = None
     ) -> list[tuple[SessionKey, File]]:
         serialization.validate_limit(limit)
-        return await self._database.read(lambda db: files.select_namespace_files(db, namespace, sessions, limit))
+        return await self._database.read(
+            lambda db: files.select_namespace_files(db, namespace, sessions, limit), namespace
+        )

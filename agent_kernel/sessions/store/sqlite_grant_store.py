@@ -15,20 +15,20 @@ class SqliteGrants:
     _database: Database
 
     async def grants(self, key: SessionKey) -> list[Grant]:
-        return await self._database.read(lambda db: grants.select_grants(db, key))
+        return await self._database.read(lambda db: grants.select_grants(db, key), key.namespace)
 
     async def grant(self, key: SessionKey, grant: Grant) -> None:
-        await self._database.write(lambda db: grants.insert_grant(db, key, grant))
+        await self._database.write(lambda db: grants.insert_grant(db, key, grant), key.namespace)
 
     async def revoke(self, key: SessionKey, kind: str | None = None, tool: str | None = None) -> int:
-        return await self._database.write(lambda db: grants.delete_grants(db, key, kind, tool))
+        return await self._database.write(lambda db: grants.delete_grants(db, key, kind, tool), key.namespace)
 
     async def ask(self, question: ApprovalQuestion) -> None:
-        await self._database.write(lambda db: grants.insert_question(db, question))
+        await self._database.write(lambda db: grants.insert_question(db, question), question.key.namespace)
 
     async def answer(self, question: ApprovalQuestion, grant: Grant | None = None) -> ApprovalQuestion:
         serialization.text(question.message, "message")
-        return await self._database.write(lambda db: grants.store_answer(db, question, grant))
+        return await self._database.write(lambda db: grants.store_answer(db, question, grant), question.key.namespace)
 
     async def question(self, namespace: str, id: str) -> ApprovalQuestion | None:
-        return await self._database.read(lambda db: grants.select_question(db, namespace, id))
+        return await self._database.read(lambda db: grants.select_question(db, namespace, id), namespace)

@@ -31,6 +31,12 @@ _CONTENT_TABLES = (
 
 
 def create(db: sqlite3.Connection, key: SessionKey, title: str, now: float) -> Session:
+    _insert_session(db, key, title, now)
+    return require_session(db, key, counts=True)
+
+
+def _insert_session(db: sqlite3.Connection, key: SessionKey, title: str, now: float) -> None:
+    """Insert the row of a session and its first branch, if the session does not exist."""
     db.execute(
         "INSERT INTO sessions (namespace, id, title, created, updated, accessed, revision) VALUES (?, ?, ?, ?, ?, ?, 1)"
         " ON CONFLICT DO NOTHING",
@@ -38,7 +44,6 @@ def create(db: sqlite3.Connection, key: SessionKey, title: str, now: float) -> S
     )
     if count_changes(db):
         insert_row(db, "branches", key, name=MAIN, segment=0, parent="", created=now)
-    return require_session(db, key, counts=True)
 
 
 def select_session(db: sqlite3.Connection, key: SessionKey, *, counts: bool = False) -> Session | None:
@@ -79,7 +84,7 @@ def read_end(db: sqlite3.Connection, key: SessionKey) -> SessionEnd | None:
 
 def begin_session(db: sqlite3.Connection, key: SessionKey, now: float) -> SessionEnd:
     """Create the session and return its SessionEnd."""
-    create(db, key, "", now)
+    _insert_session(db, key, "", now)
     return SessionEnd(0, 0, 0, None)
 
 

@@ -74,15 +74,15 @@ def add_messages(
     sessions.raise_if_busy(session)
     batches: list[tuple[items.AppendPoint, Sequence[Message]]] = []
     fresh: list[Turn] = []
+    head, number = session.head, session.turns
     for batch in _split_by_turn(messages):
         place = None if _starts_turn(batch[0]) else _newest_turn_end(db, key, session)
         if place is None:
-            id, number, since = _new_turn_id(), session.turns + 1, session.head
-            fresh.append(Turn(id, key, number, "committed", opened=now, closed=now, record=record, since=since))
-            place = items.AppendPoint(key, id, session.segment, "", "", since, number)
-            session = replace(session, turns=number)
+            id, number = _new_turn_id(), number + 1
+            fresh.append(Turn(id, key, number, "committed", opened=now, closed=now, record=record, since=head))
+            place = items.AppendPoint(key, id, session.segment, "", "", head, number)
         batches.append((place, batch))
-        session = replace(session, head=session.head + len(batch))
+        head += len(batch)
     insert_turn_rows(db, fresh, session.segment, now)
     return items.insert_batches(db, batches, now) if batches else []
 

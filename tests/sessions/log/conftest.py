@@ -21,16 +21,14 @@ from tests.sessions.log.memory_table import MemoryTable
 from tests.sessions.log.servers import FakeDynamo, Postgres, RealDynamo, RealMongo, Redis
 from tests.sessions.talk import Clock
 
-COMPARING_LOGS = (
+LOGS = (
     "memory",
     "batched",
     *(
         pytest.param(name, marks=pytest.mark.stores)
-        for name in ("encrypted", "postgresql", "redis", "mongodb", "dynamodb")
+        for name in ("encrypted", "postgresql", "redis", "mongodb", "dynamodb", "supabase")
     ),
 )
-"""The logs that compare the positions a writer has read with the newest ones."""
-LOGS = (*COMPARING_LOGS, pytest.param("supabase", marks=pytest.mark.stores))
 KEY = bytes(range(32))
 MOTO = Path(__file__).parents[3] / "build" / "moto" / "bin" / "python"
 

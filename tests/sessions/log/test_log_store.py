@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from agent_kernel.sessions.log.log_store import Append, Entry, LogConflict, LogStore
-from tests.sessions.log.conftest import COMPARING_LOGS
 from tests.sessions.talk import Clock
 
 Open = Callable[[], LogStore]
@@ -45,6 +44,16 @@ def test_entries_are_read_in_their_order_and_only_behind_a_position(log: LogStor
     assert [e.position for e in everything(log, {"a": 2, "b": 1})] == [3]
 
 
+def test_a_reader_that_names_namespaces_gets_all_of_their_entries(log: LogStore) -> None:
+    for number, (namespace, expect) in enumerate([("a", 0), ("é\U0001f600", 0), ("b", 0), ("a", 1), ("c", 0)]):
+        log.commit(str(number), [append(namespace=namespace, expect=expect)])
+    tail = log.read({"a": 1, "b": 1}, ["é\U0001f600", "b", "a", "nobody"])
+    assert not tail.more
+    places = [(entry.namespace, entry.position) for entry in tail.entries if entry.namespace != "c"]
+    assert places == [("a", 2), ("é\U0001f600", 1)]
+    assert log.read({}, []).now >= tail.now
+
+
 def test_a_writer_that_does_not_know_the_last_entry_writes_nothing(log: LogStore) -> None:
     log.commit("1", [append("s")])
     for stale in (append("s"), append("s", expect=2)):
@@ -65,10 +74,10 @@ def test_an_append_without_a_body_only_checks(log: LogStore, again: Open) -> Non
     assert log.commit("6", [Append("a", "s", 3, None)]) == {}
 
 
-@pytest.mark.parametrize("make_log", COMPARING_LOGS, indirect=True)
 def test_a_writer_that_has_not_read_the_newest_entry_of_a_namespace_writes_nothing_if_it_asks_for_that(
     log: LogStore, again: Open
 ) -> None:
+    log.read({})
     assert log.compares
     first = log.commit("1", [append("s"), append("s", namespace="b")], {"a": 0, "b": 0})
     assert first == {("a", "s"): 1, ("b", "s"): 1}
@@ -83,7 +92,6 @@ def test_a_writer_that_has_not_read_the_newest_entry_of_a_namespace_writes_nothi
     assert [entry.position for entry in everything(again())] == [1, 2, 3, 4, 1, 2]
 
 
-@pytest.mark.parametrize("make_log", COMPARING_LOGS, indirect=True)
 def test_of_writers_that_all_read_the_same_one_is_first_also_in_different_sessions(log: LogStore, again: Open) -> None:
     rounds, logs = 15, [again() for _ in range(3)]
 

@@ -86,6 +86,20 @@ def test_a_full_server_writes_all_of_a_commit_or_nothing(own: Redis) -> None:
     log.close()
 
 
+def test_a_read_of_one_namespace_makes_the_server_do_no_more_when_there_are_more_users(own: Redis) -> None:
+    log = RedisLog(own.fresh())
+    for number in range(40):
+        log.commit(f"{number}", [Append(f"user{number}", "s", 0, b"x")])
+    seen = {f"user{number}": 1 for number in range(40)}
+    assert log.read(seen).entries == []
+    with own.client() as client:
+        client.config_resetstat()
+        assert log.read(seen, ["user7"]).entries == []
+        calls = {name: facts["calls"] for name, facts in client.info("commandstats").items() if "config" not in name}
+    log.close()
+    assert calls == {"cmdstat_evalsha": 1, "cmdstat_time": 1, "cmdstat_hget": 1}
+
+
 async def test_servers_of_a_cluster_keep_a_log_together(tmp_path: Path) -> None:
     nodes: list[Redis] = []
     try:

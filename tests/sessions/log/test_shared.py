@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -147,10 +147,10 @@ class Failing(MemoryLog):
         super().__init__()
         self.away = self.loses = False
 
-    def read(self, after: Mapping[str, int]) -> Tail:
+    def read(self, after: Mapping[str, int], among: Collection[str] | None = None) -> Tail:
         if self.away:
             raise StoreError("The database is away.", hint="Start it.")
-        return super().read(after)
+        return super().read(after, among)
 
     def commit(
         self, id: str, appends: Sequence[Append], after: Mapping[str, int] | None = None
@@ -203,15 +203,17 @@ async def test_writes_that_wait_at_the_same_moment_and_whose_reply_was_lost_are_
 
 
 class Counting(MemoryLog):
-    """Notes the requests to the database."""
+    """Notes the requests to the database, and which namespaces each read asks for."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
         self.requests: list[str] = []
+        self.asked: list[set[str] | None] = []
 
-    def read(self, after: Mapping[str, int]) -> Tail:
+    def read(self, after: Mapping[str, int], among: Collection[str] | None = None) -> Tail:
         self.requests.append("read")
-        return super().read(after)
+        self.asked.append(None if among is None else set(among))
+        return super().read(after, among)
 
     def commit(
         self, id: str, appends: Sequence[Append], after: Mapping[str, int] | None = None
@@ -242,6 +244,25 @@ async def test_a_write_that_follows_another_call_takes_one_request_and_so_does_a
     assert log.requests == ["commit"] * 3
     assert len(await store.latest(KEY)) == 3
     assert log.requests == ["commit"] * 3 + ["read"]
+
+
+async def test_a_read_asks_for_the_namespaces_of_its_calls_and_not_for_those_of_all_users(
+    counted: tuple[Counting, SharedStore, SharedStore],
+) -> None:
+    log, store, other = counted
+    keys = [SessionKey(f"user{n}", "s") for n in range(20)]
+    for key in keys:
+        await other.add_messages(key, [user("said")])
+    assert len(await other.idle(2e9)) == 21
+    log.asked.clear()
+    assert len(await store.latest(keys[3])) == 1
+    await store.fork(keys[4], SessionKey("user5", "copy"))
+    assert log.asked == [{"user3"}, {"user4", "user5"}]
+    log.requests.clear()
+    await store.add_messages(keys[3], [user("more")])
+    assert log.requests == ["commit"], "this server has read the namespace before"
+    assert len(await other.idle(2e9)) == 22, "a call that concerns all users reads all"
+    assert log.asked[-1] is None
 
 
 async def test_calls_that_wait_at_the_same_moment_share_one_request(

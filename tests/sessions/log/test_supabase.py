@@ -13,11 +13,13 @@ import psycopg
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
+from agent_kernel.core.messages import user
 from agent_kernel.sessions.log import postgresql
 from agent_kernel.sessions.log.log_store import Append
 from agent_kernel.sessions.log.supabase import SupabaseLog, read_sql
-from agent_kernel.sessions.store.store_url import open_log
+from agent_kernel.sessions.store.store_url import open_log, open_store
 from tests.sessions.log.test_log_store import append, everything
+from tests.sessions.talk import KEY
 
 pytestmark = pytest.mark.stores
 TABLES = ("version", "namespaces", "entries", "commits", "blobs")
@@ -42,6 +44,7 @@ def test_web_pages_may_neither_call_the_functions_nor_use_the_tables(supabase: A
     statements += [
         "SELECT agent_kernel_log('read', '{}')",
         "SELECT agent_kernel_commit('x', '{}', '{}', '{}', '{}', '{}')",
+        "SELECT agent_kernel_commit_after('{}', '{}', 'x', '{}', '{}', '{}', '{}', '{}')",
         "INSERT INTO agent_kernel_namespaces VALUES ('b', 1)",
     ]
     with connect(supabase, url, role) as database:
@@ -85,16 +88,51 @@ def test_a_call_whose_reply_was_lost_has_happened_once(supabase: Any, monkeypatc
     log.close()
 
 
-def test_what_a_writer_has_read_is_not_compared_and_the_log_says_so(supabase: Any) -> None:
-    log = SupabaseLog(supabase.fresh())
-    assert not log.compares
-    assert log.commit("1", [append("s")], {"a": 7}) == {("a", "s"): 1}
+EARLIER = """
+ALTER FUNCTION agent_kernel_log RENAME TO agent_kernel_later;
+CREATE FUNCTION agent_kernel_log(operation text, given jsonb) RETURNS jsonb LANGUAGE plpgsql
+SET search_path FROM CURRENT AS $$
+BEGIN
+    IF operation IN ('read_among', 'compare_and_commit') THEN
+        RAISE EXCEPTION 'agent_kernel_log has no operation %', operation;
+    END IF;
+    RETURN agent_kernel_later(operation, given) - 'compares';
+END $$;
+GRANT EXECUTE ON FUNCTION agent_kernel_log(text, jsonb) TO service_role;
+"""
+"""Changes the function to what the SQL of the earlier version created."""
+
+
+async def test_a_project_with_the_function_of_an_earlier_version_works_and_the_sql_upgrades_it(supabase: Any) -> None:
+    url = supabase.fresh()
+    schema = url.rpartition("schema=")[2]
+    with psycopg.connect(f"{supabase.postgres.url}&options=-csearch_path%3D{schema}", autocommit=True) as database:
+        database.execute(EARLIER.encode())
+        assert await requests_of_a_write(supabase, url) == 2
+        log = SupabaseLog(url)
+        log.read({})
+        assert not log.compares
+        database.execute(read_sql().encode())
+    assert await requests_of_a_write(supabase, url) == 1
+    assert [entry.position for entry in everything(log, {"local": 1})] == [2, 3, 4]
     log.close()
 
 
+async def requests_of_a_write(supabase: Any, url: str) -> int:
+    """Write twice to a session of the project, and return the number of requests of the second write."""
+    store = open_store(url)
+    await store.add_messages(KEY, [user("first")])
+    before = supabase.requests
+    await store.add_messages(KEY, [user("second")])
+    requests: int = supabase.requests - before
+    await store.aclose()
+    return requests
+
+
 def test_the_tables_are_those_of_the_store_postgresql_and_both_can_use_them(supabase: Any) -> None:
-    assert postgresql._SCHEMA.strip() in read_sql()
-    assert f"INSERT INTO agent_kernel_version VALUES ({postgresql.VERSION});" in read_sql()
+    for statements in (postgresql._SCHEMA, postgresql._COMMIT_AFTER):
+        assert statements.strip() in read_sql()
+    assert f"INSERT INTO agent_kernel_version SELECT {postgresql.VERSION} WHERE" in read_sql()
     url = supabase.fresh()
     schema = url.rpartition("schema=")[2]
     log, direct = open_log(url), open_log(f"{supabase.postgres.url}&options=-csearch_path%3D{schema}")
