@@ -162,7 +162,7 @@ async def test_what_is_no_code_of_the_notebook_is_not_run(notebook: Notebook) ->
     assert ran.asked == []
     first, second, third = await tool_results(notebook)
     assert "has no code to run" in first
-    assert "cannot be run by you" in second
+    assert "you cannot run it" in second
     assert "There is no cell 'nowhere'" in third
 
 
