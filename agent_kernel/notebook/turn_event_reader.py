@@ -68,4 +68,4 @@ class TurnEvents:
     def _set_connection(self, connection: http.client.HTTPConnection) -> None:
         self._connection = connection
         if self.left:
-            raise Conflict("This kernel no longer follows the events of this turn.")
+            raise Conflict("This kernel has stopped following the events of this turn. The turn itself continues.")

@@ -74,7 +74,7 @@ class CallCost:
 
     @property
     def expected(self) -> int:
-        """The estimated cost before the call begins."""
+        """The estimate, made before the model call begins, of the tokens that it will use."""
         answer = self._request.sampling.max_tokens or ANSWER_TOKENS
         return math.ceil(total_chars(self._request.messages) / CHARS_PER_TOKEN) + answer
 

@@ -132,8 +132,8 @@ class SharedDirectory:
     """A directory of which only some entries are visible. Each visible entry is mounted separately; ``update`` follows
     changes of the directory.
 
-    In the jail, an empty directory takes its place, in which only the supervisor creates mount points (through
-    ``_made``)."""
+    In the jail, an empty directory takes its place. Only the supervisor, the process that sets up the
+    jail, can create mount points in that directory."""
 
     def __init__(self, directory: str, number: int) -> None:
         self.directory = directory

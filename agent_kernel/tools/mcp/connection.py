@@ -175,7 +175,7 @@ class McpConnection:
                     raise
                 if not (again and isinstance(why, McpServerUnavailable) and why.untried):
                     raise why from error
-        raise AssertionError("the second time it returned or raised")
+        raise AssertionError("the repeated request neither returned nor raised")
 
     def redact(self, text: str) -> str:
         """Return the text with the secrets of the configuration redacted."""

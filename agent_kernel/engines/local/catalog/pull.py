@@ -245,8 +245,9 @@ def is_partial(entry: CatalogEntry, cache_dir: Path) -> bool:
 
 
 def _link(path: Path, target: Path) -> None:
-    """Create a hard link to the file at ``target``, so that the download is not lost if the process is killed before
-    the last rename. On a file system without hard links, move the file."""
+    """Create ``target`` as a hard link to the file ``path``, so that both names exist and the download is not lost if
+    the process is killed before the model's directory gets its final name. On a file system without hard links, move
+    the file to ``target``."""
     try:
         os.link(path, target)
     except OSError:  # a file system without hard links
