@@ -36,9 +36,7 @@ class ClientFunctions:
         self._tools = {tool.spec.name: tool for tool in tools}
         self._client = client
         if len(self._tools) < len(tools):
-            raise InvalidRequest(
-                "Two of the functions have the same name. Rename one of them.", hint="Rename one of the functions."
-            )
+            raise InvalidRequest("Two of the functions have the same name.", hint="Rename one of the functions.")
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the functions for the ``functions`` field of a turn. The server may run calls of one round

@@ -220,7 +220,7 @@ async def _iterate_body(
 
 def _too_large(answer: FetchResult, bounds: FetchLimits) -> FetchFailed:
     return FetchFailed(
-        f"{_shorten_url(answer.url)} has more than {bounds.bytes / 2**20:g} MiB so the rest was not read."
+        f"{_shorten_url(answer.url)} has more than {bounds.bytes / 2**20:g} MiB, so the rest was not read."
     )
 
 

@@ -17,17 +17,19 @@ ROWS = re.compile(r"The result:\n\n(?P<rows> {4}[^\n]*(?:\n {4}[^\n]*)*)\n?")
 """Matches a whole answer that consists of rows."""
 MORE = re.compile(r"^ *\.\.\. \d+ more rows$", re.MULTILINE)
 """Matches the line that stands for the rows that the answer leaves out."""
-CONTINUES = "\\"
-"""What pandas writes at the end of a line whose columns continue below."""
 ABOVE = "The result is the table above."
 
 
 def repeats_table(answer: str, tables: Iterable[str]) -> bool:
-    """Return whether ``answer`` consists of rows, and every word of them is in ``tables``, the texts of the displayed
-    tables."""
+    """Return whether ``answer`` consists of rows, and each of them is a line of ``tables``, the texts of the displayed
+    tables. Spaces do not count."""
     match = ROWS.fullmatch(answer)
-    shown = {word for table in tables for word in table.split()} | {CONTINUES}
-    return match is not None and len(shown) > 1 and shown.issuperset(MORE.sub("", match["rows"]).split())
+    shown = {tuple(line.split()) for table in tables for line in table.splitlines()}
+    return match is not None and all(tuple(line.split()) in {*shown, ()} for line in _rows(match["rows"]))
+
+
+def _rows(text: str) -> list[str]:
+    return MORE.sub("", text).splitlines()
 
 
 def table_text(bundle: Bundle) -> str:

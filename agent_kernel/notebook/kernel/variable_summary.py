@@ -43,13 +43,16 @@ HISTORY = {"In", "Out"}
 EVERYDAY_WORDS = {"a", "i", "name", "date", "time", "type", "id", "value", "values", "text", "number", "index"}
 """Names of columns, in lower case, that also occur in questions about anything else ("What is your name?")."""
 NUMBER_IN_TEXT = re.compile(
-    r"(?P<before>[^\w\s.,+-]{0,3}|[A-Z]{3})\s*[-+]?"
-    r"(?P<number>(?:\d{1,3}(?:[.,' ]\d{3})+|\d+)(?:[.,]\d+)?)\s*(?P<after>\D{0,8})"
+    r"(?P<before>[^\w\s.,+()-]{0,3}|[A-Z]{3})\s*[-+]?"
+    r"(?P<number>(?:\d{1,3}(?:[.,' ]\d{3})+|\d+)(?:[.,]\d+)?)\s*(?P<after>[^\d.,()-]{0,8})"
 )
 """Matches a text with one number: ``$1,240``, ``3.5 kg``, ``1.250,00``, ``12%``."""
 DECIMAL_COMMA = re.compile(r"(?:\d{1,3}(?:[.' ]\d{3})+|\d+),(?:\d{1,2}|\d{4,})")
 """Matches a number whose decimal sign can only be a comma."""
-DAY_AND_MONTH = re.compile(r"(\d{1,2})[./-]\d{1,2}[./-]\d{2,4}\b")
+DECIMAL_POINT = re.compile(r"(?:\d{1,3}(?:[,' ]\d{3})+|\d+)\.(?:\d{1,2}|\d{4,})|\d{1,3}(?:,\d{3}){2,}")
+"""Matches a number whose decimal sign can only be a point."""
+THREE_DIGITS = re.compile(r"\d{1,3}\.\d{3}")
+DAY_AND_MONTH = re.compile(r"(?P<day>\d{1,2})[./-](?P<month>\d{1,2})[./-]\d{4}(?: \d{1,2}:\d\d(?::\d\d)?)?")
 MAX_TABLES = 3
 """Number of data frames that are described because of their columns."""
 MAX_NEWEST = 2
@@ -269,13 +272,14 @@ def describe_conversion(frame: str, label: Any, cells: Sequence[Any]) -> str:
     if not texts or type(label) is not str:
         return ""
     name, place = re.sub(r"\W", "_", label), f"{frame}[{label!r}]"
+    name = name if name.isidentifier() else f"column_{name}"
     mixed = any(type(cell) is not str for cell in cells)
-    days = [match for text in texts if (match := DAY_AND_MONTH.match(text.strip()))]
+    days = [match for text in texts if (match := DAY_AND_MONTH.fullmatch(text.strip())) and int(match["month"]) <= 12]
     folded = {text.strip().casefold() for text in texts}
     problem, line = "holds text", ""
     if numbers := _numbers_from(place, texts, mixed=mixed):
         line = f"{name}_number = {numbers}"
-    elif len(days) == len(texts) and any(int(match[1]) > 12 or "." in match[0] for match in days):
+    elif len(days) == len(texts) and any(int(match["day"]) > 12 or "." in match[0] for match in days):
         line = f"{name}_date = pd.to_datetime({place}, dayfirst=True)"
     elif not mixed and (len(folded) < len(texts) or folded <= {"true", "false"}):
         problem = "has equal values in different case or spaces" if len(folded) < len(texts) else problem
@@ -300,7 +304,14 @@ def _numbers_from(place: str, texts: Sequence[str], *, mixed: bool) -> str:
     if len(numbers) * 2 < len(texts) or len(units - {("", "")}) > 1 or identifiers:
         return ""
     text = f"{place}.astype(str)" if mixed else place
-    if any(DECIMAL_COMMA.fullmatch(match["number"]) for match in numbers):
+    written = [match["number"] for match in numbers]
+    has_decimal_comma = any(DECIMAL_COMMA.fullmatch(number) or number.count(".") > 1 for number in written)
+    if has_decimal_comma and (mixed or any(DECIMAL_POINT.fullmatch(number) for number in written)):
+        return ""
+    with_point = [number for number in written if "." in number]
+    if with_point and not any("," in number for number in written) and all(map(THREE_DIGITS.fullmatch, with_point)):
+        return ""  # 1.150 is a thousand and more, or one and a bit
+    if has_decimal_comma:
         digits = f"{text}.str.replace(r'[^\\d,-]', '', regex=True).str.replace(',', '.')"
     else:
         digits = f"{text}.str.replace(r'[^\\d.-]', '', regex=True)"

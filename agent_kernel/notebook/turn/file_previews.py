@@ -158,8 +158,10 @@ def _describe_binary_table(name: str, path: str, extension: str) -> str:
             first, rows = _parquet_columns(path), list[str]()
         elif extension == "xlsx":
             first, cells = _workbook_rows(path)
-            rows = [_one_line(",".join(map(_cut, row))) for row in cells[: ROWS + 1]]
-            conversions = _conversions(name, cells[0], list(zip(*cells[1:], strict=True))) if cells else []
+            shown = (["" if cell is None else _cut(str(cell)) for cell in row] for row in cells[: ROWS + 1])
+            rows = [_one_line(",".join(row)) for row in shown]
+            labels = cells[0] if cells else []
+            conversions = _conversions(name, labels, [[row[at] for row in cells[1:]] for at in range(len(labels))])
         else:
             return fact
     except Exception:  # noqa: BLE001  a library may raise anything for a damaged file, and may be missing
@@ -175,8 +177,8 @@ def _parquet_columns(path: str) -> str:
     return _one_line(f", {file.metadata.num_rows} rows x {file.metadata.num_columns} columns: {columns}")
 
 
-def _workbook_rows(path: str) -> tuple[str, list[list[str]]]:
-    """Return a text with the names of the sheets, and the cells of the first rows of the first sheet as text. The rows
+def _workbook_rows(path: str) -> tuple[str, list[list[Any]]]:
+    """Return a text with the names of the sheets, and the cells of the first rows of the first sheet. The rows
     are not read if the unpacked size is above MAX_WORKBOOK_BYTES, which is possible for a small file."""
     from openpyxl import load_workbook
 
@@ -186,27 +188,27 @@ def _workbook_rows(path: str) -> tuple[str, list[list[str]]]:
     book = load_workbook(path, read_only=True, data_only=True)
     try:
         read = book.worksheets[0].iter_rows(max_row=TYPED_ROWS + 1, max_col=MAX_COLUMNS, values_only=True)
-        rows = [["" if cell is None else str(cell)[:LINE] for cell in row] for row in read]
-        width = max((at + 1 for row in rows for at, cell in enumerate(row) if cell), default=0)
+        rows = [list(row) for row in read]
+        width = max((at + 1 for row in rows for at, cell in enumerate(row) if cell not in (None, "")), default=0)
         return _one_line(f", sheets: {', '.join(map(_cut, book.sheetnames))}"), [row[:width] for row in rows]
     finally:
         book.close()
 
 
-def _conversions(name: str, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+def _conversions(name: str, columns: Sequence[Any], cells: Sequence[Sequence[Any]]) -> list[str]:
     """Return the facts about columns of a file that code must convert. They call the table by the file's stem, as the
-    code does that reads the file."""
+    code does that reads the file. ``cells`` has the cells of each column."""
     table = re.sub(r"\W+", "_", Path(name).stem, flags=re.ASCII).strip("_").lower()
     if not table.isidentifier():
         return []
-    known = [[text for cell in column if (text := cell.strip()) not in MISSING] for column in cells]
-    texts = [column if _type(column) == "str" else [] for column in known]
     # The cells as they are: spaces at their ends are one of the things to convert.
+    known = [[cell for cell in column if cell is not None and str(cell).strip() not in MISSING] for column in cells]
     return [
         fact
-        for label, column, text in zip(columns, cells, texts, strict=True)
-        if text
-        and (fact := describe_conversion(table, label, [cell for cell in column if cell.strip() not in MISSING]))
+        for label, column in zip(columns, known, strict=True)
+        # pandas itself converts a column whose texts are all numbers, or all true and false.
+        if _type([str(cell) for cell in column]) in ("str", "day first")
+        and (fact := describe_conversion(table, label, column))
     ]
 
 

@@ -48,10 +48,19 @@ def test_a_table_is_shown_once_and_the_text_of_the_answer_keeps_its_rows(frame: 
     [
         in_rows(["total 33.0", *rows_of(RAIN.to_string())]),
         in_rows(["January 0.5", "February 1.0"]),
+        in_rows(["<b>Ulm</b>", "5.5"]),
+        in_rows(["0 1 5.5 <b>Ulm</b>", "11 12 0.0 <b>Ulm</b>"]),
         f"{in_rows(rows_of(RAIN.to_string()))}\n\nUlm is dry.",
         "The result: 12 months.",
     ],
-    ids=["printed line before it", "other rows", "sentence behind it", "sentence"],
+    ids=[
+        "printed line before it",
+        "other rows",
+        "two values of it",
+        "its values in other rows",
+        "sentence behind it",
+        "sentence",
+    ],
 )
 def test_an_answer_that_says_more_than_the_table_is_shown_whole(answer: str) -> None:
     assert cell_of(RAIN, answer)[1]["data"]["text/plain"] == answer

@@ -139,6 +139,16 @@ def test_text_of_a_table_that_code_must_convert_is_told_with_the_line_that_conve
     assert namespace["sum_number"].to_list()[:2] == [1250.0, 640.0]
 
 
+def test_a_workbook_keeps_the_types_of_its_cells_and_may_have_only_a_header(here: Path) -> None:
+    pd.DataFrame({"points": [14, "absent", 16.5], "n": [1, 2, 3]}).to_excel("a.xlsx", index=False)
+    (fact,) = [line for line in describe_files("a.xlsx").splitlines() if line.startswith("a[")]
+    namespace: dict[str, Any] = {"pd": pd, "a": pd.read_excel("a.xlsx")}
+    exec(fact.partition("Convert it first: ")[2], namespace)
+    assert namespace["points_number"].sum() == 30.5
+    pd.DataFrame({"tea": [], "price": []}).to_excel("b.xlsx", index=False)
+    assert describe_files("b.xlsx").splitlines()[1:] == ["    tea,price"]
+
+
 def test_a_parquet_file_is_told_by_its_columns(here: Path) -> None:
     pd.DataFrame({"tea": ["Assam"], "price": [7.5], "n": [1]}).to_parquet("a.parquet")
     fact = describe_files("a.parquet")

@@ -98,7 +98,7 @@ async def test_a_disk_that_is_nearly_full_keeps_its_reserve(
     code = "for size in (3, 1):\n    open(f'{size}.bin', 'wb').write(bytes(size << 20))"
     text, files = await ran(registry(store, tmp_path), tmp_path / "work", code)
     assert {file["name"]: file.get("code") for file in files} == {"1.bin": None, "3.bin": "store_full"}
-    assert "the disk of the store is nearly full" in text
+    assert "the disk of the session store is nearly full" in text
 
 
 async def test_copying_ends_with_the_time_of_the_run(store: SqliteStore, tmp_path: Path) -> None:

@@ -1,12 +1,12 @@
-/** An answer that consists of the rows of an output. If a table above it has all their words, the answer points there
+/** An answer that consists of the rows of an output. If a table above it has all these rows, the answer points there
  * instead. */
 import type { ComponentChildren } from "preact";
-import { splitWords, useTableWords } from "../media/tableWords";
+import { normalizeRow, useTableRows } from "../media/tableRows";
 import { trans } from "../translation/translation";
 import type { RowsBlock } from "../turn/groups";
 
-/** What pandas writes at the end of a line whose columns continue below. */
-const CONTINUES = "\\";
+/** A line that stands for rows that pandas leaves out. */
+const LEFT_OUT = /^[.\s]*$/;
 
 interface Shown {
   block: RowsBlock;
@@ -17,8 +17,13 @@ interface Shown {
 
 /** Until the tables are loaded, the answer is expected to repeat them. */
 export function RowsAnswer({ block, session, children }: Shown) {
-  const words = useTableWords(block.tables, session);
-  const known = (word: string) => words?.has(word) === true || word === CONTINUES;
-  if (words && !splitWords(block.rows).every(known)) return <>{children}</>;
+  const rows = useTableRows(block.tables, session);
+  if (rows && !block.rows.split("\n").every((line) => isRowOf(rows, line))) return <>{children}</>;
   return <p class="ak-quiet">{trans.__("The result is the table above.")}</p>;
+}
+
+/** Whether `rows` has the row of this line of text, whose first word may be a row number that the table does not show. */
+function isRowOf(rows: ReadonlySet<string>, line: string): boolean {
+  const row = normalizeRow(line);
+  return LEFT_OUT.test(row) || rows.has(row) || rows.has(row.replace(/^\d+ /, ""));
 }

@@ -218,3 +218,8 @@ test("an answer whose rows are in the table above it points there, and one that 
   expect(stage.find("[data-turn=same] > .ak-quiet").textContent).toBe("The result is the table above.");
   expect(stage.page.querySelector("[data-turn=same] .ak-markdown")).toBeNull();
 });
+
+test("an answer with values of the table above it in other rows is shown", async () => {
+  stage.show(answered("values", "    0\n    1.5\n    mm"));
+  await vi.waitFor(() => expect(stage.find("[data-turn=values] .ak-markdown").textContent).toContain("mm"));
+});

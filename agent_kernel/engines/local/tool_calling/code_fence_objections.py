@@ -6,6 +6,7 @@ The facts about a table, in the hidden context of a question, contain the lines 
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,15 +68,25 @@ class MissingConversion:
 def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingConversion | None:
     """Return the conversion of the first column that ``code`` computes with, or compares, without converting it; None
     if there is none. ``hidden`` has the texts of the hidden context."""
+    names = _names_in(code)
     for fact in (match for text in hidden for match in CONVERSION.finditer(text)):
-        label, name = re.escape(fact["label"]), fact["name"]
+        label, name, frame = re.escape(fact["label"]), fact["name"], fact["frame"]
         line = f"{fact['line']}\n"
-        if re.search(rf"(?<!['\"]){name}\b", code) and not re.search(rf"\b{name} *=(?!=)", code):
+        described = re.compile(rf"^(?:[\w ]+: )?{frame}: \w*DataFrame\b", re.MULTILINE)
+        exists = frame in names or any(map(described.search, hidden))
+        if name in names and exists and not re.search(rf"\b{name} *=(?!=)", code):
             return MissingConversion(line, is_named=True)
         uses_column = re.compile(rf"(['\"]){label}(?:_\w+)?\1|\.{label}\b")
-        has_frame = re.search(rf"\b{fact['frame']}\b", code) is not None  # a file's table may have another name
-        lines = [text for text in code.splitlines() if has_frame and uses_column.search(text)]
+        lines = [text for text in code.splitlines() if frame in names and uses_column.search(text)]
         needs = USES_NUMBERS if fact["problem"] == "holds text" else COMPARES
         if any(map(needs.search, lines)) and not any(map(CONVERTS.search, lines)) and line not in code:
             return MissingConversion(line, is_named=False)
     return None
+
+
+def _names_in(code: str) -> set[str]:
+    """Return the names of variables that the code uses or sets; none if it is no valid code."""
+    try:
+        return {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()

@@ -91,11 +91,19 @@ def test_code_that_uses_the_converted_column_lacks_only_the_line_that_makes_it()
         "rent = flats['rent'].str.strip('€ ').astype(float)\nprint(rent.mean())",
         "print(pd.to_numeric(flats['points'], errors='coerce').mean())",
         "print(other['rent'].mean())",
+        "df = pd.read_csv('flats.csv')\nprint(df['rent'].mean())",
+        "print(rent_number.mean()",
         "rent_number = 3\nprint(rent_number, len(flats))",
     ],
 )
 def test_code_that_converts_or_only_shows_a_column_lacks_nothing(code: str) -> None:
     assert find_missing_conversion(code, FACTS) is None
+
+
+def test_a_column_of_a_file_is_converted_only_if_the_code_gives_its_table_the_name_in_the_fact() -> None:
+    fact = "x['a'] holds text. Convert it first: a_number = pd.to_numeric(x['a'], errors='coerce')"
+    assert find_missing_conversion("df = pd.read_csv('x.csv')\nprint(a_number)", [f"Files: x.csv: CSV\n{fact}"]) is None
+    assert find_missing_conversion("x = pd.read_csv('x.csv')\nprint(a_number)", [f"Files: x.csv: CSV\n{fact}"])
 
 
 @pytest.mark.parametrize(
