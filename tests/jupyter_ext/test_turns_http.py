@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 
 import httpx
 import pytest
@@ -211,7 +210,8 @@ async def test_a_turn_gives_no_more_than_twenty_deltas_a_second(server: AgentSer
         events = await followed(client, turn)
     times = [event["time"] for event in events if event["type"] == "text.delta"]
     assert text_of(events) == "x" * 600
-    assert all(later - earlier > 0.04 for earlier, later in itertools.pairwise(times[:-1]))
+    # An event that is late shortens the time to the next one, and the last one comes at once.
+    assert len(times) - 2 <= 20 * (times[-1] - times[0])
 
 
 @pytest.mark.slow

@@ -149,7 +149,7 @@ async def test_after_words_of_strangers_live_code_is_asked_for_again_and_only_a_
 async def test_an_answer_that_can_not_be_remembered_is_refused() -> None:
     asked = Asked(gate(admin=admin(live="ask")))
     question = await asked.question()
-    with pytest.raises(InvalidRequest, match="remember cannot be"):
+    with pytest.raises(InvalidRequest, match="'remember' cannot be"):
         await asked.gate.approvals.answer("local", question.approval, SESSION)
     await asked.gate.approvals.answer("local", question.approval, Answer("approve"))
     assert (await asked.verdict()).allowed

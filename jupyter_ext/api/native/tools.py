@@ -22,7 +22,7 @@ PYTHON = SANDBOXED.name
 MAX_NAMES = 10
 CALLS_ONLY = (
     "{model} writes Python in place of calls and never calls {others}. A model that calls functions can use them, such "
-    "as qwen3-4b: agent-kernel model pull qwen3-4b, then %agent model qwen3-4b. With the "
+    "as qwen3-4b: run agent-kernel model pull qwen3-4b, and choose it for the conversation. With the "
     'setting tool_protocol = "auto", {model} tries to call them too, and makes more mistakes.'
 )
 """The note if the model of the conversation calls only Python."""
