@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from agent_kernel.notebook.draft import jail
-from tests.browser.lab import Lab, lab_server, use_theme
+from tests.browser.lab import SLOW_MS, Lab, lab_server, use_theme
 from tests.server import AgentServer
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(bool(jail.missing()), reason=jail.missing())]
@@ -88,6 +88,7 @@ def test_where_no_correction_ran_the_panel_says_so_and_a_rejected_one_changes_no
     expect(panel).to_contain_text("No corrected cell ran without an error", timeout=60_000)
     expect(page.get_by_role("group", name="Correction of cell 2")).to_have_count(0)
     lab.run(3)
+    expect(panel).to_contain_text("error of cell 4", timeout=SLOW_MS)
     panel.get_by_label("Message to the agent").fill("/fix")
     page.keyboard.press("Enter")
     card = page.get_by_role("group", name="Correction of cell 4")

@@ -22,13 +22,16 @@ plt.show()
 """
 SHOW = """import pandas as pd
 rain = pd.DataFrame({"day": pd.date_range("2024-05-01", periods=45), "mm": [(7 * n) % 45 for n in range(45)]})
-rain["note"] = "dry for the whole day, with a little wind from the north"
+rain["note"] = "dry, a little wind from the north"
 rain
 """
 SCRIPT: list[dict[str, Any]] = [
     {"when": "how much", "calls": [{"name": "python", "arguments": {"code": DRAW}}]},
     {"when": "how much", "calls": [{"name": "python", "arguments": {"code": SHOW}}]},
-    {"when": "how much", "text": "The result:\n\n              day  mm\n    0  2024-05-01   0"},
+    {
+        "when": "how much",
+        "text": "The result:\n\n              day  mm  note\n    0  2024-05-01   0  dry, a little wind from the north",
+    },
     {"text": "ok", "loop": True},
 ]
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark", "contrast": "JupyterLab Dark High Contrast"}
