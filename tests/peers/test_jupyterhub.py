@@ -124,7 +124,7 @@ def pages(*users: HubUser) -> Iterator[list[Lab]]:
 
 def show_notebook(lab: Lab, user: HubUser, notebook: str) -> None:
     toast = lab.page.locator(".Toastify__toast", has_text="official Jupyter news")
-    lab.page.add_locator_handler(toast, lambda shown: shown.get_by_role("button", name="No").click())
+    lab.page.add_locator_handler(toast, lambda shown: shown.get_by_role("button", name="No", exact=True).click())
     lab.page.goto(f"{user.url}lab/tree/{notebook}?reset")
     lab.wait_open()
 
