@@ -25,12 +25,12 @@ BROWSER = {"Accept": "text/html,application/xhtml+xml"}
 SCRIPT: list[dict[str, Any]] = [
     {"when": "compute", "calls": [{"name": "python", "arguments": {"code": "print(6 * 7)"}}]},
     {"when": "compute", "text": "It is 42."},
-    {"when": "a long story", "text": "word " * 200, "deltas": 200, "delay": 0.05},
+    {"when": "a long story", "text": "word " * 400, "deltas": 400, "delay": 0.05},
     {"text": "Hello.", "loop": True},
 ]
 SETTINGS = {"JUPYTERHUB_ACTIVITY_INTERVAL": "1"}
 """How often, in seconds, a server tells the hub when it was last used: 300 by default."""
-CULLED_AFTER_S = 5
+CULLED_AFTER_S = 8
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
