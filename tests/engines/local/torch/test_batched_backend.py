@@ -179,7 +179,9 @@ def test_the_prefix_used_last_outlives_older_ones(found: dict[str, Any]) -> None
     assert eviction["oldest"] == 0
 
 
-@pytest.mark.parametrize(("kind", "reason"), [("sliding", "sliding-window"), ("recurrent", "batching"), ("llava", "pictures")])
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("sliding", "sliding-window"), ("recurrent", "batching"), ("llava", "pictures")]
+)
 def test_a_model_that_can_not_be_batched_is_told_apart(found: dict[str, Any], kind: str, reason: str) -> None:
     error, words = found["unbatchable"][kind]
 
