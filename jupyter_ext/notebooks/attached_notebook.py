@@ -21,7 +21,7 @@ from agent_kernel.core.program_outcome import TRIAL_TOOL
 from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.core.turn_request import Note
 from agent_kernel.notebook.draft.draft_request import draft_request, trial_request
-from agent_kernel.notebook.kernel import inspection, variable_summary
+from agent_kernel.notebook.kernel import inspection, text_columns, variable_summary
 from agent_kernel.notebook.kernel.python_syntax import modified_in_place
 from agent_kernel.tools.base.notebook_access import SavedNotebook
 from jupyter_ext.notebooks.bindings import KERNEL, Notebooks
@@ -246,7 +246,9 @@ def isolated_call(source: str, function: str, *arguments: object) -> str:
 @cache
 def _source() -> str:
     """Return the inspection modules as one source text, without their imports of each other."""
-    return "\n".join(["from __future__ import annotations", *map(_portable, (variable_summary, inspection)), ANSWER])
+    return "\n".join(
+        ["from __future__ import annotations", *map(_portable, (text_columns, variable_summary, inspection)), ANSWER]
+    )
 
 
 def _portable(module: ModuleType) -> str:

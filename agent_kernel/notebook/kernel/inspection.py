@@ -1,8 +1,8 @@
 """Describes the user's kernel to the model: its variables, one variable in detail, executed cells, the last failure.
 
 Changes nothing and never calls ``str()`` on unknown objects. Inspecting one value is limited to PATIENCE_S seconds.
-Uses the standard library and ``variable_summary`` only: the server sends the source of both files into kernels without
-this package.
+Uses the standard library and ``variable_summary`` only: the server sends the source of this file, of that file and of
+``text_columns`` into kernels without this package.
 """
 
 from __future__ import annotations

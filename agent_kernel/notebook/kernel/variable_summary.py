@@ -1,8 +1,8 @@
 """Describes the user's variables to the model: one fact per line, limited in size, never a whole value.
 
 Only values of well-known types are inspected. Others are named by their type, because ``str()`` or ``len()`` of an
-unknown object may take minutes or reveal secrets. Standard library only, without imports from this package: the server
-sends the source of this file into kernels that do not have it.
+unknown object may take minutes or reveal secrets. Uses the standard library and ``text_columns`` only: the server sends
+the source of both files into kernels without this package.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import linecache
 import re
 import textwrap
 import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+from agent_kernel.notebook.kernel.text_columns import describe_conversion
 
 NAMED = "Variables"
 """Title of the note with facts about data that the prompt names."""
@@ -42,17 +44,6 @@ HISTORY = {"In", "Out"}
 """Variables of IPython with the code and the values of earlier cells."""
 EVERYDAY_WORDS = {"a", "i", "name", "date", "time", "type", "id", "value", "values", "text", "number", "index"}
 """Names of columns, in lower case, that also occur in questions about anything else ("What is your name?")."""
-NUMBER_IN_TEXT = re.compile(
-    r"(?P<before>[^\w\s.,+()-]{0,3}|[A-Z]{3})\s*[-+]?"
-    r"(?P<number>(?:\d{1,3}(?:[.,' ]\d{3})+|\d+)(?:[.,]\d+)?)\s*(?P<after>[^\d.,()-]{0,8})"
-)
-"""Matches a text with one number: ``$1,240``, ``3.5 kg``, ``1.250,00``, ``12%``."""
-DECIMAL_COMMA = re.compile(r"(?:\d{1,3}(?:[.' ]\d{3})+|\d+),(?:\d{1,2}|\d{4,})")
-"""Matches a number whose decimal sign can only be a comma."""
-DECIMAL_POINT = re.compile(r"(?:\d{1,3}(?:[,' ]\d{3})+|\d+)\.(?:\d{1,2}|\d{4,})|\d{1,3}(?:,\d{3}){2,}")
-"""Matches a number whose decimal sign can only be a point."""
-THREE_DIGITS = re.compile(r"\d{1,3}\.\d{3}")
-DAY_AND_MONTH = re.compile(r"(?P<day>\d{1,2})[./-](?P<month>\d{1,2})[./-]\d{4}(?: \d{1,2}:\d\d(?::\d\d)?)?")
 MAX_TABLES = 3
 """Number of data frames that are described because of their columns."""
 MAX_NEWEST = 2
@@ -259,67 +250,6 @@ def _conversion(frame: str, label: Any, column: Any) -> str:
     if not str(column.dtype).lower().startswith(("object", "str", "category")):
         return ""
     return describe_conversion(frame, label, list(itertools.islice(column.dropna(), MAX_LOOKED_AT)))
-
-
-def describe_conversion(frame: str, label: Any, cells: Sequence[Any]) -> str:
-    """Describe text that must be converted before it is compared or computed with: numbers, dates, true and false, or
-    values that differ in case and spaces only. Returns an empty string if there is none. ``cells`` are values of the
-    column ``label`` of the data frame ``frame``, without missing ones.
-
-    A model that is shown ``price='$1,240'`` computes with the text, or compares it, and gets an error or a wrong
-    result. The code-fence protocol for small models puts the line into code that lacks it."""
-    texts = [cell for cell in dict.fromkeys(cells) if type(cell) is str] if _are_plain(cells) else []
-    if not texts or type(label) is not str:
-        return ""
-    name, place = re.sub(r"\W", "_", label), f"{frame}[{label!r}]"
-    name = name if name.isidentifier() else f"column_{name}"
-    mixed = any(type(cell) is not str for cell in cells)
-    days = [match for text in texts if (match := DAY_AND_MONTH.fullmatch(text.strip())) and int(match["month"]) <= 12]
-    folded = {text.strip().casefold() for text in texts}
-    problem, line = "holds text", ""
-    if numbers := _numbers_from(place, texts, mixed=mixed):
-        line = f"{name}_number = {numbers}"
-    elif len(days) == len(texts) and any(int(match["day"]) > 12 or "." in match[0] for match in days):
-        line = f"{name}_date = pd.to_datetime({place}, dayfirst=True)"
-    elif not mixed and (len(folded) < len(texts) or folded <= {"true", "false"}):
-        problem = "has equal values in different case or spaces" if len(folded) < len(texts) else problem
-        lower = f"{place}.str.strip().str.lower()"
-        line = f"{name}_true = {lower} == 'true'" if folded <= {"true", "false"} else f"{name}_lower = {lower}"
-    return f"{place} {problem}. Convert it first: {line}" if line else ""
-
-
-def _numbers_from(place: str, texts: Sequence[str], *, mixed: bool) -> str:
-    """Return an expression for the numbers in the column ``place`` whose text cells are ``texts``; an empty string if
-    they are no numbers. ``mixed`` means that other cells of the column hold numbers already. Words without digits
-    ("absent") become missing values."""
-    found = [(text, NUMBER_IN_TEXT.fullmatch(text.strip())) for text in texts]
-    numbers = [match for _, match in found if match]
-    if any(match is None and re.search(r"\d", text) for text, match in found):
-        return ""
-    if mixed and not numbers:
-        return f"pd.to_numeric({place}, errors='coerce')"
-    units = {(match["before"], match["after"].strip().casefold()) for match in numbers}
-    # One unit, or a unit that some cells lack. A text of digits with a leading zero is an identifier, not a number.
-    identifiers = any(re.match(r"0\d", match["number"]) for match in numbers)
-    if len(numbers) * 2 < len(texts) or len(units - {("", "")}) > 1 or identifiers:
-        return ""
-    text = f"{place}.astype(str)" if mixed else place
-    written = [match["number"] for match in numbers]
-    has_decimal_comma = any(DECIMAL_COMMA.fullmatch(number) or number.count(".") > 1 for number in written)
-    if has_decimal_comma and (mixed or any(DECIMAL_POINT.fullmatch(number) for number in written)):
-        return ""
-    with_point = [number for number in written if "." in number]
-    if with_point and not any("," in number for number in written) and all(map(THREE_DIGITS.fullmatch, with_point)):
-        return ""  # 1.150 is a thousand and more, or one and a bit
-    if has_decimal_comma:
-        digits = f"{text}.str.replace(r'[^\\d,-]', '', regex=True).str.replace(',', '.')"
-    else:
-        digits = f"{text}.str.replace(r'[^\\d.-]', '', regex=True)"
-    return f"pd.to_numeric({digits}, errors='coerce')"
-
-
-def _are_plain(cells: Sequence[Any]) -> bool:
-    return all(type(cell) in (str, *PLAIN) for cell in cells)
 
 
 def _series(series: Any) -> list[str]:

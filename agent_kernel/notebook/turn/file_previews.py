@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agent_kernel.notebook.draft.jail import readable_paths
-from agent_kernel.notebook.kernel.variable_summary import describe_conversion
+from agent_kernel.notebook.kernel.text_columns import describe_conversion
 
 MAX_FILES = 3
 MAX_ENTRIES = 2_000

@@ -85,11 +85,8 @@ class SupabaseLog:
             }
             for one in appends
         ]
-        if after and self.compares:
-            answer = self._call("compare_and_commit", id=id, appends=given, after=dict(after))
-        else:
-            answer = self._call("commit", id=id, appends=given)
-        positions = answer["positions"]
+        compared = {"after": dict(after)} if after and self.compares else {}
+        positions = self._call("commit", id=id, appends=given, **compared)["positions"]
         if positions is None:
             raise LogConflict
         return map_positions(appends, positions)

@@ -116,15 +116,7 @@ BEGIN
             ) ORDER BY place), '[]')
         ) INTO answer FROM counted WHERE place = 1 OR (place <= 1000 AND size <= 4000000);
     WHEN 'commit' THEN
-        SELECT jsonb_build_object('positions', agent_kernel_commit(
-            given ->> 'id',
-            coalesce(array_agg(a ->> 'namespace' ORDER BY i), '{}'),
-            coalesce(array_agg(a ->> 'session' ORDER BY i), '{}'),
-            coalesce(array_agg((a ->> 'expect')::bigint ORDER BY i), '{}'),
-            coalesce(array_agg(decode(a ->> 'body', 'base64') ORDER BY i), '{}'),
-            coalesce(array_agg((a ->> 'replaces')::boolean ORDER BY i), '{}')
-        )) INTO answer FROM jsonb_array_elements(given -> 'appends') WITH ORDINALITY AS appends (a, i);
-    WHEN 'compare_and_commit' THEN
+        -- Without after, no namespace is compared.
         SELECT jsonb_build_object('positions', agent_kernel_commit_after(
             ARRAY(SELECT key FROM jsonb_each_text(given -> 'after') ORDER BY key),
             ARRAY(SELECT value::bigint FROM jsonb_each_text(given -> 'after') ORDER BY key),

@@ -17,7 +17,7 @@ from agent_kernel.core.messages import Message, ToolCall
 from agent_kernel.engines.local.backend import ChatMessage
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import error_line
 from agent_kernel.engines.local.tool_calling.code_fence_file_loading import reading_lines
-from agent_kernel.engines.local.tool_calling.code_fence_objections import surplus_rows
+from agent_kernel.engines.local.tool_calling.code_fence_mistakes import surplus_rows
 
 TOOL = "python"
 EARLIER = "Earlier variables:"

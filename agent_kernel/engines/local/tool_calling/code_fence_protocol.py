@@ -32,7 +32,7 @@ from agent_kernel.engines.local.decoding.completion import Completer, DecodedCom
 from agent_kernel.engines.local.decoding.output_format import grammar_of, stream_formatted, with_format_instruction
 from agent_kernel.engines.local.tool_calling import code_fence_fallback_answer, code_fence_prompt
 from agent_kernel.engines.local.tool_calling.call_json import new_call
-from agent_kernel.engines.local.tool_calling.code_fence_objections import find_missing_conversion
+from agent_kernel.engines.local.tool_calling.code_fence_mistakes import find_missing_conversion
 from agent_kernel.engines.local.tool_calling.forced_call import forced_call, must_call
 
 MARGIN = 2.0

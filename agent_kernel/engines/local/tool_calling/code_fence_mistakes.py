@@ -2,7 +2,7 @@
 value, and one that computes with the text of a column as if it were numbers. The functions have no side effects.
 
 The facts about a table, in the hidden context of a question, contain the lines that convert such columns (see
-``variable_summary``)."""
+``text_columns``)."""
 
 from __future__ import annotations
 
@@ -76,6 +76,7 @@ def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingConversi
         exists = frame in names or any(map(described.search, hidden))
         if name in names and exists and not re.search(rf"\b{name} *=(?!=)", code):
             return MissingConversion(line, is_named=True)
+        # A model may also take the converted column for one of the table: packs['weight_number'].
         uses_column = re.compile(rf"(['\"]){label}(?:_\w+)?\1|\.{label}\b")
         lines = [text for text in code.splitlines() if frame in names and uses_column.search(text)]
         needs = USES_NUMBERS if fact["problem"] == "holds text" else COMPARES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from agent_kernel.engines.local.tool_calling.code_fence_objections import find_missing_conversion, surplus_rows
+from agent_kernel.engines.local.tool_calling.code_fence_mistakes import find_missing_conversion, surplus_rows
 from agent_kernel.notebook.kernel.variable_summary import summary
 
 TABLE = "species\nAdelie       3600.5\nGentoo       5076.0\nName: mass, dtype: float64"

@@ -1,0 +1,48 @@
+"""Tests which text of a column must be converted, and the line that converts it."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_kernel.notebook.kernel.text_columns import describe_conversion
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["s1", "s2", "s3"],
+        ["0041", "0042"],
+        ["24:30", "31:05"],
+        ["4.5/5", "3.9/5"],
+        ["12 kg", "3 m"],
+        ["(1,240)", "300"],
+        ["5 sq.ft.", "6 sq.ft."],
+        ["1.150 €", "2.980 €"],
+        ["1.250,00", "1,250.00"],
+        ["1.2.10", "1.2.11"],
+        ["13.13.2025", "1.2.2025"],
+        ["03/01/2025", "04/01/2025"],
+        ["Rome", "Paris"],
+        ["absent", "ill"],
+        [("a",), "b"],
+        [1, 2],
+        [],
+    ],
+)
+def test_text_that_is_no_number_and_has_one_spelling_is_not_to_be_converted(cells: list[object]) -> None:
+    assert describe_conversion("df", "x", cells) == ""
+
+
+def test_groups_of_thousands_are_told_from_decimals() -> None:
+    for cells in (["1.250.000", "3.000.000"], ["1.250,5", "84"]):
+        assert ".str.replace(',', '.')" in describe_conversion("df", "x", cells)
+    for cells in (["$1,250,000", "$3"], ["$1,250.5"], ["$3.5", "$1,240"]):
+        fact = describe_conversion("df", "x", cells)
+        assert "to_numeric" in fact
+        assert ".str.replace(',', '.')" not in fact
+
+
+def test_a_column_whose_name_is_no_name_of_a_variable_is_converted_under_one_that_is() -> None:
+    fact = describe_conversion("df", "price (EUR)", ["1 €", "2 €"])
+    assert "price__EUR__number = pd.to_numeric(df['price (EUR)']" in fact
+    assert "column_2020_number = pd.to_numeric(df['2020']" in describe_conversion("df", "2020", ["1 €", "2 €"])
