@@ -93,7 +93,7 @@ ALTER FUNCTION agent_kernel_log RENAME TO agent_kernel_later;
 CREATE FUNCTION agent_kernel_log(operation text, given jsonb) RETURNS jsonb LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 BEGIN
-    IF operation IN ('read_among', 'compare_and_commit') THEN
+    IF operation = 'read_among' OR given ? 'after' THEN
         RAISE EXCEPTION 'agent_kernel_log has no operation %', operation;
     END IF;
     RETURN agent_kernel_later(operation, given) - 'compares';
