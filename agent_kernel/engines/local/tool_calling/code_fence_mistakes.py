@@ -43,7 +43,12 @@ USES_NUMBERS = re.compile(
     r"|sort_values)\b|[<>*/+]|\b(?:sum|min|max|sorted|mean|median)\("
 )
 """Finds computations, and comparisons of order, for which text gives an error or a wrong result."""
-COMPARES = re.compile(r"==|!=|\.(?:isin|value_counts|groupby|unique|nunique|drop_duplicates|mode)\b")
+COMPARES = re.compile(
+    r"==|!=|\.(?:isin|value_counts|groupby|unique|nunique|drop_duplicates|mode|contains|startswith|endswith|match)\b"
+)
+IGNORES_CASE = re.compile(
+    r"\.(?:lower|upper|title|capitalize|casefold|map|apply|replace|transform)\b|\bcase ?= ?False|IGNORECASE"
+)
 
 
 def surplus_rows(output: str, question: str) -> int:
@@ -79,8 +84,8 @@ def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingConversi
         # A model may also take the converted column for one of the table: packs['weight_number'].
         uses_column = re.compile(rf"(['\"]){label}(?:_\w+)?\1|\.{label}\b")
         lines = [text for text in code.splitlines() if frame in names and uses_column.search(text)]
-        needs = USES_NUMBERS if fact["problem"] == "holds text" else COMPARES
-        if any(map(needs.search, lines)) and not any(map(CONVERTS.search, lines)) and line not in code:
+        uses, converts = (USES_NUMBERS, CONVERTS) if fact["problem"] == "holds text" else (COMPARES, IGNORES_CASE)
+        if any(map(uses.search, lines)) and not any(map(converts.search, lines)) and line not in code:
             return MissingConversion(line, is_named=False)
     return None
 

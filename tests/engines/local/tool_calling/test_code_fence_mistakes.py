@@ -54,6 +54,7 @@ def test_a_question_for_one_value_has_surplus_rows_where_the_code_prints_many(
         ("print(flats['betrag'].sum())", [1250.5, 84.5, 3.0]),
         ("print(flats['points'].max())", [14.0, None, 16.5]),
         ("print((flats['city'] == 'Rome').sum())", ["rome", "rome", "paris"]),
+        ("flats[flats['city'].str.contains('Rome')]", ["rome", "rome", "paris"]),
         ("print(flats['city'].nunique())", ["rome", "rome", "paris"]),
         ("print(flats[flats['paid'] == 'True'].shape[0])", [True, False, True]),
         (
@@ -91,6 +92,7 @@ def test_code_that_uses_the_converted_column_lacks_only_the_line_that_makes_it()
         "rent = flats['rent'].str.strip('€ ').astype(float)\nprint(rent.mean())",
         "print(pd.to_numeric(flats['points'], errors='coerce').mean())",
         "print(other['rent'].mean())",
+        "flats[flats['city'].str.contains('rome', case=False)]",
         "df = pd.read_csv('flats.csv')\nprint(df['rent'].mean())",
         "print(rent_number.mean()",
         "rent_number = 3\nprint(rent_number, len(flats))",
