@@ -113,6 +113,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("peers")
         if folder == "guides":
             item.add_marker("guides")
+        if item.get_closest_marker("browser"):
+            # Playwright's synchronous calls wait for a loop that a signal would end, and then wait forever.
+            given = item.get_closest_marker("timeout")
+            item.add_marker(pytest.mark.timeout(*(given.args if given else ()), method="thread"), append=False)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import re
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -187,7 +188,8 @@ def wait_until(page: Page, holds: Callable[[], bool], report: Callable[[], objec
     """Wait for something that no locator shows. The page's events arrive meanwhile. ``report`` returns what a failure
     says.
     """
-    for _ in range(SLOW_MS // 50):
+    until = time.monotonic() + SLOW_MS / 1000
+    while time.monotonic() < until:
         if holds():
             return
         page.wait_for_timeout(50)

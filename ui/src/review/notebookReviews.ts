@@ -18,7 +18,7 @@ import "./review.css";
 /** After a key in the notebook, it is not scrolled for this long. */
 const TYPING_MS = 3_000;
 /** A notebook that draws only the cells in sight draws a cell some time after it was scrolled to, and may take it out of
- * the page once more, which takes the focus away. */
+ * the page once more, which takes the focus away; JupyterLab may move the focus to the cell a moment later. */
 const CHECK_MS = 50;
 const REACH_CHECKS = 60;
 const SETTLED_CHECKS = 6;
@@ -36,9 +36,11 @@ export class NotebookReviews implements Reviewing {
   readonly #drawn = new Map<string, HTMLElement>();
   readonly #ends: (() => void)[];
   #bar: HTMLElement | null = null;
-  /** The cell that got the focus when a card with the focus disappeared. */
-  #returned: Element | null = null;
-  #typed = 0;
+  /** When the user last pressed a key or a pointer, when a key in a cell's editor, and when a card with the focus
+   * disappeared; by `performance.now()`. */
+  #acted = 0;
+  #typed = -Infinity;
+  #left = -Infinity;
 
   constructor(
     private readonly conversation: Conversation,
@@ -63,12 +65,16 @@ export class NotebookReviews implements Reviewing {
       if (!changed || this.#dismissed.value.has(changed.id)) return this.#pendingTurn();
       return this.#live.has(changed.id) ? changed : this.#pendingTurn();
     });
-    const typed = ({ target }: KeyboardEvent) => {
-      if (target instanceof Element && target.closest(".jp-Notebook .cm-editor")) this.#typed = performance.now();
+    const acted = ({ type, target }: Event) => {
+      this.#acted = performance.now();
+      const isInEditor = target instanceof Element && target.closest(".jp-Notebook .cm-editor") !== null;
+      if (type === "keydown" && isInEditor) this.#typed = this.#acted;
     };
-    document.addEventListener("keydown", typed, { capture: true });
+    for (const type of ["keydown", "pointerdown"]) document.addEventListener(type, acted, { capture: true });
     this.#ends = [
-      () => document.removeEventListener("keydown", typed, { capture: true }),
+      () => {
+        for (const type of ["keydown", "pointerdown"]) document.removeEventListener(type, acted, { capture: true });
+      },
       effect(() => {
         for (const entry of conversation.running.value) this.#live.add(entry.id);
       }),
@@ -146,21 +152,24 @@ export class NotebookReviews implements Reviewing {
   #arrived(item: ReviewItem): void {
     this.#shown.add(groupOf(item));
     if (!this.#live.has(item.turn)) return;
-    const waits = this.#returned !== null && document.activeElement === this.#returned;
+    const waits = this.#left >= this.#acted && isInNotebook(document.activeElement); // the user has gone nowhere since
+    if (waits) this.#left = -Infinity;
     if (performance.now() - this.#typed > TYPING_MS) void this.#show(item, waits);
   }
 
   async #show(item: ReviewItem, focuses: boolean): Promise<void> {
     this.current.value = item.key;
+    const asked = performance.now();
     await this.places.scrollTo(item.cell);
     let settled = 0;
     for (let check = 0; check < REACH_CHECKS && settled < SETTLED_CHECKS; check++) {
       const card = this.#drawn.get(item.key)?.querySelector<HTMLElement>(".ak-cell-review");
       if (this.current.value !== item.key) return; // the user has gone elsewhere
       if (card && card.getClientRects().length > 0) {
-        const { activeElement } = document;
         if (settled === 0) card.scrollIntoView({ block: "nearest" });
-        if (focuses && (settled === 0 || activeElement === document.body)) card.focus({ preventScroll: true });
+        const { activeElement } = document;
+        const isLost = this.#acted <= asked && isInNotebook(activeElement) && !card.contains(activeElement);
+        if (focuses && (settled === 0 || isLost)) card.focus({ preventScroll: true });
         settled++;
       }
       await new Promise((resolve) => setTimeout(resolve, CHECK_MS));
@@ -223,7 +232,7 @@ export class NotebookReviews implements Reviewing {
     this.places.remove(key);
     if (!hadFocus || !cell) return;
     cell.focus({ preventScroll: true });
-    this.#returned = document.activeElement;
+    this.#left = performance.now();
   }
 
   #within(content: ComponentChild) {
@@ -233,3 +242,7 @@ export class NotebookReviews implements Reviewing {
 }
 
 const groupOf = (item: ReviewItem): string => (item.approval ? item.key : item.turn);
+
+/** Whether the notebook has the focus, or nothing in the page has it. */
+const isInNotebook = (focused: Element | null): boolean =>
+  !focused || focused === document.body || focused.closest(".jp-NotebookPanel") !== null;
