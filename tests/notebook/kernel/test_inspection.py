@@ -91,6 +91,7 @@ def test_an_object_we_do_not_know_is_read_past_whatever_it_overrides() -> None:
     assert "Mute" in variables(shell, "array")
 
 
+@pytest.mark.timeout(method="thread")  # the alarm is ours to use only while nobody else uses it
 def test_a_value_that_never_answers_is_given_up_and_the_others_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspection, "PATIENCE_S", 0.5)
     before = signal.getsignal(signal.SIGALRM)
