@@ -111,12 +111,13 @@ docs: $(VENV)/.docs ## Build the documentation site, with the reference of comma
 	$(BIN)/python packaging/docs-pages build/docs-pages
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-dist: $(VENV)/.test ## Build the sdist, the wheel and the list of all dependencies (CycloneDX) in dist/
+dist: $(VENV)/.test ## Build the sdist, both wheels and the list of all dependencies (CycloneDX) in dist/
 	rm -rf dist build/dist
 	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m build --wheel --outdir dist packaging/magic
 	$(BIN)/python -m venv build/dist/installed
 	$(BIN)/python -m venv build/dist/cyclonedx
-	build/dist/installed/bin/python -m pip install -q --disable-pip-version-check dist/*.whl
+	build/dist/installed/bin/python -m pip install -q --disable-pip-version-check dist/agent_kernel-*.whl
 	build/dist/cyclonedx/bin/python -m pip install -q --disable-pip-version-check cyclonedx-bom
 	build/dist/cyclonedx/bin/cyclonedx-py environment build/dist/installed --output-reproducible \
 		--pyproject pyproject.toml --output-file dist/agent_kernel.cdx.json

@@ -96,7 +96,15 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'agent_kernel' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"agent_kernel.{_HOME_OF[name]}"), name)
+    home = f"agent_kernel.{_HOME_OF[name]}"
+    try:
+        return getattr(importlib.import_module(home), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not home.startswith(error.name):
+            raise
+        raise ImportError(
+            f"This environment has agent-kernel-magic, which has no {name}. Install agent-kernel instead."
+        ) from error
 
 
 def __dir__() -> list[str]:

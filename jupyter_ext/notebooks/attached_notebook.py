@@ -51,10 +51,16 @@ used, which knows more than the IPython shell."""
 
 UNFIT = """
 def _unfit():
+    import sys
     from IPython import get_ipython
     magics = get_ipython().magics_manager.registry.get("AgentMagics")
+    if magics is None:
+        return (
+            "the magics of agent-kernel are not loaded in this kernel (to install them in its environment: "
+            f"{sys.executable} -m pip install agent-kernel-magic; then restart the kernel)"
+        )
     unfit = getattr(magics, "unfit_for_drafts", None)
-    return unfit() if unfit else "the kernel does not have the magic of this version of agent-kernel"
+    return unfit() if unfit else "the kernel has another version of agent-kernel than its server"
 """
 MOST_VARIABLES = 2_000
 SIZES = f"""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from jupyter_server.serverapp import ServerApp
 
 from agent_kernel.core.settings import Settings
+from agent_kernel.core.version import __version__
 
 ANY_ADDRESS = frozenset({"", "*", "0.0.0.0", "::", "localhost", "127.0.0.1"})
 
@@ -50,12 +51,14 @@ def remote_url(server: ServerApp) -> str:
 
 
 def kernel_environment(settings: Settings, server_directories: Iterable[str]) -> dict[str, str]:
-    """Return the variables that the magic of a kernel reads: where python runs, and which paths drafts must not see.
+    """Return the variables that the magic of a kernel reads: the server's version, where python runs, and which paths
+    drafts must not see.
 
     Drafts see neither the data directory of the settings nor ``server_directories``.
     """
     hidden = [str(settings.data_dir), *server_directories]
     environment = {
+        "AGENT_KERNEL_VERSION": __version__,
         "AGENT_KERNEL_PYTHON_IN": settings.python_in,
         "AGENT_KERNEL_HIDDEN": os.pathsep.join(map(os.path.abspath, hidden)),
     }

@@ -10,6 +10,7 @@ import difflib
 import importlib
 import keyword
 import os
+import sys
 from collections.abc import Callable
 
 from agent_kernel.core.errors import NotFound
@@ -114,8 +115,15 @@ class Commands:
         self._context.publish({"text/plain": text})
 
     def panel(self, rest: str) -> None:
-        """Show the chat panel. The import is lazy because anywidget is needed only for the panel."""
-        panel = importlib.import_module("agent_kernel.notebook.panel.panel").ChatPanel()
+        """Show the chat panel. The import is lazy because anywidget is needed only for the panel. Raises AgentError if
+        this environment does not have it."""
+        try:
+            panel = importlib.import_module("agent_kernel.notebook.panel.panel").ChatPanel()
+        except ModuleNotFoundError as error:
+            raise AgentError(
+                f"the panel in a cell needs {error.name} in this environment: "
+                f"{sys.executable} -m pip install 'agent-kernel-magic[panel]'"
+            ) from None
         self._context.shell.display_pub.publish(panel._repr_mimebundle_()[0])
 
     def tools(self, rest: str) -> None:

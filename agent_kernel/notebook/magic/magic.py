@@ -22,6 +22,7 @@ from agent_kernel.notebook.kernel.one_line_errors import AgentError, AgentInterr
 from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
 from agent_kernel.notebook.magic.command_context import CommandContext
 from agent_kernel.notebook.magic.embedded_server import EmbeddedServer
+from agent_kernel.notebook.magic.server_version import version_notice
 from agent_kernel.notebook.server_client import ServerClient, server_of_this_kernel
 from agent_kernel.notebook.turn.cell_options import CellOptions, parse_options, usage
 from agent_kernel.notebook.turn.client_tool_registry import ClientTools
@@ -56,6 +57,7 @@ class AgentMagics(Magics):
         self._drafts = self._parts.drafts
         self.in_turn = False
         self.has_prompt_cells = False
+        self._version_notice = version_notice()
         self._cells = CellIdentity(shell)
         self._requests = RequestBuilder(self._parts, self._session_id)
         self._context = CommandContext(
@@ -137,6 +139,9 @@ class AgentMagics(Magics):
 
     def _one_turn(self, options: CellOptions, text: str, cell: str, task: CellTask | None = None) -> None:
         with self._one_at_a_time():
+            if self._version_notice:
+                self._shell.display_pub.publish({"text/plain": self._version_notice})
+                self._version_notice = ""  # once in a kernel is enough
             self._turns.run(options, text, cell, task, starts_server=self.has_prompt_cells)
 
     @property

@@ -93,6 +93,10 @@ async def test_a_kernel_of_an_environment_without_us_works(server: AgentServer) 
     found = await loaded_modules(server, kernel)
     assert "agent_kernel" not in found["extensions"]
     assert await server.run_in_kernel(kernel, "print(6 * 7)") == "42\n"
+    async with server.client() as user:
+        events = await followed(user, (await start_turn(user, "one", kernel=kernel, where="draft"))["turn"])
+    notices = [event["data"]["text"] for event in events if event["type"] == "notice"]
+    assert any("-m pip install agent-kernel-magic" in text for text in notices)
 
 
 async def test_a_kernel_that_is_no_ipykernel_is_left_alone(server: AgentServer) -> None:
