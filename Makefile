@@ -20,7 +20,7 @@ TORCH := build/torch/.test
 TORCH_ENV := build/torch/.environment
 # The packages whose sessions ours can be, each in an environment of its own: their pins exclude each other.
 PEERS := build/peers-jupyterhub/.test build/peers-openai/.test build/peers-openapi/.test
-PEERS += build/peers-gateway/.test build/peers-selectools/.test
+PEERS += build/peers-gateway/.test build/peers-enterprise/.test build/peers-selectools/.test
 # How often a test that failed runs again, in CI once; the summary shows it as RERUN with its failure. What is measured
 # (bench) and what is drawn (soak) never runs again.
 RERUNS ?=

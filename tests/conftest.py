@@ -22,7 +22,7 @@ CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
 UNPULLED = pytest.StashKey[dict[str, str]]()
 TORCH = {"torch_python", "older_torch_python", "model_server"}
-PEERS = {"agents_python", "gateway_python", "hub_python", "openapi_python", "selectools_python"}
+PEERS = {"agents_python", "enterprise_python", "gateway_python", "hub_python", "openapi_python", "selectools_python"}
 
 # A busy machine is no bug; and what a run in CI draws, the next one draws too.
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=CI)
@@ -68,6 +68,12 @@ def openapi_python() -> str:
 def gateway_python() -> str:
     """An interpreter with jupyter-kernel-gateway; ``make test-peers`` makes it."""
     return _interpreter("AGENT_KERNEL_GATEWAY_PYTHON", BUILD / "peers-gateway/bin/python", "peers-gateway")
+
+
+@pytest.fixture(scope="session")
+def enterprise_python() -> str:
+    """An interpreter with jupyter-enterprise-gateway; ``make test-peers`` makes it."""
+    return _interpreter("AGENT_KERNEL_ENTERPRISE_PYTHON", BUILD / "peers-enterprise/bin/python", "peers-enterprise")
 
 
 @pytest.fixture(scope="session")

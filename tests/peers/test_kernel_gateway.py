@@ -1,4 +1,6 @@
-"""Tests ``%%agent`` in kernels that a real Jupyter Kernel Gateway runs for a server with ``--gateway-url``."""
+"""Tests ``%%agent`` in kernels that a real Jupyter Kernel Gateway or Enterprise Gateway runs for a server with
+``--gateway-url``.
+"""
 
 from __future__ import annotations
 
@@ -28,20 +30,29 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": "from the panel", "text": "There is no x."},
     {"text": "Hello.", "loop": True},
 ]
+GATEWAYS = {"kernel_gateway": "KernelGatewayApp", "enterprise_gateway": "EnterpriseGatewayApp"}
+"""The classes that have the address and the token of a gateway, by the module that starts it."""
+LISTING = {"kernel_gateway": "JupyterWebsocketPersonality", "enterprise_gateway": "EnterpriseGatewayApp"}
 LAUNCH = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
 PEEK = "from agent_kernel.notebook.server_client import server_of_this_kernel as s; print(s().token)"
 SPECS = {"python3": [*LAUNCH, "--ext=agent_kernel"], "plain": LAUNCH}
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory, gateway_python: str) -> AsyncGenerator[AgentServer, None]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=GATEWAYS)
+async def server(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    gateway_python: str,
+    enterprise_python: str,
+) -> AsyncGenerator[AgentServer, None]:
     directory = tmp_path_factory.mktemp("gateway")
     for name, argv in SPECS.items():
         (directory / "data" / "kernels" / name).mkdir(parents=True)
         spec = {"argv": argv, "display_name": name, "language": "python"}
         (directory / "data" / "kernels" / name / "kernel.json").write_text(json.dumps(spec))
     port, own = free_port(), directory / "server"
-    gateway = begin(gateway_python, port, directory, own / "runtime")
+    python = enterprise_python if request.param == "enterprise_gateway" else gateway_python
+    gateway = begin(python, request.param, port, directory, own / "runtime")
     options = (f"--GatewayClient.url=http://127.0.0.1:{port}", f"--GatewayClient.auth_token={TOKEN}")
     server = AgentServer(own, SCRIPT, options=options)
     try:
@@ -54,17 +65,17 @@ async def server(tmp_path_factory: pytest.TempPathFactory, gateway_python: str) 
         gateway.wait(60)
 
 
-def begin(python: str, port: int, directory: Path, runtime: Path) -> subprocess.Popen[bytes]:
+def begin(python: str, module: str, port: int, directory: Path, runtime: Path) -> subprocess.Popen[bytes]:
     """Start the gateway. Its connection files are in the directory in which tests look for those of a server."""
-    traits = {
-        "KernelGatewayApp.ip": "127.0.0.1",
-        "KernelGatewayApp.port": port,
-        "KernelGatewayApp.auth_token": TOKEN,
-        "JupyterWebsocketPersonality.list_kernels": True,
+    own = {
+        "JUPYTER_PATH": str(directory / "data"),
+        "JUPYTER_RUNTIME_DIR": str(runtime),
+        "EG_UNAUTHORIZED_USERS": "nobody",  # by default root, as which tests may run
     }
-    own = {"JUPYTER_PATH": str(directory / "data"), "JUPYTER_RUNTIME_DIR": str(runtime)}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AGENT_KERNEL_", "JUPYTER"))}
-    command = [python, "-m", "kernel_gateway", *(f"--{name}={value}" for name, value in traits.items())]
+    traits = {"ip": "127.0.0.1", "port": port, "auth_token": TOKEN}
+    options = [f"--{GATEWAYS[module]}.{name}={value}" for name, value in traits.items()]
+    command = [python, "-m", module, *options, f"--{LISTING[module]}.list_kernels=True"]
     with (directory / "gateway.log").open("ab") as log:
         return subprocess.Popen(command, env={**inherited, **own}, cwd=directory, stdout=log, stderr=log)
 
