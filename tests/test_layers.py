@@ -31,6 +31,7 @@ HEAVY |= {
     "postgrest",
     "psycopg",
     "pymongo",
+    "ray",
     "redis",
     "regex",
 }
@@ -194,6 +195,10 @@ LAYERS: dict[str, tuple[str, str]] = {
     ),
     "jupyter_ext.push": ("core core.seams jupyter_ext.notebooks jupyter_ext.turns tools.code turn", ""),
     "jupyter_ext.quotas": ("core engines sessions.log sessions.store", ""),
+    "jupyter_ext.ray_serve": (
+        "core jupyter_ext.api.chat_completions jupyter_ext.api.dialects jupyter_ext.api.http jupyter_ext.turns turn",
+        "",
+    ),
     "jupyter_ext.services": (
         "core jupyter_ext.auth jupyter_ext.monitoring jupyter_ext.notebooks jupyter_ext.push jupyter_ext.quotas "
         "jupyter_ext.turns sandbox.host sessions.log sessions.store turn",
@@ -256,6 +261,9 @@ LAZY: dict[str, set[str]] = {
     # Every Jupyter command imports it to list extensions; the parts are for a server that loads it.
     "jupyter_ext/app.py": {"jupyter_ext"},
     "jupyter_ext/auth/hub_identity.py": {"jupyterhub"},
+    # Ray loads the module on the nodes of a cluster; Ray Serve brings starlette.
+    "jupyter_ext/ray_serve/application.py": {"ray"},
+    "jupyter_ext/ray_serve/replica.py": {"starlette"},
     "agent_kernel/cli/serve.py": {"jupyter_ext"},
     "agent_kernel/cli/eval.py": {"jupyter_ext"},
     "agent_kernel/evaluation/figure_data.py": {"matplotlib"},

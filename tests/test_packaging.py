@@ -171,9 +171,9 @@ def test_every_library_the_packages_import_is_a_dependency_with_a_floor() -> Non
 
 # Part of the contract of a dependency that we name: it could not be that package without them.
 THROUGH_OTHERS = {"ipython", "tornado", "traitlets", "jupyter-client", "jupyter-core", "jupyter-events", "openvino"}
-THROUGH_OTHERS |= {"anyio", "httpx2", "mcp-types", "pydantic-core", "typing-extensions"}
+THROUGH_OTHERS |= {"anyio", "httpx2", "mcp-types", "pydantic-core", "starlette", "typing-extensions"}
 EXTRAS = {"gpu", "demo", "encryption", "hub", "keyring", "mcp", "documents", "web"}
-EXTRAS |= {"postgres", "redis", "mongodb", "dynamodb", "supabase"}
+EXTRAS |= {"postgres", "ray", "redis", "mongodb", "dynamodb", "supabase"}
 """Whose packages we import."""
 
 

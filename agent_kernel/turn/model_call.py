@@ -4,6 +4,7 @@ from the calls that the caller runs."""
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,16 @@ from typing import Any
 from agent_kernel.core.errors import EngineError
 from agent_kernel.core.events import AnswerLogprobs, EventBody, ModelLoading, Notice, Queued, ReasoningDelta, TextDelta
 from agent_kernel.core.messages import Message, ToolCall, assistant
-from agent_kernel.core.protocols import Chunk, EndChunk, Engine, EngineRequest, ReasoningChunk, TextChunk, WaitChunk
+from agent_kernel.core.protocols import (
+    Chunk,
+    EndChunk,
+    Engine,
+    EngineRequest,
+    ReasoningChunk,
+    TextChunk,
+    TokenLogprob,
+    WaitChunk,
+)
 from agent_kernel.core.session import new_id
 from agent_kernel.core.token_estimate import estimate_usage
 from agent_kernel.sessions.redaction.redaction import Redactor
@@ -35,7 +45,7 @@ async def model_call(
         async with aclosing(engine.stream(request)) as chunks:
             async for chunk in chunks:
                 reply.add(chunk)
-                if (body := _to_event(engine, chunk)) is not None:
+                if (body := chunk_to_event(engine, chunk)) is not None:
                     turn.emit(body)
     finally:
         if reply.end is not None:
@@ -70,7 +80,12 @@ def _tell_logprobs(turn: ActiveTurn, reply: Reply, redactor: Redactor) -> None:
     because their tokens would reveal the secret."""
     said = "".join(reply.text)
     if reply.logprobs and redactor.text(said) == said:
-        turn.emit(AnswerLogprobs(tuple(_token(one.text, one.logprob, one.top) for one in reply.logprobs)))
+        turn.emit(answer_logprobs(reply.logprobs))
+
+
+def answer_logprobs(tokens: Sequence[TokenLogprob]) -> AnswerLogprobs:
+    """Return the event with the log probabilities of these tokens."""
+    return AnswerLogprobs(tuple(_token(one.text, one.logprob, one.top) for one in tokens))
 
 
 def _token(text: str, logprob: float, top: tuple[tuple[str, float], ...] = ()) -> dict[str, Any]:
@@ -85,7 +100,9 @@ def _in_use(engine: Engine, tokens: int) -> float:
     return tokens / length if length else 0.0
 
 
-def _to_event(engine: Engine, chunk: Chunk) -> EventBody | None:
+def chunk_to_event(engine: Engine, chunk: Chunk) -> EventBody | None:
+    """Return the event for a part of a model's answer; None if no event belongs to it, or if it needs the whole
+    answer."""
     match chunk:
         case TextChunk(text):
             return TextDelta(text)

@@ -135,6 +135,13 @@ def build_by_name(table: Mapping[str, Callable[[Settings], Any]], name: str, set
     return _import_class(name)(settings)
 
 
+def build_engine(settings: Settings) -> Engine:
+    """Return the engine that the settings name: one of their ``engines``, or a name that ``build_by_name`` accepts.
+    Raises InvalidRequest."""
+    engine: Engine = engine_of(settings, _create_local_engine) or build_by_name(ENGINES, settings.engine, settings)
+    return engine
+
+
 def build_store(settings: Settings) -> Any:
     """Return the session store that the settings name, either by its URL or by a name that ``build_by_name`` accepts.
     Raises InvalidRequest, whose message quotes nothing of a URL but its scheme."""
@@ -240,8 +247,7 @@ class Runtime:
             hidden=[settings.data_dir],
             exits=EgressPolicy(settings.local_only),
         )
-        engine: Engine = engine_of(settings, _create_local_engine) or build_by_name(ENGINES, settings.engine, settings)
-        return cls(settings, engine, build_store(settings), sandbox)
+        return cls(settings, build_engine(settings), build_store(settings), sandbox)
 
     async def start(self) -> None:
         """Close the turns that a dead server left open, now and every RECOVER_EVERY_S seconds, and start retention,

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from agent_kernel.sandbox.host.chart_validation import PLOTLY
-from jupyter_ext.api.http.handler import MAX_BODY
+from jupyter_ext.api.http.json_body import MAX_BODY
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import AgentServer, followed, start_turn
 from tests.sessions.export.test_imported_charts import BAR, HOST, SENDS, body, document

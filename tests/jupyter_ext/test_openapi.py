@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from agent_kernel.core.events import EVENT_TYPES, Event, TextDelta
 from jupyter_ext.api.http.allowed_methods import VERBS
-from jupyter_ext.api.http.handler import MAX_BODY
+from jupyter_ext.api.http.json_body import MAX_BODY
 from jupyter_ext.api.openapi.document import document, verbs
 from jupyter_ext.api.openapi.examples import FILE
 from jupyter_ext.api.openapi.handler import OpenApiHandler

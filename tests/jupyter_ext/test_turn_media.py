@@ -8,7 +8,7 @@ import base64
 
 import pytest
 
-from jupyter_ext.api.http.handler import MAX_BODY
+from jupyter_ext.api.http.json_body import MAX_BODY
 from jupyter_ext.api.native.request_schemas import MAX_PICTURES_BYTES
 from tests.server import AgentServer, Json, followed, start_turn
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from agent_kernel.core.errors import AgentKernelError, ContextOverflow
+
 KINDS: Mapping[int, str] = MappingProxyType(
     {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 )
@@ -15,6 +17,11 @@ CODES: Mapping[str, str] = MappingProxyType(
     {"unknown_model": "model_not_found", "context_overflow": "context_length_exceeded"}
 )
 """agent-kernel's error codes for which OpenAI has other names that programs look for."""
+
+
+def openai_status(error: AgentKernelError, status: int) -> int:
+    """Return the HTTP status for an error that has ``status`` in the other APIs."""
+    return 400 if isinstance(error, ContextOverflow) else status
 
 
 def openai_error(status: int, error: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast
 from jupyter_core.utils import ensure_async
 from jupyter_server.auth.decorator import allow_unauthenticated
 from jupyter_server.base.handlers import APIHandler
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from tornado import web
 
 from agent_kernel.core.api_tokens import TOKEN_NAMESPACE_MARK, ApiToken
@@ -44,7 +44,6 @@ from jupyter_ext.notebooks.kernels import Kernel
 from jupyter_ext.services import SETTING, Services
 
 KERNEL_HEADER = "X-Agent-Kernel-Token"
-MAX_BODY = 32 << 20
 UNLIMITED = 1 << 50
 """The body limit that is set in tornado, which would answer a larger body in its own error format. ``BodyBuffer``
 enforces the real limit."""
@@ -68,7 +67,7 @@ class AgentHandler(APIHandler):
     auth_resource = "agent"
     error_shape: ClassVar[Any] = Error
     """The schema of all errors of the handler, for the OpenAPI document."""
-    max_body = MAX_BODY
+    max_body = json_body.MAX_BODY
     caller: Caller
     request_id: str
     route = ""
@@ -272,13 +271,7 @@ class AgentHandler(APIHandler):
 
     def parse(self, model: type[M]) -> M:
         """Parse the body. Raises InvalidRequest, and the errors of ``json_body``."""
-        body = self.json_body()
-        if body:
-            json_body.check(body, self.max_body)
-        try:
-            return model.model_validate_json(body or b"{}", strict=True)
-        except ValidationError as error:
-            raise InvalidRequest(json_body.validation_message(error)) from error
+        return json_body.parse(model, self.json_body(), self.max_body)
 
     def json_body(self) -> bytes:
         """Return the body. Raises HTTPError 415 if its Content-Type is not JSON."""

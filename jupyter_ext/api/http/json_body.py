@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from pydantic import ValidationError
+from typing import TypeVar
 
+from pydantic import BaseModel, ValidationError
+
+from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.sessions.export.formats.json_reader import loads
 
+MAX_BODY = 32 << 20
+"""Maximum size of most bodies in bytes."""
 MAX_DEPTH = 100
 """Maximum depth of nested lists and objects."""
 MAX_VALUES = 500_000
 """Maximum number of JSON values: lists and objects, and everything in them."""
+M = TypeVar("M", bound=BaseModel)
+
+
+def parse(model: type[M], body: bytes, most: int) -> M:
+    """Return ``body`` as ``model``; an empty body is an empty object. Raises InvalidRequest, whose cause is the
+    ValidationError if the body is JSON of another form, and the errors of ``check``."""
+    if body:
+        check(body, most)
+    try:
+        return model.model_validate_json(body or b"{}", strict=True)
+    except ValidationError as error:
+        raise InvalidRequest(validation_message(error)) from error
 
 
 def check(body: bytes, most: int) -> None:

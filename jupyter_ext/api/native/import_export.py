@@ -12,7 +12,8 @@ from tornado import web
 
 from agent_kernel.core.errors import InvalidRequest, NotFound
 from agent_kernel.sessions.export.import_export import FORMATS, ImportResult, export_session, import_session, preview
-from jupyter_ext.api.http.handler import MAX_BODY, AgentHandler, guard
+from jupyter_ext.api.http.handler import AgentHandler, guard
+from jupyter_ext.api.http.json_body import MAX_BODY
 from jupyter_ext.api.native.request_schemas import Body, Id
 from jupyter_ext.api.native.sessions import session_to_json
 from jupyter_ext.api.schemas import sessions as shapes

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from jupyter_ext.api.chat_completions.request import ChatBody
-from jupyter_ext.api.dialects.openai_handler import describe_mistake
+from jupyter_ext.api.dialects.openai_validation import describe_mistake
 from jupyter_ext.turns.dialect_request import DialectRequest
 
 HI = {"role": "user", "content": "hi"}

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from agent_kernel.core.errors import Unprocessable
 from agent_kernel.core.protocols import OutputFormat, Sampling
 from jupyter_ext.api.chat_completions.request import ChatBody
-from jupyter_ext.api.dialects.openai_handler import describe_mistake
+from jupyter_ext.api.dialects.openai_validation import describe_mistake
 from jupyter_ext.turns.dialect_request import SubmittedFile
 from tests.jupyter_ext.api.chat_completions.bodies import one, refusal_of, turn_request
 

@@ -1,0 +1,56 @@
+"""Describes invalid bodies of OpenAI's dialects, with the path of the invalid field. Pure functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from agent_kernel.core.errors import InvalidRequest
+
+PATH_CHARS, SAID_CHARS = 200, 300
+
+
+def name_field(error: InvalidRequest, body: bytes, model: type[BaseModel]) -> InvalidRequest:
+    """Return the error of ``json_body.parse`` with a description that names the invalid field, which is also the detail
+    ``param``. An error that is not about a field is returned unchanged."""
+    if not isinstance(error.__cause__, ValidationError):
+        return error
+    message, field = describe_mistake(error.__cause__, _json(body), model)
+    return InvalidRequest(message, details={"param": field})
+
+
+def describe_mistake(error: ValidationError, body: Any, model: type[BaseModel]) -> tuple[str, str | None]:
+    """Return (description of the first validation errors, path of the field with the first one, such as
+    ``messages[0].content``). The description does not quote the content of ``body``. The message of an error that
+    concerns the whole body begins with the name of a field."""
+    errors = error.errors(include_url=False, include_input=False, include_context=False)
+    described = [(_path(body, one), one["msg"].removeprefix("Value error, ")[:SAID_CHARS]) for one in errors[:3]]
+    more = "" if len(errors) <= 3 else f"; and {len(errors) - 3} more"
+    path, first = described[0]
+    field = path or first.partition(" ")[0]
+    known = path or field in model.model_fields
+    return "; ".join(f"{path}: {text}" if path else text for path, text in described) + more, field if known else None
+
+
+def _path(body: Any, error: Mapping[str, Any]) -> str:
+    """Return the path of the field in the body. Validation adds names of union members to its paths; they are
+    removed."""
+    path, here = "", body
+    for place in error["loc"]:
+        if isinstance(place, int) and isinstance(here, list) and place < len(here):
+            path, here = f"{path}[{place}]", here[place]
+        elif isinstance(place, str) and isinstance(here, dict) and place in here:
+            path, here = f"{path}.{place}" if path else place, here[place]
+    if error["type"] == "missing":
+        path = f"{path}.{error['loc'][-1]}" if path else str(error["loc"][-1])
+    return path[:PATH_CHARS]
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None

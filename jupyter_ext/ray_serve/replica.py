@@ -1,0 +1,231 @@
+"""One replica of the Ray Serve application: a model with its routes, in a process of its own."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from agent_kernel.core.errors import (
+    AgentKernelError,
+    EngineError,
+    FileTooLarge,
+    InvalidRequest,
+    NotFound,
+    Unauthenticated,
+    UnknownModel,
+)
+from agent_kernel.core.events import EventBody, EventNumbering, ModelLoading, Queued, TurnFinished
+from agent_kernel.core.messages import Message, Text
+from agent_kernel.core.protocols import Engine, EngineRequest, Sampling
+from agent_kernel.core.session import new_id
+from agent_kernel.core.settings import SETTINGS, Settings
+from agent_kernel.turn.server_runtime import build_engine
+from jupyter_ext.api.chat_completions.codec import ChatCodec
+from jupyter_ext.api.chat_completions.request import ChatBody
+from jupyter_ext.api.dialects.model_list import ModelFacts, openai_model
+from jupyter_ext.api.dialects.openai_errors import openai_error, openai_status
+from jupyter_ext.api.dialects.openai_validation import name_field
+from jupyter_ext.api.http import json_body, sse
+from jupyter_ext.api.http.error_status import status_of
+from jupyter_ext.ray_serve.model_answer import answer_events, to_engine_request
+from jupyter_ext.turns.dialect_request import DEFAULT
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+SESSION_HEADER = "x-session-id"
+MAX_SESSION = 512
+"""Maximum characters of a session's id, which the engine keeps."""
+FIRST = EngineRequest((Message("user", (Text("Hi"),)),), sampling=Sampling(max_tokens=1))
+"""The request that loads a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaOptions:
+    """``settings`` are settings of the engine by their names, such as ``model`` and ``device``; the other ones are read
+    from the environment of the replica. ``api_key_env`` names an environment variable of the replicas with the key that
+    every request must have; without a name, no key is needed."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    api_key_env: str = ""
+
+    @classmethod
+    def from_args(cls, args: Mapping[str, Any]) -> ReplicaOptions:
+        """Read the ``args`` of an application. Raises InvalidRequest."""
+        settings = args.get("settings", {})
+        if unknown := sorted(set(args) - {one.name for one in fields(cls)}):
+            raise InvalidRequest(f"args can have settings and api_key_env, not {', '.join(unknown)}.")
+        if not isinstance(settings, Mapping) or not isinstance(args.get("api_key_env", ""), str):
+            raise InvalidRequest("In args, settings must be an object and api_key_env a text.")
+        if unknown := sorted(set(settings) - set(SETTINGS)):
+            raise InvalidRequest(
+                f"args have unknown settings: {', '.join(unknown)}.", hint="agent-kernel config lists all settings."
+            )
+        return cls(dict(settings), args.get("api_key_env", ""))
+
+    def engine(self) -> Engine:
+        """Create the engine. A model stays loaded, because Serve ends replicas that have nothing to do. Raises
+        InvalidRequest."""
+        return build_engine(Settings.from_env(**{"idle_unload_s": 0, **self.settings}))
+
+    def key(self) -> str:
+        """Return the key; empty if none is needed. Raises InvalidRequest if the variable is not set here."""
+        key = os.environ.get(self.api_key_env, "") if self.api_key_env else ""
+        if self.api_key_env and not key:
+            raise InvalidRequest(
+                f"The environment variable {self.api_key_env}, which api_key_env names, is not set on this node.",
+                hint="Set it on every node, or in the runtime_env of the application.",
+            )
+        return key
+
+
+class ModelReplica:
+    """Answers ``GET /v1/models`` and ``POST /v1/chat/completions`` with one engine. If a client disconnects, Serve
+    cancels the request, which stops the engine's answer. Raises InvalidRequest for options that are not valid."""
+
+    def __init__(self, options: ReplicaOptions) -> None:
+        self._engine = options.engine()
+        self._key = options.key()
+        self._names = {DEFAULT, str(options.settings.get("model", DEFAULT))}
+        self._began = time.time()
+        self._loaded = False
+
+    async def check_health(self) -> None:
+        """Load the model at the first call, which Serve makes before it sends requests; Serve replaces a replica that
+        fails. Raises EngineError if the engine has failed, and the errors of loading."""
+        if not self._loaded and self._engine.info().state == "unloaded":
+            async with aclosing(self._engine.stream(FIRST)) as chunks:
+                async for _ in chunks:
+                    pass
+        self._loaded = True
+        if self._engine.info().state == "failed":
+            raise EngineError("The model could not be loaded again.")
+
+    async def __call__(self, request: Request) -> Response:
+        """Answer one HTTP request."""
+        try:
+            return await self._route(request)
+        except AgentKernelError as error:
+            return _refusal(error)
+
+    async def _route(self, request: Request) -> Response:
+        self._check_key(request.headers.get("authorization", ""))
+        path = request.scope["path"].removeprefix(request.scope.get("root_path", "").rstrip("/"))
+        match request.method, path:
+            case "GET", "/v1/models":
+                return _json({"object": "list", "data": [self._model()]})
+            case "POST", "/v1/chat/completions":
+                return await self._complete(request)
+        raise NotFound(
+            f"There is no {request.method} {path[:100]} here.",
+            hint="This server has GET /v1/models and POST /v1/chat/completions.",
+        )
+
+    def _check_key(self, header: str) -> None:
+        scheme, _, key = header.partition(" ")
+        if self._key and not (
+            scheme.lower() == "bearer" and hmac.compare_digest(key.strip().encode(), self._key.encode())
+        ):
+            raise Unauthenticated(
+                "The request does not have the key of this server.", hint="Send it as Authorization: Bearer KEY."
+            )
+
+    def _model(self) -> dict[str, Any]:
+        info = self._engine.info()
+        facts = ModelFacts(
+            info.model, info.model, self._began, info.host or "agent-kernel", info.state, info.local, info.host
+        )
+        return openai_model(facts) | {"context_length": info.context_length or None}
+
+    async def _complete(self, request: Request) -> Response:
+        raw = await _read(request)
+        try:
+            body = json_body.parse(ChatBody, raw, json_body.MAX_BODY)
+        except InvalidRequest as error:
+            raise name_field(error, raw, ChatBody) from error.__cause__
+        self._check_model(body.model)
+        session = request.headers.get(SESSION_HEADER, "")[:MAX_SESSION]
+        events = answer_events(self._engine, to_engine_request(body, session))
+        codec = ChatCodec(body.model, include_usage=body.include_usage)
+        if not body.streams:
+            return _json(await _whole(codec, events))
+        return _stream(_frames(codec, await _first(events), events))
+
+    def _check_model(self, name: str) -> None:
+        served = self._engine.info().model
+        if name not in self._names | {served}:
+            raise UnknownModel(f"There is no model {name[:100]!r} here.", hint=f"This server has {served}.")
+
+
+async def _read(request: Request) -> bytes:
+    """Return the body. Raises FileTooLarge without reading the rest, and InvalidRequest if it is not JSON by its
+    type."""
+    if not json_body.is_json(request.headers.get("content-type", "")):
+        raise InvalidRequest("The body must be JSON: send it with Content-Type: application/json.")
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > json_body.MAX_BODY:
+            raise FileTooLarge(f"A body can have at most {json_body.MAX_BODY >> 20} MiB.")
+    return bytes(body)
+
+
+async def _whole(codec: ChatCodec, events: AsyncGenerator[EventBody, None]) -> Mapping[str, Any]:
+    number = _numbering()
+    async with aclosing(events):
+        async for body in events:
+            for _ in codec.feed(number(body)):
+                pass
+    return codec.whole()
+
+
+async def _first(events: AsyncGenerator[EventBody, None]) -> EventBody:
+    """Return the first event of the answer itself, so that an error before it has an HTTP status of its own."""
+    while isinstance(body := await anext(events), Queued | ModelLoading):
+        pass
+    return body
+
+
+async def _frames(
+    codec: ChatCodec, first: EventBody, events: AsyncGenerator[EventBody, None]
+) -> AsyncGenerator[bytes, None]:
+    """Yield the server-sent events of an answer whose first event is ``first``. An error of the engine is the last
+    one."""
+    number = _numbering()
+    for frame in [*codec.begin(), *codec.feed(number(first))]:
+        yield frame.encode()
+    try:
+        async with aclosing(events):
+            async for body in events:
+                for frame in codec.feed(number(body)):
+                    yield frame.encode()
+    except AgentKernelError as error:
+        for frame in codec.feed(number(TurnFinished("failed", error.message, 1, {}, error.to_json()))):
+            yield frame.encode()
+
+
+def _numbering() -> EventNumbering:
+    return EventNumbering(new_id("turn"), "")
+
+
+def _refusal(error: AgentKernelError) -> Response:
+    status = openai_status(error, status_of(error))
+    return _json({"error": openai_error(status, error.to_json())}, status)
+
+
+def _json(body: Mapping[str, Any], status: int = 200) -> Response:
+    from starlette.responses import JSONResponse
+
+    return JSONResponse(dict(body), status)
+
+
+def _stream(frames: AsyncGenerator[bytes, None]) -> Response:
+    from starlette.responses import StreamingResponse
+
+    return StreamingResponse(frames, headers={"Content-Type": sse.CONTENT_TYPE, "Cache-Control": "no-cache"})
