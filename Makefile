@@ -42,7 +42,7 @@ QUICK := tests/test_layers.py tests/test_public_names.py tests/core tests/turn t
 BY_FILE := --dist loadfile --max-worker-restart 0
 SPECIAL := not torch and not peers and not guides and not stores
 
-.PHONY: help demo lab quick test test-model test-browser test-torch test-peers test-stores test-guides bench gpu soak lowest lint docs dist pictures ui format clean
+.PHONY: help demo lab quick test test-model test-browser test-torch test-peers test-ray test-stores test-guides bench gpu soak lowest lint docs dist pictures ui format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ test-torch: $(VENV)/.test $(TORCH) ## The tests that need torch, which it instal
 
 test-peers: $(VENV)/.test $(PEERS) chromium ## The tests against other frameworks, each installed into build/
 	$(PYTEST) -m peers $(ARGS)
+
+test-ray: $(VENV)/.test build/peers-ray/.test ## The tests of a model on a Ray cluster (1 GB, minutes; not in CI)
+	$(PYTEST) -m peers tests/peers/test_ray_serve.py $(ARGS)
 
 test-stores: $(VENV)/.stores build/moto/.test ## The tests of sessions on databases, which wheels install or fake
 	$(PYTEST) -n $(HEAVY_JOBS) $(BY_FILE) -m "stores and not slow" tests/sessions/log $(ARGS)

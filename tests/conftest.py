@@ -82,6 +82,12 @@ def hub_python() -> str:
     return _interpreter("AGENT_KERNEL_HUB_PYTHON", BUILD / "peers-jupyterhub/bin/python", "peers-jupyterhub")
 
 
+@pytest.fixture(scope="session")
+def ray_python() -> str:
+    """An interpreter with Ray Serve and this package; ``make test-ray`` makes it."""
+    return _interpreter("AGENT_KERNEL_RAY_PYTHON", BUILD / "peers-ray/bin/python", "peers-ray")
+
+
 def _interpreter(variable: str, made: Path, target: str = "torch") -> str:
     named = os.environ.get(variable, "")
     if named == "none":

@@ -129,9 +129,9 @@ class ModelReplica:
 
     def _check_key(self, header: str) -> None:
         scheme, _, key = header.partition(" ")
-        if self._key and not (
-            scheme.lower() == "bearer" and hmac.compare_digest(key.strip().encode(), self._key.encode())
-        ):
+        # starlette decodes the bytes of a header as Latin-1
+        has_key = hmac.compare_digest(key.strip(" ").encode("latin-1"), self._key.encode())
+        if self._key and not (scheme.lower() == "bearer" and has_key):
             raise Unauthenticated(
                 "The request does not have the key of this server.", hint="Send it as Authorization: Bearer KEY."
             )
