@@ -40,7 +40,7 @@ QUICK := tests/test_layers.py tests/test_public_names.py tests/core tests/turn t
 # the tests of a file stay together (its issue 1323): there, the run ends instead. A browser test has a server of its own,
 # so these tests are shared one by one, and a process can be replaced.
 BY_FILE := --dist loadfile --max-worker-restart 0
-SPECIAL := not torch and not peers and not guides and not stores
+SPECIAL := not torch and not peers and not ray and not guides and not stores
 
 .PHONY: help demo lab quick test test-model test-browser test-torch test-peers test-ray test-stores test-guides bench gpu soak lowest lint docs dist pictures ui format clean
 
@@ -79,8 +79,8 @@ test-torch: $(VENV)/.test $(TORCH) ## The tests that need torch, which it instal
 test-peers: $(VENV)/.test $(PEERS) chromium ## The tests against other frameworks, each installed into build/
 	$(PYTEST) -m peers $(ARGS)
 
-test-ray: $(VENV)/.test build/peers-ray/.test ## The tests of a model on a Ray cluster (1 GB, minutes; not in CI)
-	$(PYTEST) -m peers tests/peers/test_ray_serve.py $(ARGS)
+test-ray: $(VENV)/.test build/ray/.test ## The tests of a model on a Ray cluster (1 GB, minutes; not in CI)
+	$(PYTEST) -m ray tests/jupyter_ext/ray_serve $(ARGS)
 
 test-stores: $(VENV)/.stores build/moto/.test ## The tests of sessions on databases, which wheels install or fake
 	$(PYTEST) -n $(HEAVY_JOBS) $(BY_FILE) -m "stores and not slow" tests/sessions/log $(ARGS)
@@ -102,7 +102,7 @@ lowest: ## Run the tests with the oldest dependencies that pyproject.toml allows
 	test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest
 	$(PYTHON) packaging/lowest > build/lowest/constraints.txt
 	build/lowest/bin/python -m pip install -q -c build/lowest/constraints.txt --editable '.[test]'
-	build/lowest/bin/python -m pytest -m "not browser and not torch and not peers and not guides and not stores" $(ARGS)
+	build/lowest/bin/python -m pytest -m "not browser and not torch and not peers and not ray and not guides and not stores" $(ARGS)
 
 lint: $(VENV)/.test ## ruff, mypy and the layers
 	$(BIN)/ruff check
@@ -171,6 +171,12 @@ build/torch/.test: $(TORCH_ENV)
 build/peers-%/.test: tests/peers/requirements-%.txt | $(VENV)/.test
 	test -x build/peers-$*/bin/python || $(BIN)/python -m venv build/peers-$*
 	build/peers-$*/bin/python -m pip install -q --disable-pip-version-check -r $<
+	@touch $@
+
+# The nodes of the cluster load the package itself, so it is installed beside Ray.
+build/ray/.test: tests/jupyter_ext/ray_serve/requirements.txt pyproject.toml | $(VENV)/.test
+	test -x build/ray/bin/python || $(BIN)/python -m venv build/ray
+	build/ray/bin/python -m pip install -q --disable-pip-version-check -r $<
 	@touch $@
 
 build/moto/.test: tests/sessions/log/requirements-moto.txt | $(VENV)/.test

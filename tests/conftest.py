@@ -85,7 +85,7 @@ def hub_python() -> str:
 @pytest.fixture(scope="session")
 def ray_python() -> str:
     """An interpreter with Ray Serve and this package; ``make test-ray`` makes it."""
-    return _interpreter("AGENT_KERNEL_RAY_PYTHON", BUILD / "peers-ray/bin/python", "peers-ray")
+    return _interpreter("AGENT_KERNEL_RAY_PYTHON", BUILD / "ray/bin/python", "ray")
 
 
 def _interpreter(variable: str, made: Path, target: str = "torch") -> str:
@@ -123,6 +123,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("torch")
         if fixtures & PEERS or folder == "peers":
             item.add_marker("peers")
+        if "ray_python" in fixtures:
+            item.add_marker("ray")
         if folder == "guides":
             item.add_marker("guides")
         if item.get_closest_marker("browser"):

@@ -16,8 +16,11 @@ ROUTER = "ray.serve.experimental.consistent_hash_router:ConsistentHashRouter"
 """Ray's router that sends all requests with the same ``x-session-id`` to the same replica. If that replica is busy, the
 request goes to the next one of the ring. Requests without the header are spread over all replicas."""
 REQUESTS_AT_ONCE = 16
-"""Requests that one replica runs at once, as many as a model of this package decodes in one batch. Serve keeps others
-waiting in its proxy."""
+"""Requests that one replica runs at once, as many as a model of this package decodes in one batch. Others wait in
+Serve's proxy."""
+REQUESTS_WAITING = 256
+"""Requests that wait in one proxy of Serve, as many as wait for a model of this package. Serve refuses more with
+503."""
 SHUTDOWN_S = 120.0
 """Seconds that a replica which Serve removes has for the answers that it has begun."""
 
@@ -37,6 +40,7 @@ def build(args: Mapping[str, Any]) -> Application:
     deployment = serve.deployment(ModelReplica).options(
         name="Model",
         max_ongoing_requests=REQUESTS_AT_ONCE,
+        max_queued_requests=REQUESTS_WAITING,
         graceful_shutdown_timeout_s=SHUTDOWN_S,
         request_router_config=RequestRouterConfig(request_router_class=ROUTER),
     )

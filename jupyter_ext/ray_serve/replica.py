@@ -222,7 +222,7 @@ def _refusal(error: AgentKernelError) -> Response:
 def _json(body: Mapping[str, Any], status: int = 200) -> Response:
     from starlette.responses import JSONResponse
 
-    return JSONResponse(dict(body), status)
+    return JSONResponse(dict(body), status, {"WWW-Authenticate": "Bearer"} if status == 401 else None)
 
 
 def _stream(frames: AsyncGenerator[bytes, None]) -> Response:

@@ -1,11 +1,11 @@
-"""Tests the replica of the Ray Serve application without Ray; ``tests/peers/test_ray_serve.py`` runs it on a
+"""Tests the replica of the Ray Serve application without Ray; ``test_cluster.py`` runs it on a
 cluster."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -158,9 +158,9 @@ async def test_with_a_key_every_request_needs_it(tmp_path: Path, monkeypatch: py
 
 async def test_a_client_that_leaves_a_stream_stops_the_engine(tmp_path: Path) -> None:
     replica = replica_of(tmp_path, [{"text": "a b c", "deltas": 3, "gate": "never"}])
-    sent = asyncio.Queue[dict[str, Any]]()
+    sent = asyncio.Queue[MutableMapping[str, Any]]()
     body = json.dumps({"messages": HI, "stream": True}).encode()
-    requests = asyncio.Queue[dict[str, Any]]()
+    requests = asyncio.Queue[MutableMapping[str, Any]]()
     requests.put_nowait({"type": "http.request", "body": body, "more_body": False})
     scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": [], "query_string": b""}
     closed = asyncio.Event()

@@ -1,5 +1,5 @@
 """Runs a Ray cluster of two nodes on this machine, with the applications of a ``serve.yaml``; ends at the end of its
-input. Runs in the environment of ``make build/peers-ray/.test``.
+input. Runs in the environment of ``make build/ray/.test``.
 
     python ray_cluster.py SERVE_YAML DIRECTORY
 
@@ -37,7 +37,7 @@ def replicas() -> list[dict[str, Any]]:
                 replica = ray.get_actor(**actor)
                 ongoing = ray.get(replica.get_num_ongoing_requests.remote(), timeout=10)
                 found.append(ray.get(replica.__ray_call__.remote(describe), timeout=10) | {"ongoing": ongoing})
-            except (ValueError, ray.exceptions.RayError, ray.exceptions.RayActorError):
+            except (ValueError, ray.exceptions.RayError):
                 continue  # it has ended, or has not started yet
     return found
 
@@ -53,6 +53,8 @@ def main(config: str, directory: str) -> None:
     try:
         print(json.dumps([node["NodeID"] for node in ray.nodes() if node["Alive"]]), flush=True)
         for line in sys.stdin:
+            if running.poll() is not None:
+                sys.exit("serve run has ended")
             print(json.dumps(replicas() if line.strip() == "replicas" else None), flush=True)
     finally:
         running.terminate()

@@ -31,8 +31,8 @@ from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from tests.processes import descendants, survivors
 from tests.server import PLAIN, free_port
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
-ROOT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+ROOT = Path(__file__).parents[3]
 KEY, VARIABLE = "key-of-the-cluster", "AGENT_KERNEL_TEST_CLUSTER_KEY"
 SESSIONS = [f"session-{number}" for number in range(20)]
 SCRIPT: list[dict[str, Any]] = [
@@ -55,7 +55,7 @@ class Cluster:
 
     async def answer(self) -> Any:
         assert self.process.stdout is not None
-        line = await asyncio.wait_for(self.process.stdout.readline(), 120)
+        line = await asyncio.wait_for(self.process.stdout.readline(), 300)
         assert line, "the cluster has ended; its output is above"
         return json.loads(line)
 
@@ -63,7 +63,7 @@ class Cluster:
         found: list[dict[str, Any]] = await self.ask("replicas")
         return found
 
-    async def until(self, holds: Callable[[list[dict[str, Any]]], bool], within_s: float = 60) -> list[dict[str, Any]]:
+    async def until(self, holds: Callable[[list[dict[str, Any]]], bool], within_s: float = 120) -> list[dict[str, Any]]:
         async with asyncio.timeout(within_s):
             while not holds(found := await self.replicas()):
                 await asyncio.sleep(0.1)
@@ -105,7 +105,7 @@ async def cluster(ray_python: str) -> AsyncGenerator[Cluster, None]:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=sys.__stderr__,
-        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"},
+        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "HOME": str(directory)},
     )
     cluster = Cluster(process, f"http://127.0.0.1:{port}/v1")
     os.environ[VARIABLE] = KEY
@@ -125,15 +125,16 @@ async def cluster(ray_python: str) -> AsyncGenerator[Cluster, None]:
 
 
 async def until_up(cluster: Cluster) -> None:
-    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {KEY}"}, **PLAIN) as http, asyncio.timeout(120):
-        while True:
-            try:
-                if (await http.get(f"{cluster.url}/models")).status_code == 200:
-                    break
-            except httpx.TransportError:
-                pass
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {KEY}"}, **PLAIN) as http, asyncio.timeout(300):
+        while len(await cluster.replicas()) < 2 or not await answers(http, cluster):
             await asyncio.sleep(0.2)
-    await cluster.until(lambda found: len(found) == 2)
+
+
+async def answers(http: httpx.AsyncClient, cluster: Cluster) -> bool:
+    try:
+        return (await http.get(f"{cluster.url}/models")).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 async def turn(engine: OpenAIEngine, session: str, *words: str) -> Usage:
@@ -205,7 +206,7 @@ async def test_a_client_that_disconnects_frees_its_slot_at_the_replica(cluster: 
         await cluster.until(lambda found: sum(one["ongoing"] for one in found) == 1)
         assert not asking.done()
         asking.cancel()
-        await cluster.until(lambda found: sum(one["ongoing"] for one in found) == 0, within_s=5)
+        await cluster.until(lambda found: sum(one["ongoing"] for one in found) == 0, within_s=10)
 
 
 async def test_turns_go_on_when_a_replica_is_killed_and_it_is_replaced(cluster: Cluster) -> None:
