@@ -88,7 +88,6 @@ def config(directory: Path, port: int) -> dict[str, Any]:
     application["runtime_env"]["env_vars"] = {application["args"]["api_key_env"]: KEY}
     deployment["ray_actor_options"]["num_cpus"] = 1
     deployment["autoscaling_config"] |= {"min_replicas": 2, "max_replicas": 2}
-    deployment["health_check_period_s"] = 1
     return whole
 
 
