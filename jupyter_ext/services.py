@@ -17,9 +17,7 @@ from agent_kernel.core.api_tokens import ApiTokenStore
 from agent_kernel.core.events import EventBody
 from agent_kernel.core.settings import Settings
 from agent_kernel.sandbox.host.pool import LinuxSandbox
-from agent_kernel.sessions.log.message_bus import MessageBus
 from agent_kernel.sessions.store.database import Database
-from agent_kernel.sessions.store.shared_tokens import SharedTokens
 from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.auth.callers import current_namespace
 from jupyter_ext.auth.confirmation_requests import BindRequests
@@ -44,22 +42,17 @@ from jupyter_ext.push.model_downloads import ModelDownloads
 from jupyter_ext.push.notifications import Notifications, announce_binding
 from jupyter_ext.push.page_connection import PageConnections
 from jupyter_ext.quotas.limits import Limits
-from jupyter_ext.quotas.request_rates import LocalRates, SharedRates
-from jupyter_ext.quotas.server_db import open_server_db
-from jupyter_ext.quotas.spending_rows import DatabaseSpending, SharedSpending
-from jupyter_ext.quotas.token_spending import TokenSpending
-from jupyter_ext.quotas.turn_slots import LocalSlots, SharedSlots
 from jupyter_ext.turns.access import Access
 from jupyter_ext.turns.chosen_engines import EngineChoices
 from jupyter_ext.turns.dialect_turn_starter import DialectTurnStarter
 from jupyter_ext.turns.ephemeral_sessions import EphemeralSessions
 from jupyter_ext.turns.event_publisher import EventPublisher
 from jupyter_ext.turns.idempotency import Idempotency
-from jupyter_ext.turns.idempotency_rows import DatabaseRows, IdempotencyRows, SharedRows
 from jupyter_ext.turns.model_worker_priority import ModelWorkerPriority
 from jupyter_ext.turns.remote_turns import RemoteTurns
 from jupyter_ext.turns.revision_lock import RevisionLock
 from jupyter_ext.turns.server_link import ServerLink
+from jupyter_ext.turns.server_state import open_server_state
 from jupyter_ext.turns.turn_control import TurnControl
 from jupyter_ext.turns.turn_input_files import TurnInputs
 from jupyter_ext.turns.turn_starter import TurnStarter
@@ -185,19 +178,6 @@ class Services:
         await self.server_db.aclose()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SharedState:
-    """What a server stores beside its sessions. Servers that share a store share it; ``link`` is then the connection to
-    the others, otherwise None."""
-
-    server_db: Database
-    link: ServerLink | None
-    tokens: ApiTokenStore
-    user_limits: Limits
-    engine_choices: EngineChoices
-    idempotency_rows: IdempotencyRows
-
-
 def build_services(settings: Settings, server: ServerApp) -> Services:
     """Create the parts and connect them, without starting anything. Raises InvalidRequest for invalid settings."""
     runtime = Runtime.build(settings)
@@ -208,7 +188,7 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
     requests = Requests(metrics.on_request_end)
     runtime.sources = [*metrics.observe_sources(runtime.sources)]
     runtime.afterwards.told = notifications.on_session_changed
-    shared = _build_shared_state(runtime)
+    shared = open_server_state(runtime)
     private_sessions = PrivateSessions(store, runtime.sandbox)
     ephemeral_sessions = EphemeralSessions(private_sessions)
     turn_versions = TurnVersions(store)
@@ -300,28 +280,6 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         model_downloads=model_downloads,
         on_demand=PartsOnDemand(),
         url=partial(server_url, server),
-    )
-
-
-def _build_shared_state(runtime: Runtime) -> _SharedState:
-    settings = runtime.settings
-    server_db = open_server_db(None if settings.store == "memory" else settings.data_dir / "requests.db")
-    # Only a store that several servers share may have a bus, and only then is anything started or sent for them.
-    open_bus: Callable[[], MessageBus | None] = getattr(runtime.store, "bus", lambda: None)
-    bus, tokens_bus = open_bus(), open_bus()
-    link = None if bus is None else ServerLink(bus)
-    spending = TokenSpending(DatabaseSpending(server_db) if link is None else SharedSpending(link))
-    rates = LocalRates() if link is None else SharedRates(link)
-    slots = LocalSlots() if link is None else SharedSlots(link)
-    return _SharedState(
-        server_db=server_db,
-        link=link,
-        tokens=ApiTokenStore(settings.tokens_path, None if tokens_bus is None else SharedTokens(tokens_bus)),
-        user_limits=Limits(settings, spending, rates, slots),
-        engine_choices=EngineChoices(
-            settings.data_dir / "engines" if settings.store in ("sqlite", "files") else None, link
-        ),
-        idempotency_rows=DatabaseRows(server_db) if link is None else SharedRows(link),
     )
 
 

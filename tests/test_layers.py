@@ -53,7 +53,10 @@ LAYERS: dict[str, tuple[str, str]] = {
         "sessions.export sessions.redaction sessions.retention sessions.store tools.base tools.code tools.skills turn",
         "",
     ),
-    "cli.replaying": ("core core.wire permissions sessions.store tools.base tools.code turn turn.number_check", ""),
+    "cli.replaying": (
+        "core core.seams core.wire permissions sessions.store tools.base tools.code turn turn.number_check",
+        "",
+    ),
     "cli.base": ("core core.seams", ""),
     "cli.terminal": ("cli.base core permissions turn", ""),
     "client": ("core core.wire notebook tools.base", ""),
@@ -114,11 +117,11 @@ LAYERS: dict[str, tuple[str, str]] = {
     "sessions.tables": ("core sessions sessions.search", ""),
     "tools.base": ("core core.net core.wire", "jsonschema"),
     "tools.code": ("core core.seams sessions tools.base", ""),
-    "tools.files": ("core sessions tools.base tools.code", ""),
+    "tools.files": ("core core.seams sessions tools.base tools.code", ""),
     "tools.mcp": ("core tools.base", "jsonschema"),
     "tools.memory": ("core core.seams tools.base", ""),
     "tools.notebook": ("core core.wire permissions tools.base", ""),
-    "tools.skills": ("core sessions.log tools.base", ""),
+    "tools.skills": ("core core.seams sessions.log tools.base", ""),
     "tools.web": ("core core.net core.wire.framing tools.base tools.files", ""),
     "turn": (
         "core core.net core.seams engines engines.local engines.local.catalog engines.local.worker "
@@ -201,7 +204,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     ),
     "jupyter_ext.services": (
         "core jupyter_ext.auth jupyter_ext.monitoring jupyter_ext.notebooks jupyter_ext.push jupyter_ext.quotas "
-        "jupyter_ext.turns sandbox.host sessions.log sessions.store turn",
+        "jupyter_ext.turns sandbox.host sessions.store turn",
         "jupyter_server",
     ),
     "jupyter_ext.turns": (
@@ -248,7 +251,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/sessions/log/postgresql_connection.py": {"psycopg"},
     "agent_kernel/sessions/log/redis_connection.py": {"redis"},
     "agent_kernel/sessions/log/mongodb.py": {"pymongo"},
-    "agent_kernel/sessions/log/dynamodb.py": {"botocore"},
+    "agent_kernel/sessions/log/dynamodb_connection.py": {"botocore"},
     "agent_kernel/sessions/log/supabase.py": {"httpx", "postgrest"},
     "agent_kernel/sessions/log/namespace_cipher.py": {"cryptography"},
     "agent_kernel/sessions/store/encryption_key.py": {"keyring"},

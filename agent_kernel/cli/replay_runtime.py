@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from agent_kernel.cli.replaying.notebook_code import NotebookCode
 from agent_kernel.cli.replaying.turn_replay import LiveTools, Replay
 from agent_kernel.core.egress import EgressPolicy
-from agent_kernel.core.protocols import Engine, Sandbox
+from agent_kernel.core.protocols import Engine
+from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.core.settings import Settings
 from agent_kernel.sandbox.host.policy import SandboxPolicy

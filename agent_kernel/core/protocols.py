@@ -1,20 +1,20 @@
-"""Defines the interfaces that an engine, a tool and a sandbox must implement. Implementations do not inherit from these
-protocols.
+"""Defines the interfaces that an engine and a tool must implement, and the values that engines, tools and sandboxes
+exchange with their callers. Implementations do not inherit from these protocols.
 
 A caller stops any operation by cancelling the task that awaits it. CancelledError is raised only after the operation
-has ended. Errors are those of ``errors.py``. The interface of a session store is ``seams/session_store.py``.
+has ended. Errors are those of ``errors.py``. The interfaces of a sandbox and of the stores are in ``seams``.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.events import Emit
-from agent_kernel.core.files import ProducedFile, StoredFile
+from agent_kernel.core.files import ProducedFile
 from agent_kernel.core.messages import Media, Message, Status, ToolCall, Usage
 from agent_kernel.core.session import SessionKey
 
@@ -320,19 +320,6 @@ class CallReviser(Protocol):
         """
 
 
-class FileKeeper(Protocol):
-    """Stores the files that tool calls produce."""
-
-    async def keep(
-        self, files: Sequence[ProducedFile], context: ToolContext, *, within_s: float = 60.0
-    ) -> list[StoredFile]:
-        """Store the files of one call with its session and return them in order.
-
-        A file that cannot be stored (too large, over quota, missing, or not copied within ``within_s`` seconds) is
-        recorded as a file with an error. Raises StoreError.
-        """
-
-
 Encoding: TypeAlias = Literal["json", "npy", "arrow", "pickle"]
 
 
@@ -403,49 +390,3 @@ class RunResult:
     less: str = ""
     interpreter: str = ""
     denied: str = ""
-
-
-class Sandbox(Protocol):
-    """Runs code of a session in isolation from the user's files and kernel."""
-
-    async def run(
-        self,
-        session: SessionKey,
-        work: Work | str,
-        *,
-        on_output: Callable[[str, str], None] = lambda stream, text: None,
-        read: Sequence[Path] = (),
-        write: Sequence[Path] = (),
-    ) -> RunResult:
-        """Run ``work``; a string is python code with the default limits.
-
-        ``on_output(stream, text)`` is called with output while the code runs. ``read`` and ``write`` are directories
-        and files that the session may use in addition to its work directory; when they change, the session's process is
-        restarted. Cancelling the task interrupts the run. Raises SandboxUnavailable.
-        """
-
-    async def reset(self, session: SessionKey) -> None:
-        """Delete the variables of the session; its files stay."""
-
-    async def take(self, session: SessionKey, name: str) -> Variable:
-        """Return a copy of a variable as json, npy or arrow, at most 64 MiB; never as pickle.
-
-        Waits for a run in progress. Raises NotFound, and InvalidRequest for a value that cannot be copied.
-        """
-
-    async def variables(self, session: SessionKey) -> Sequence[VariableInfo]:
-        """Return the variables of the session, ordered by name; empty if no python process runs for it."""
-
-    def lost(self, session: SessionKey) -> str:
-        """Return why the variables of the session no longer exist, until code runs again; empty if they exist."""
-
-    def workdir(self, session: SessionKey) -> Path:
-        """Return the directory in which the session's code writes; it may not exist yet."""
-
-    async def report(self) -> Mapping[str, Any]:
-        """Return the isolation layers of this machine: name -> {required, active, detail}."""
-
-    async def close(self, session: SessionKey, *, remove: bool = False) -> None:
-        """End the processes of the session; ``remove`` also deletes its work directory."""
-
-    async def aclose(self) -> None: ...

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
-from agent_kernel.core.protocols import FileKeeper
+from agent_kernel.core.seams.file_store import FileKeeper
 from agent_kernel.core.settings import Effort
 from agent_kernel.tools.base.callbacks import Callback
 from agent_kernel.tools.base.notebook_access import NotebookAccess

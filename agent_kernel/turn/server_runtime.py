@@ -17,7 +17,8 @@ from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, StoreError
 from agent_kernel.core.events import EventBody, Notice
 from agent_kernel.core.net.guard import Guard
-from agent_kernel.core.protocols import Engine, Sandbox, ToolSpec
+from agent_kernel.core.protocols import Engine, ToolSpec
+from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.setting_declaration import OFF

@@ -25,12 +25,12 @@ from agent_kernel.core.protocols import (
     RESULT_CHARS,
     CallPreparer,
     CallReviser,
-    FileKeeper,
     Tool,
     ToolContext,
     ToolOutput,
     ToolSpec,
 )
+from agent_kernel.core.seams.file_store import FileKeeper
 from agent_kernel.core.seams.program_trials import ProgramTrials
 from agent_kernel.core.session import SessionKey
 from agent_kernel.permissions import Gate

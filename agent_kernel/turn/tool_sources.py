@@ -9,7 +9,7 @@ from typing import Any
 
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.net.guard import Guard
-from agent_kernel.core.protocols import Sandbox
+from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.settings import Settings
 from agent_kernel.core.trusted_folders import TrustStore

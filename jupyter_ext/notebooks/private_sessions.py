@@ -7,7 +7,7 @@ import asyncio
 import logging
 
 from agent_kernel.core.errors import AgentKernelError, SessionBusy
-from agent_kernel.core.protocols import Sandbox
+from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.store.private_store import is_private

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent_kernel.core.protocols import RunResult, Sandbox
+from agent_kernel.core.protocols import RunResult
+from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.core.session import SessionKey
 from agent_kernel.evaluation import figure_data
 

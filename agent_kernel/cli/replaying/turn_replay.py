@@ -14,7 +14,8 @@ from agent_kernel.cli.replaying.recorded_turn import RecordedTurn
 from agent_kernel.cli.replaying.verdict import ReplayedTurn, ReplayVerdict, verdict
 from agent_kernel.core.files import File
 from agent_kernel.core.messages import Message
-from agent_kernel.core.protocols import Engine, Sampling, Sandbox, Tool
+from agent_kernel.core.protocols import Engine, Sampling, Tool
+from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.core.session import SessionKey, new_id
 from agent_kernel.core.turn_request import Note, TurnRequest
 from agent_kernel.permissions import Approvals, Gate

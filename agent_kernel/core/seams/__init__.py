@@ -1,3 +1,3 @@
-"""The interfaces of the stores: sessions, files of a session, permission grants. Implementations are in
-``sessions.store``.
+"""The interfaces of the stores (sessions, files of a session, permission grants), whose implementations are in
+``sessions.store``, and of the sandbox, which ``sandbox.host`` implements.
 """

@@ -1,5 +1,5 @@
-"""Defines the part of a session store that stores files. The rules of ``session_store.py`` about operations apply here
-too."""
+"""Defines the part of a session store that stores files, and what stores the files of tool calls in it. The rules of
+``session_store.py`` about operations apply here too."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from agent_kernel.core.files import File
+from agent_kernel.core.files import File, ProducedFile, StoredFile
+from agent_kernel.core.protocols import ToolContext
 from agent_kernel.core.session import SessionKey
 
 
@@ -47,3 +48,16 @@ class SessionFiles(Protocol):
     ) -> list[tuple[SessionKey, File]]:
         """Return at most ``limit`` files of a namespace with their sessions, newest first. ``sessions`` are the ids of
         the sessions to include (None: all)."""
+
+
+class FileKeeper(Protocol):
+    """Stores the files that tool calls produce."""
+
+    async def keep(
+        self, files: Sequence[ProducedFile], context: ToolContext, *, within_s: float = 60.0
+    ) -> list[StoredFile]:
+        """Store the files of one call with its session and return them in order.
+
+        A file that cannot be stored (too large, over quota, missing, or not copied within ``within_s`` seconds) is
+        recorded as a file with an error. Raises StoreError.
+        """

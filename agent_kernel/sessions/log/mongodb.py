@@ -18,7 +18,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.sessions.log import log_errors
 from agent_kernel.sessions.log.batch_table import STUB_KEPT_S, Batch, BatchPage, Blob, Data
 from agent_kernel.sessions.log.batched_log import BatchedLog
 
@@ -49,10 +50,7 @@ class MongoTable:
         try:
             import pymongo
         except ImportError:
-            raise InvalidRequest(
-                "The store 'mongodb:' needs the Python package pymongo.",
-                hint="Install it: pip install 'agent-kernel[mongodb]'.",
-            ) from None
+            raise log_errors.missing_package("mongodb", "pymongo", "mongodb") from None
         self._pymongo = pymongo
         self._url = url
         try:
@@ -248,7 +246,7 @@ class MongoTable:
             if unique and isinstance(error, errors.DuplicateKeyError):
                 raise
             self.close()
-            raise self._to_store_error(error) from None
+            raise log_errors.unusable(self.name, log_errors.first_line(error)) from None
 
     def _open(self) -> Any:
         if self._client is None:
@@ -283,10 +281,7 @@ class MongoTable:
             made["head"].update_one({"_id": _HEAD}, {"$setOnInsert": {"last": 0, "version": VERSION}}, upsert=True)
         version = made["head"].find_one({"_id": _HEAD})["version"]
         if version != VERSION:
-            raise StoreCorrupt(
-                f"{self.name} was written by a newer agent-kernel (format {version!r}, this one knows {VERSION}).",
-                hint="Nothing was changed. Upgrade agent-kernel, or name another database.",
-            )
+            raise log_errors.newer_format(self.name, version, VERSION, "database")
         made["batches"].create_index("expires", expireAfterSeconds=0)
         made["pieces"].create_index("token")
         made["pieces"].create_index("stored")
@@ -296,13 +291,6 @@ class MongoTable:
             self._session.advance_cluster_time(self._seen[0])
             self._session.advance_operation_time(self._seen[1])
         self._collections = made
-
-    def _to_store_error(self, error: Exception) -> StoreError:
-        cause = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        return StoreError(
-            f"{self.name} cannot be used: {cause[:300]}",
-            hint="Check that the server runs and can be reached. The store works again as soon as it does.",
-        )
 
 
 def _read_url(url: str, pymongo: Any) -> tuple[dict[str, Any], str]:

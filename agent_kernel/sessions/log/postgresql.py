@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agent_kernel.core.errors import StoreCorrupt
+from agent_kernel.sessions.log import log_errors
 from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail, map_positions
 from agent_kernel.sessions.log.postgresql_bus import PostgresBus
 from agent_kernel.sessions.log.postgresql_connection import SETUP_LOCK, PostgresConnection
@@ -210,7 +210,4 @@ class PostgresLog:
                 connection.execute(_COMMIT_AFTER.encode())
             row = connection.execute("SELECT max(version) FROM agent_kernel_version").fetchone()
         if row is None or row[0] != VERSION:
-            raise StoreCorrupt(
-                f"{self.name} was written by a newer agent-kernel (format {row and row[0]}, this one knows {VERSION}).",
-                hint="Nothing was changed. Upgrade agent-kernel, or name another database or schema.",
-            )
+            raise log_errors.newer_format(self.name, row and row[0], VERSION, "database or schema")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agent_kernel.core.errors import InvalidRequest, StoreError
+from agent_kernel.core.errors import InvalidRequest
+from agent_kernel.sessions.log import log_errors
 
 if TYPE_CHECKING:
     import psycopg
@@ -26,9 +27,7 @@ class PostgresConnection:
         try:
             import psycopg
         except ImportError:
-            raise InvalidRequest(
-                "The store postgresql: needs psycopg.", hint="Install it: pip install 'agent-kernel[postgres]'."
-            ) from None
+            raise log_errors.missing_package("postgresql", "psycopg", "postgres") from None
         self._psycopg = psycopg
         try:
             parts = psycopg.conninfo.conninfo_to_dict(url)
@@ -57,7 +56,7 @@ class PostgresConnection:
                 if broken:
                     self.close()
                 if attempt + 1 == ATTEMPTS or not broken:
-                    raise self._to_store_error(error) from None
+                    raise log_errors.unusable(self.name, log_errors.first_line(error)) from None
         raise AssertionError("every attempt returns or raises")
 
     def close(self) -> None:
@@ -77,11 +76,3 @@ class PostgresConnection:
                 raise
             self._connection = connection
         return self._connection
-
-    def _to_store_error(self, error: psycopg.Error) -> StoreError:
-        # Only the first line: the others quote the statement and its values.
-        cause = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        return StoreError(
-            f"{self.name} cannot be used: {cause}",
-            hint="Check that the database runs and can be reached. The store works again as soon as it does.",
-        )

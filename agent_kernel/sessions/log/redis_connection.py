@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
+from agent_kernel.sessions.log import log_errors
 
 T = TypeVar("T")
 VERSION = 1
@@ -28,9 +29,7 @@ class RedisConnection:
         try:
             import redis
         except ImportError:
-            raise InvalidRequest(
-                "The store redis: needs redis-py.", hint="Install it: pip install 'agent-kernel[redis]'."
-            ) from None
+            raise log_errors.missing_package("redis", "redis", "redis") from None
         self._redis = redis
         self._url = url
         try:
@@ -116,10 +115,7 @@ class RedisConnection:
         client.set(self.key("version"), VERSION, nx=True)
         version = client.get(self.key("version"))
         if version != b"%d" % VERSION:
-            raise StoreCorrupt(
-                f"{self.name} was written by a newer agent-kernel (format {version!r}, this one knows {VERSION}).",
-                hint="Nothing was changed. Upgrade agent-kernel, or name another database or prefix.",
-            )
+            raise log_errors.newer_format(self.name, repr(version), VERSION, "database or prefix")
         if isinstance(client, self._redis.RedisCluster):
             node = client.get_node_from_key(self.key("version"))  # type: ignore[no-untyped-call]  # of the library
             memory = client.info("memory", target_nodes=node)
@@ -132,16 +128,13 @@ class RedisConnection:
             )
 
     def _to_store_error(self, error: Exception) -> StoreError:
-        cause = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        cause = log_errors.first_line(error)
         if cause.split(" ")[0] == "LOST" or cause.endswith(" LOST"):
             return StoreCorrupt(
                 f"{self.name} lost acknowledged entries: it was emptied, or restarted from an older copy.",
                 hint="Restart the servers of agent-kernel, and let Redis keep every write: appendonly yes.",
             )
-        return StoreError(
-            f"{self.name} cannot be used: {cause}",
-            hint="Check that the server runs and can be reached. The store works again as soon as it does.",
-        )
+        return log_errors.unusable(self.name, cause)
 
 
 @functools.cache

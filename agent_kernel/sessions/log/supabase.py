@@ -14,7 +14,8 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
+from agent_kernel.core.errors import InvalidRequest, StoreError
+from agent_kernel.sessions.log import log_errors
 from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail, map_positions
 
 VERSION = 1
@@ -41,10 +42,7 @@ class SupabaseLog:
             import httpx
             import postgrest
         except ImportError:
-            raise InvalidRequest(
-                "The store 'supabase:' needs the Python package postgrest.",
-                hint="Install it: pip install 'agent-kernel[supabase]'.",
-            ) from None
+            raise log_errors.missing_package("supabase", "postgrest", "supabase") from None
         self._httpx, self._postgrest = httpx, postgrest
         self._url = url
         try:
@@ -144,10 +142,7 @@ class SupabaseLog:
                 answer = self._send(client, "version", {})
                 version = answer["version"]
                 if version != VERSION:
-                    raise StoreCorrupt(
-                        f"{self.name} was written by a newer agent-kernel (format {version}; this one: {VERSION}).",
-                        hint="Nothing was changed. Upgrade agent-kernel, or name another project or schema.",
-                    )
+                    raise log_errors.newer_format(self.name, version, VERSION, "project or schema")
             except BaseException:
                 client.session.close()
                 raise
@@ -161,7 +156,7 @@ class SupabaseLog:
             hint = "Run what `python -m agent_kernel.sessions.log.supabase` prints in the SQL editor of the project."
         else:
             hint = "Check the project and its secret key. The store works again as soon as the project can be reached."
-        return StoreError(f"{self.name} cannot be used: {line[:300].replace(self._key, '...')}", hint=hint)
+        return log_errors.unusable(self.name, line[:300].replace(self._key, "..."), hint)
 
 
 def read_sql() -> str:

@@ -22,41 +22,22 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.log.log_store import ENCRYPTED, Append, Entry, LogConflict, LogStore, Stream, Tail
 from agent_kernel.sessions.store import row_changes
 from agent_kernel.sessions.store.row_changes import RowChange
+from agent_kernel.sessions.store.shared_tables import (
+    KEYS,
+    SESSION_TABLES,
+    WITHOUT_ROWID,
+    session_column,
+    shared_columns,
+)
 from agent_kernel.sessions.tables import blobs, search_texts
 
 T = TypeVar("T")
-LOCAL = frozenset({"bytes", "folded"})
-"""Columns of ``sessions`` that are not shared, because every server computes them for its copy: the bytes that count
-towards the quota, and the progress of the search index."""
 MAX_AGE_S = 10.0
 """A write relies on what was read in the last MAX_AGE_S, and the log compares whether it is still current. After longer
 it reads first, so that ``offset`` follows the clock of the database."""
 QUIET_S = 1.0
 """After another server wrote at the same moment, writes read first for so many seconds: then reading before is cheaper
 than writing twice."""
-KEYS: Mapping[str, tuple[str, ...]] = {
-    "sessions": ("namespace", "id"),
-    "turns": ("namespace", "session", "id"),
-    "items": ("namespace", "session", "segment", "seq"),
-    "media": ("namespace", "session", "hash", "seq"),
-    "segments": ("namespace", "session", "id"),
-    "branches": ("namespace", "session", "name"),
-    "dropped_branches": ("namespace", "session", "name"),
-    "summaries": ("namespace", "session", "segment", "last", "time"),
-    "summary_claims": ("namespace", "session"),
-    "openings": ("namespace", "scope", "hash", "session", "seq"),
-    "files": ("namespace", "session", "id"),
-    "grants": ("namespace", "session", "kind", "tool"),
-    "questions": ("namespace", "id"),
-    "quarantine": ("namespace", "session", "origin", "row", "time"),
-    "bindings": ("namespace", "root", "path"),
-}
-"""The tables that are shared, each with the columns that identify a row in every copy. Numbers that SQLite assigns (the
-ids of ``summaries`` and ``quarantine``) differ between copies and are not shared."""
-NUMBERED = frozenset({"summaries", "quarantine"})
-UNSHARED = frozenset({"blobs", "search_places", "search_texts", "search_unindexed", "search_chores"})
-"""The tables that are not shared: the search index, and the table of bytes, whose rows can be derived from those of
-``media`` and ``files``."""
 MIN_CHANGES, CHANGES_PER_ROW = 400, 4
 """All rows of a session are written again in one entry when its entries together have more than MIN_CHANGES +
 CHANGES_PER_ROW * (rows of the session) changes."""
@@ -103,7 +84,7 @@ class Replica:
 
     def prepare(self, db: sqlite3.Connection) -> None:
         """Start with an empty database, and forget which entries were read."""
-        self._columns = {table: _shared_columns(db, table) for table in KEYS}
+        self._columns = {table: shared_columns(db, table) for table in KEYS}
         self._seen, self._heads, self._records = {}, {}, False
         self._own.clear()
 
@@ -237,8 +218,8 @@ class Replica:
             digest for table in ("media", "files") for (digest,) in db.execute(named.format(table), here) if digest
         }
         search_texts.delete_session_texts(db, SessionKey(*here))
-        for table in _session_tables():
-            db.execute(f"DELETE FROM {table} WHERE namespace = ? AND {_session_column(table)} = ?", here)
+        for table in SESSION_TABLES:
+            db.execute(f"DELETE FROM {table} WHERE namespace = ? AND {session_column(table)} = ?", here)
         return hashes
 
     # ------------------------------------------------------------------------------------------- writing
@@ -330,13 +311,13 @@ class Replica:
 
     def _snapshot(self, db: sqlite3.Connection, stream: Stream) -> Iterator[RowChange]:
         """Yield all rows of a stream as insertions, in the order in which they were made."""
-        for table in ("bindings",) if not stream[1] else _session_tables():
+        for table in ("bindings",) if not stream[1] else SESSION_TABLES:
             columns, source = ", ".join(f"t.{name}" for name in self._columns[table]), f"{table} AS t"
             if table == "media":
                 columns += ", b.mime, b.size"
                 source += " LEFT JOIN blobs AS b ON b.namespace = t.namespace AND b.hash = t.hash"
-            where = "t.namespace = ?" if not stream[1] else f"t.namespace = ? AND t.{_session_column(table)} = ?"
-            order = "" if table in _WITHOUT_ROWID else " ORDER BY t.rowid"
+            where = "t.namespace = ?" if not stream[1] else f"t.namespace = ? AND t.{session_column(table)} = ?"
+            order = "" if table in WITHOUT_ROWID else " ORDER BY t.rowid"
             rows = db.execute(f"SELECT {columns} FROM {source} WHERE {where}{order}", stream[: 1 + bool(stream[1])])
             yield from (RowChange(table, "i", (), row) for row in rows)
 
@@ -363,34 +344,13 @@ class Replica:
                     }
                 keys = {name: f"OLD.{column}" for name, column in zip(names, KEYS[table], strict=False)}
                 given = (keys if event != "i" else {}) | (values if event != "d" else {})
-                session = "''" if table == "bindings" else f"{row}.{_session_column(table)}"
+                session = "''" if table == "bindings" else f"{row}.{session_column(table)}"
                 db.execute(
                     f"CREATE TEMP TRIGGER record_{table}_{event} AFTER {words} ON main.{table} BEGIN"
                     f" INSERT INTO changes (tab, event, namespace, session, {', '.join(given)})"
                     f" VALUES ('{table}', '{event}', {row}.namespace, {session}, {', '.join(given.values())}); END"
                 )
         self._records = True
-
-
-_WITHOUT_ROWID = frozenset(
-    {"media", "segments", "dropped_branches", "summary_claims", "openings", "grants", "questions"}
-)
-
-
-def _session_tables() -> list[str]:
-    """Return the tables with rows of a session. ``sessions`` comes first, since triggers add the bytes of the other
-    rows to its row."""
-    return [table for table in KEYS if table != "bindings"]
-
-
-def _session_column(table: str) -> str:
-    return "id" if table == "sessions" else "session"
-
-
-def _shared_columns(db: sqlite3.Connection, table: str) -> list[str]:
-    names = [name for _, name, *_ in db.execute(f"PRAGMA main.table_info({table})")]
-    hidden = {*LOCAL} if table == "sessions" else {"id"} if table in NUMBERED else set()
-    return [name for name in names if name not in hidden]
 
 
 def _count_changes(db: sqlite3.Connection) -> int:

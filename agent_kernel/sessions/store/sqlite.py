@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import sqlite3
 import time
@@ -15,7 +14,6 @@ from agent_kernel.core.messages import Message, Usage
 from agent_kernel.core.session import (
     Branch,
     Item,
-    NotebookBinding,
     OpeningMatch,
     Owner,
     SearchHit,
@@ -23,7 +21,6 @@ from agent_kernel.core.session import (
     SessionKey,
     SessionQuery,
     SessionUpdate,
-    StoreFault,
     Summary,
     Turn,
     check_id,
@@ -35,29 +32,26 @@ from agent_kernel.sessions.store import lease_expiry
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.sessions.store.sqlite_file_store import SqliteFiles
 from agent_kernel.sessions.store.sqlite_grant_store import SqliteGrants
+from agent_kernel.sessions.store.sqlite_maintenance import SqliteMaintenance
 from agent_kernel.sessions.tables import (
     bindings,
-    blobs,
     branches,
     conversation_openings,
     items,
-    maintenance,
     search,
-    search_texts,
     segments,
     session_copy,
     sessions,
     summaries,
     turns,
 )
-from agent_kernel.sessions.tables import repair as mending
 from agent_kernel.sessions.tables.quota import Quota, QuotaGuard
 
 T = TypeVar("T")
 NONE = Quota()
 
 
-class SqliteStore(SqliteFiles, SqliteGrants):
+class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
     """A SessionStore in the file ``path``, which is created at first use with mode 0600 (its directory with 0700). If
     ``path`` is None, the store is in memory.
 
@@ -333,14 +327,6 @@ class SqliteStore(SqliteFiles, SqliteGrants):
         check_id(namespace, "namespace")
         return await self._database.read(lambda db: search.search(db, namespace, query), namespace)
 
-    async def fold(self, limit: int = 1000) -> int:
-        """Add up to ``limit`` new items to the search index, in several short transactions, so that turns do not have
-        to wait. Returns how many items are left to add."""
-        serialization.validate_limit(limit)
-        while limit > 0 and await self._database.read(search_texts.has_work):
-            limit -= await self._database.write(functools.partial(search_texts.fold, limit=limit))
-        return await self._database.read(search_texts.count_left)
-
     # ------------------------------------------------------------------------------------------- bindings
 
     async def bind(self, namespace: str, root: str, path: str, session: str) -> None:
@@ -365,37 +351,6 @@ class SqliteStore(SqliteFiles, SqliteGrants):
     async def paths(self, root: str, session: SessionKey) -> list[str]:
         """Return the notebooks below ``root`` that are bound to a session."""
         return await self._read(session, lambda db: bindings.select_paths(db, root, session))
-
-    # ------------------------------------------------------------------------------------------- maintenance
-
-    async def verify(self, namespace: str | None = None) -> list[StoreFault]:
-        """Return the faults of the store, without changing anything."""
-        return await self._database.read(lambda db: mending.verify(db, namespace))
-
-    async def repair(self, namespace: str | None = None) -> list[StoreFault]:
-        """Repair the faults that can be repaired, move the others to the quarantine, and return all of them."""
-        return await self._database.write(lambda db: mending.repair(db, namespace, self._clock()))
-
-    async def stats(self, namespace: str | None = None) -> Mapping[str, Any]:
-        """Return the numbers of sessions, items and bytes of the store."""
-        return await self._database.read(lambda db: maintenance.read_stats(db, namespace))
-
-    async def bindings(self, namespace: str | None = None) -> list[NotebookBinding]:
-        """Return which notebook is bound to which session."""
-        return await self._database.read(lambda db: maintenance.select_bindings(db, namespace))
-
-    async def forget_set_aside(self, namespace: str | None = None) -> None:
-        """Delete what ``repair`` has moved to the quarantine."""
-        await self._database.write(lambda db: maintenance.delete_set_aside(db, namespace), frees=True)
-
-    async def vacuum(self) -> int:
-        """Delete files that nothing refers to, and rewrite the database without its free pages. Returns the number of
-        bytes freed."""
-        while await self.fold():
-            pass
-        await self._database.write(blobs.move_large_rows_out)
-        freed = await self._database.write(blobs.collect_garbage, frees=True)
-        return freed + await self._database.run_outside_transaction(maintenance.vacuum)
 
     async def aclose(self) -> None:
         """Wait for the calls that have started and close the file. Idempotent. Afterwards every method raises

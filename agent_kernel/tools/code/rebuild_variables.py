@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_kernel.core.messages import Status
-from agent_kernel.core.protocols import Sandbox, Work
+from agent_kernel.core.protocols import Work
+from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Item, SessionKey, Turn
 from agent_kernel.sessions.stored_annotations import StoredAnnotations

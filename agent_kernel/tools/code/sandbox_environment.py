@@ -11,7 +11,8 @@ from pathlib import Path
 from agent_kernel.core.events import CallOutput, Notice, StateLost
 from agent_kernel.core.files import ProducedFile, RequestedFile
 from agent_kernel.core.messages import shorten
-from agent_kernel.core.protocols import RunResult, Sandbox, ToolContext, Variable, Work
+from agent_kernel.core.protocols import RunResult, ToolContext, Variable, Work
+from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.tools.base.tool_source import ToolSourceContext
 from agent_kernel.tools.code.workdir_changes import WorkdirSnapshot, describe_requested_files
 

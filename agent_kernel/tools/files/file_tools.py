@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from agent_kernel.core.events import Notice
-from agent_kernel.core.protocols import Sandbox, Tool
+from agent_kernel.core.protocols import Tool
+from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.core.turn_request import Note
 from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext

@@ -12,7 +12,8 @@ from typing import Any
 from agent_kernel.core import safe_path
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.events import Notice
-from agent_kernel.core.protocols import Sandbox, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
+from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.core.turn_request import Note
 from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.base.session_notices import SessionNotices

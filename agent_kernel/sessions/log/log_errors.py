@@ -1,0 +1,39 @@
+"""Makes the errors that the logs of all databases raise in the same cases, so that each case has one wording.
+
+The parameter ``name`` is the log's name for people, which contains no password.
+"""
+
+from __future__ import annotations
+
+from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
+
+
+def missing_package(scheme: str, package: str, extra: str) -> InvalidRequest:
+    """Return the error for a URL with ``scheme`` if the optional ``package`` is not installed."""
+    return InvalidRequest(
+        f"The store '{scheme}:' needs the Python package {package}.",
+        hint=f"Install it: pip install 'agent-kernel[{extra}]'.",
+    )
+
+
+def newer_format(name: str, found: object, known: int, other: str) -> StoreCorrupt:
+    """Return the error for a database whose format is not ``known``. ``other`` says what can be named in its place."""
+    return StoreCorrupt(
+        f"{name} was written by a newer agent-kernel (format {found}, this one knows {known}).",
+        hint=f"Nothing was changed. Upgrade agent-kernel, or name another {other}.",
+    )
+
+
+def unusable(
+    name: str,
+    cause: str,
+    hint: str = "Check that the server runs and can be reached. The store works again as soon as it does.",
+) -> StoreError:
+    """Return the error for a call that the database refused or did not answer."""
+    return StoreError(f"{name} cannot be used: {cause}", hint=hint)
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of a library's message, at most 300 characters. The other lines may quote a statement and
+    its values."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]
