@@ -22,6 +22,7 @@ from agent_kernel.client.sessions_client import SessionsClient
 from agent_kernel.client.skills_client import SkillsClient
 from agent_kernel.client.turn import Turn
 from agent_kernel.core.errors import Conflict
+from agent_kernel.core.shielded_await import cancel_tasks
 
 BRIDGED = (Client, SessionsClient, FilesClient, SkillsClient, File, Result, Turn)
 CLOSE_S = 15.0
@@ -145,11 +146,7 @@ class EventLoopBridge:
     async def _end(self) -> None:
         self._ending = True
         own = asyncio.current_task()
-        tasks = [task for task in asyncio.all_tasks() if task is not own]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_tasks(*(task for task in asyncio.all_tasks() if task is not own))
         await self._loop.shutdown_asyncgens()
         for close in reversed(self._closing):
             await close()

@@ -20,6 +20,7 @@ from agent_kernel.client.output_schema import OutputType
 from agent_kernel.client.result import Result, ResultBuilder
 from agent_kernel.core.errors import AgentKernelError, NotFound
 from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, CallOffered, Event, TextDelta, TurnFinished
+from agent_kernel.core.shielded_await import cancel_tasks
 from agent_kernel.core.wire.turn_follower import TurnFollower
 from agent_kernel.notebook.server_client import route
 
@@ -187,9 +188,7 @@ class Turn:
         self._closed = True
         self._events.put_nowait(None)  # another task may wait for an event
         ended = self.finished is not None
-        if self._pump is not None:
-            self._pump.cancel()
-            await asyncio.wait([self._pump])
+        await cancel_tasks(self._pump)
         if not ended and self._may_run() and not self._terms.leave_running:
             with contextlib.suppress(AgentKernelError, TimeoutError):
                 async with asyncio.timeout(CANCEL_S):
@@ -216,10 +215,7 @@ class CallbackRunner:
             task.cancel()
 
     async def aclose(self) -> None:
-        for task in list(self._running):
-            task.cancel()
-        if self._running:
-            await asyncio.wait(self._running)
+        await cancel_tasks(*self._running)
 
     async def _ask(self, asked: ApprovalRequired, approve: Approve) -> None:
         """Let ``approve`` decide an approval request. When a turn is followed from its beginning, its events contain

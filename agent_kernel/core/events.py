@@ -303,9 +303,8 @@ class AnswerChecked:
         more = f" and {len(texts) - MAX_LISTED_NUMBERS} more" if len(texts) > MAX_LISTED_NUMBERS else ""
         were = "was" if len(texts) == 1 else "were"
         numbers = "number" if len(facts) == 1 else "numbers"
-        return (
-            f"{len(texts)} of {len(facts)} {numbers} {were} not computed: {', '.join(texts[:MAX_LISTED_NUMBERS])}{more}"
-        )
+        listed = ", ".join(texts[:MAX_LISTED_NUMBERS])
+        return f"{len(texts)} of {len(facts)} {numbers} {were} not computed: {listed}{more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +363,7 @@ class Event:
     session: str
     round: int
     time: float
-    body: EventBody = field()
+    body: EventBody
 
     def to_json(self) -> dict[str, Any]:
         """Return the event as it is sent to clients; ``from_json`` reads it."""
@@ -379,9 +378,8 @@ class Event:
         Unknown fields of a known type are ignored, so that an older client can follow a newer server. Raises KeyError
         for a type that this version does not know and TypeError for a body that lacks a field.
         """
-        kind = EVENT_TYPES[wire["type"]]
-        known = {item.name for item in dataclasses.fields(kind)}
-        body = kind(**{key: value for key, value in wire["data"].items() if key in known})
+        kind, data = EVENT_TYPES[wire["type"]], wire["data"]
+        body = kind(**{item.name: data[item.name] for item in dataclasses.fields(kind) if item.name in data})
         return cls(wire["seq"], wire["turn"], wire["session"], wire["round"], wire["time"], body)
 
 
@@ -391,8 +389,7 @@ class EventNumbering:
     def __init__(self, turn: str, session: str, clock: Callable[[], float] = time.time) -> None:
         self.turn = turn
         self.session = session
-        self.seq = 0
-        self.round = 0
+        self.seq = self.round = 0
         self._clock = clock
 
     def __call__(self, body: EventBody) -> Event:

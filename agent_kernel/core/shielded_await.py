@@ -1,4 +1,5 @@
-"""Waits for work to end even if the caller is cancelled, so that its outcome is known."""
+"""Waits for work to end: for work whose outcome must be known even if the caller is cancelled, and for tasks that are
+cancelled."""
 
 from __future__ import annotations
 
@@ -36,6 +37,15 @@ async def await_uncancelled(work: Awaitable[T] | Future[T], *, may_skip: bool = 
     if cancelled is None:
         return future.result()
     raise cancelled from (None if future.cancelled() else future.exception())
+
+
+async def cancel_tasks(*tasks: asyncio.Task[Any] | None, reason: str | None = None) -> None:
+    """Cancel the tasks, and wait until all of them have ended. None stands for a task that was never started."""
+    running = [task for task in tasks if task is not None]
+    for task in running:
+        task.cancel(reason)
+    if running:
+        await asyncio.wait(running)
 
 
 def _wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Future[None], done: Any) -> None:

@@ -10,10 +10,10 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Unpack
 
-from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest, StoreError, TurnStopped
+from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest, StoreError
 from agent_kernel.core.events import (
     AnswerChecked,
     CallReturned,
@@ -28,7 +28,7 @@ from agent_kernel.core.events import (
     TurnStarted,
     TurnState,
 )
-from agent_kernel.core.messages import Media, Message, Part, Usage, tool_result
+from agent_kernel.core.messages import Media, Message, Part, tool_result
 from agent_kernel.core.protocols import Engine, EngineRequest, Tool, ToolSpec
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey, SessionUpdate, Turn, new_id
@@ -52,6 +52,7 @@ from agent_kernel.turn.post_turn_tasks import AnsweredTurn, PostTurnTasks
 from agent_kernel.turn.redacted_events import RedactedEvents
 from agent_kernel.turn.tool_executor import RoundPosition, Toolbox
 from agent_kernel.turn.turn_annotations import TurnAnnotations
+from agent_kernel.turn.turn_result import TurnResult
 from agent_kernel.turn.turn_state import ActiveTurn
 from agent_kernel.turn.turn_writer import OpenTurn, TurnWriter
 from agent_kernel.turn.voting_engine import PYTHON, VotingEngine
@@ -67,34 +68,6 @@ MAX_NOTES = 100
 NOTE_CHARS = 200
 IMPORTED = "this conversation was imported"
 __all__ = ["Agent", "Note", "TurnRequest", "TurnResult"]
-
-
-@dataclass(frozen=True, slots=True)
-class TurnResult:
-    """The outcome of a turn.
-
-    ``text`` is the closing answer. ``error`` is set if the state is failed. ``saved`` counts the items that the turn
-    wrote to the store: the part of the request that the input hook kept, and everything the turn produced.
-
-    A failed turn is a result, because what it did before it failed is stored: check ``state``, or call
-    ``raise_for_state``.
-    """
-
-    turn: str
-    state: TurnState
-    text: str
-    usage: Usage
-    rounds: int
-    error: AgentKernelError | None = None
-    saved: int = 0
-
-    def raise_for_state(self) -> TurnResult:
-        """Return this result if the turn was committed. Raises the turn's ``error`` if it failed, else TurnStopped."""
-        if self.error is not None:
-            raise self.error
-        if self.state != "committed":
-            raise TurnStopped(f"The turn was {self.state}.", details={"turn": self.turn, "state": self.state})
-        return self
 
 
 class Agent:

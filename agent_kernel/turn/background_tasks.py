@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from agent_kernel.core.errors import Conflict
 from agent_kernel.core.session import SessionKey
+from agent_kernel.core.shielded_await import cancel_tasks
 
 T = TypeVar("T")
 
@@ -47,17 +48,11 @@ class BackgroundTasks:
     async def give_way(self, key: SessionKey) -> None:
         """Cancel the task of the session, if there is one, and wait for its end. Called when a turn of the session
         begins."""
-        if task := self._tasks.get(key):
-            task.cancel("a turn began")
-            await asyncio.wait([task])
+        await cancel_tasks(self._tasks.get(key), reason="a turn began")
 
     async def aclose(self) -> None:
         self._closed = True
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel("the server stops")
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_tasks(*self._tasks.values(), reason="the server stops")
 
     def _remove(self, key: SessionKey, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(key, None)

@@ -23,6 +23,7 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.setting_declaration import OFF
 from agent_kernel.core.settings import Permission, Settings
+from agent_kernel.core.shielded_await import cancel_tasks
 from agent_kernel.core.trusted_folders import TrustStore
 from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog.worker_environment import interpreter
@@ -363,9 +364,7 @@ class Runtime:
 
     async def aclose(self) -> None:
         """Stop background work, then close the engine and the store."""
-        if self._recovery is not None:
-            self._recovery.cancel()
-            await asyncio.wait([self._recovery])
+        await cancel_tasks(self._recovery)
         await self.folding.aclose()
         await self.afterwards.aclose()
         for source in self._closing:

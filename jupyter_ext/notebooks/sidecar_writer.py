@@ -24,6 +24,7 @@ from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Session, SessionKey
 from agent_kernel.core.settings import Settings
+from agent_kernel.core.shielded_await import cancel_tasks
 from agent_kernel.sessions.export.consistent_read import read_snapshot
 from agent_kernel.sessions.export.transcript import Exported, Transcript, export, parse
 from agent_kernel.sessions.store.private_store import is_private
@@ -179,9 +180,7 @@ class Sidecars:
         """Write all sidecars that are out of date, then stop."""
         if self._touches:
             await asyncio.wait(self._touches)
-        if self._writer is not None:
-            self._writer.cancel()
-            await asyncio.wait([self._writer])
+        await cancel_tasks(self._writer)
         await self.write_marked()
 
     async def write_marked(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from agent_kernel.core.errors import PullFailed
 from agent_kernel.core.settings import Settings
+from agent_kernel.core.shielded_await import cancel_tasks
 
 KEPT_ERRORS = 4096
 LINE_LIMIT = 1 << 20
@@ -79,11 +80,7 @@ class ModelDownloads:
         return sum(not pull.ended for pull in self._pulls.values())
 
     async def aclose(self) -> None:
-        tasks = [pull.task for pull in self._pulls.values() if pull.task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_tasks(*(pull.task for pull in self._pulls.values()))
 
     async def _run(self, pull: ModelDownload) -> None:
         process = await asyncio.create_subprocess_exec(

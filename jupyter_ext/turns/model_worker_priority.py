@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from agent_kernel.core.shielded_await import cancel_tasks
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from agent_kernel.engines.registry import NamedEngines
 from jupyter_ext.notebooks.kernels import Kernels
@@ -29,9 +30,7 @@ class ModelWorkerPriority:
         self._task = asyncio.create_task(self._keep_updating(), name="kernels that compute")
 
     async def aclose(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await cancel_tasks(self._task)
 
     def update(self) -> bool:
         """Set the priority of the local model workers once. Return whether a kernel is computing. A kernel whose cell

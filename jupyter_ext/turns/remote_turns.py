@@ -14,6 +14,7 @@ from agent_kernel.core.errors import AgentKernelError, ServerUnreachable
 from agent_kernel.core.events import Event, TurnFinished
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import LEASE_S, SessionKey, Turn
+from agent_kernel.core.shielded_await import cancel_tasks
 from agent_kernel.core.turn_request import TurnRequest
 from jupyter_ext.turns.event_log import MAX_EVENTS, EventLog
 from jupyter_ext.turns.event_publisher import EventBatch, events_topic
@@ -171,11 +172,7 @@ class RemoteTurns:
         return live
 
     async def aclose(self) -> None:
-        tasks = [*self._turns.values(), *self._watching]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_tasks(*self._turns.values(), *self._watching)
 
     async def _open(self, link: ServerLink, namespace: str, turn: str) -> LiveTurn | None:
         stored = await self._store.turn(namespace, turn)

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 from agent_kernel.core.errors import Conflict, StoreError
 from agent_kernel.core.seams.session_store import ExpiringStore
 from agent_kernel.core.session import Session, SessionKey
+from agent_kernel.core.shielded_await import cancel_tasks
 from agent_kernel.sessions.retention.limits import RetentionLimits
 
 log = logging.getLogger(__name__)
@@ -209,9 +210,7 @@ class Retention:
     async def aclose(self) -> None:
         """Stop sweeping, and run the callbacks for the sessions that this server worked with. These sessions stay
         stored."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.wait([self._sweeper])
+        await cancel_tasks(self._sweeper)
         try:
             await self.write_touches()
             async with asyncio.timeout(CALLBACK_S):

@@ -7,6 +7,7 @@ import logging
 
 from agent_kernel.core.errors import StoreError
 from agent_kernel.core.seams.session_store import SearchIndexing
+from agent_kernel.core.shielded_await import cancel_tasks
 
 log = logging.getLogger(__name__)
 EVERY_S = 5.0
@@ -47,6 +48,4 @@ class SearchIndexer:
             return self._again_s
 
     async def aclose(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await cancel_tasks(self._task)

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast
 
 from jupyter_core.utils import ensure_async
 from jupyter_server.auth.decorator import allow_unauthenticated
-from jupyter_server.base.handlers import APIHandler
 from pydantic import BaseModel
 from tornado import web
 
@@ -32,6 +31,7 @@ from agent_kernel.core.errors import (
 from jupyter_ext.api.http import json_body, request_log, sse
 from jupyter_ext.api.http.allowed_methods import GUARD, allow_header
 from jupyter_ext.api.http.body_buffer import BodyBuffer, read_form
+from jupyter_ext.api.http.cross_origin import CrossOriginHandler
 from jupyter_ext.api.http.error_status import CODES, status_of
 from jupyter_ext.api.http.stream_writer import StreamWriter
 from jupyter_ext.api.schemas.errors import Error
@@ -47,10 +47,7 @@ KERNEL_HEADER = "X-Agent-Kernel-Token"
 UNLIMITED = 1 << 50
 """The body limit that is set in tornado, which would answer a larger body in its own error format. ``BodyBuffer``
 enforces the real limit."""
-EXPOSED = "X-Request-ID, ETag, Retry-After, Content-Disposition"
-"""Headers of answers that a page of an allowed origin may read."""
 WORTH_WAITING_S = 60.0
-HEADER_NAMES = re.compile(r"[\w-]{1,64}(?: ?, ?[\w-]{1,64}){0,63}", re.ASCII)
 BODY_HEADERS = {"Content-Length", "Transfer-Encoding"}
 REQUEST_ID = re.compile(r"[\w.:-]{1,64}")
 
@@ -60,7 +57,7 @@ V = TypeVar("V", bound=Callable[..., Awaitable[None]])
 
 
 @web.stream_request_body
-class AgentHandler(APIHandler):
+class AgentHandler(CrossOriginHandler):
     """Base class of all handlers. It accepts three kinds of callers: a kernel with its credential, a program with a
     lasting token whose scopes include the route, and a user whom the authorizer allows the action on ``agent``."""
 
@@ -183,27 +180,6 @@ class AgentHandler(APIHandler):
         if answer is None:
             raise web.HTTPError(405)
         await answer
-
-    @allow_unauthenticated
-    def options(self, *args: Any, **kwargs: Any) -> None:
-        super().options(*args, **kwargs)
-        requested = self.request.headers.get("Access-Control-Request-Headers", "")
-        if HEADER_NAMES.fullmatch(requested) and "Access-Control-Allow-Headers" not in self.settings.get("headers", {}):
-            self.set_header("Access-Control-Allow-Headers", requested)  # another header says which origins are allowed
-        self.set_header("Allow", allow_header(type(self)))
-        self.set_header("Access-Control-Allow-Methods", allow_header(type(self)))
-        self.set_status(204)
-
-    def set_cors_headers(self) -> None:
-        """Set the CORS headers only for an origin that the server's configuration allows. Jupyter would also allow any
-        page that sends a token."""
-        if not (self.allow_origin or self.allow_origin_pat):
-            return
-        super().set_cors_headers()
-        if self.allow_origin_pat and not self.allow_origin:
-            self.set_header("Vary", "Origin")
-        if "Access-Control-Allow-Origin" in self._headers:
-            self.set_header("Access-Control-Expose-Headers", EXPOSED)
 
     def on_finish(self) -> None:
         super().on_finish()

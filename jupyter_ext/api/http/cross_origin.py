@@ -1,0 +1,40 @@
+"""Tells browsers which requests the pages of other origins may send (CORS)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from jupyter_server.auth.decorator import allow_unauthenticated
+from jupyter_server.base.handlers import APIHandler
+
+from jupyter_ext.api.http.allowed_methods import allow_header
+
+EXPOSED = "X-Request-ID, ETag, Retry-After, Content-Disposition"
+"""Headers of answers that a page of an allowed origin may read."""
+HEADER_NAMES = re.compile(r"[\w-]{1,64}(?: ?, ?[\w-]{1,64}){0,63}", re.ASCII)
+
+
+class CrossOriginHandler(APIHandler):
+    """Answers the preflight requests of browsers, and sets the CORS headers of all other answers."""
+
+    @allow_unauthenticated
+    def options(self, *args: Any, **kwargs: Any) -> None:
+        super().options(*args, **kwargs)
+        requested = self.request.headers.get("Access-Control-Request-Headers", "")
+        if HEADER_NAMES.fullmatch(requested) and "Access-Control-Allow-Headers" not in self.settings.get("headers", {}):
+            self.set_header("Access-Control-Allow-Headers", requested)  # another header says which origins are allowed
+        self.set_header("Allow", allow_header(type(self)))
+        self.set_header("Access-Control-Allow-Methods", allow_header(type(self)))
+        self.set_status(204)
+
+    def set_cors_headers(self) -> None:
+        """Set the CORS headers only for an origin that the server's configuration allows. Jupyter would also allow any
+        page that sends a token."""
+        if not (self.allow_origin or self.allow_origin_pat):
+            return
+        super().set_cors_headers()
+        if self.allow_origin_pat and not self.allow_origin:
+            self.set_header("Vary", "Origin")
+        if "Access-Control-Allow-Origin" in self._headers:
+            self.set_header("Access-Control-Expose-Headers", EXPOSED)
