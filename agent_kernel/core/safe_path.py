@@ -18,6 +18,8 @@ from agent_kernel.core.errors import InvalidRequest
 
 DEPTH = 32
 """Maximum depth of the directories that ``walk`` enters."""
+MODE = 0o644
+"""The mode of new files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def file_stamp(root: Path, name: str) -> tuple[int, int] | None:
     return status.st_size, status.st_mtime_ns
 
 
-def create_file(root: Path, name: str, mode: int = 0o644) -> int:
+def create_file(root: Path, name: str) -> int:
     """Create a file directly below ``root`` and return its descriptor.
 
     An existing file of that name is removed. The new file belongs to the owner of ``root``. Raises OSError.
@@ -77,9 +79,9 @@ def create_file(root: Path, name: str, mode: int = 0o644) -> int:
     with _open_directory(root) as folder:
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=folder)
-        file = os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder)
+        file = os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, MODE, dir_fd=folder)
         owner = os.fstat(folder)
-        os.fchmod(file, mode)
+        os.fchmod(file, MODE)
         if owner.st_uid != os.getuid():
             os.fchown(file, owner.st_uid, owner.st_gid)
     return file

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import MutableMapping
 from pathlib import Path
 
 from jupyter_ext.notebooks.bindings import Notebooks, is_notebook
@@ -20,16 +19,14 @@ NOTEBOOK = "AGENT_KERNEL_ADOPTS_NOTEBOOK"
 """The notebook's path below the contents root; empty for a kernel without a notebook."""
 
 
-def adopt(
-    kernels: Kernels, notebooks: Notebooks, *, has_login: bool, environment: MutableMapping[str, str] = os.environ
-) -> None:
+def adopt(kernels: Kernels, notebooks: Notebooks, *, has_login: bool) -> None:
     """Register the kernel that the environment names, if it names one. The variables are removed, so that child
     processes do not inherit them."""
-    kernel, token, notebook = (environment.pop(name, "") for name in (KERNEL, TOKEN, NOTEBOOK))
+    kernel, token, notebook = (os.environ.pop(name, "") for name in (KERNEL, TOKEN, NOTEBOOK))
     if not kernel or not token:
         return
     if has_login:  # the settings were read from these variables already
-        environment.pop(LOGIN, None)
+        os.environ.pop(LOGIN, None)
     kernels.add_unmanaged(kernel, token)
     if is_notebook(notebook):
         notebooks.unmanaged[kernel] = Path(notebook).as_posix()

@@ -106,10 +106,9 @@ class SharedRates:
     takes one request to the database. For accounts without a limit, each server counts by itself.
     """
 
-    def __init__(self, counts: EventCounts, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, counts: EventCounts) -> None:
         self._counts = counts
-        self._clock = clock
-        self._unlimited = LocalRates(clock)
+        self._unlimited = LocalRates()
         self._refused: dict[QuotaAccount, tuple[float, EventCount]] = {}
         self._taking_back: set[asyncio.Task[None]] = set()
 
@@ -128,7 +127,7 @@ class SharedRates:
             task.add_done_callback(self._taking_back.discard)
 
     def peek(self, limits: Mapping[QuotaAccount, int]) -> Counts:
-        now = self._clock()
+        now = time.monotonic()
         refused = {account: self._refused[account] for account in limits if account in self._refused}
         return {
             account: replace(count, wait_s=count.wait_s - (now - at))
@@ -151,7 +150,7 @@ class SharedRates:
         return dict(zip(counters, found, strict=True))
 
     def _note_refusals(self, counts: Counts) -> None:
-        now = self._clock()
+        now = time.monotonic()
         if len(self._refused) > MANY:
             self._refused = {account: known for account, known in self._refused.items() if now - known[0] < REFUSE_S}
         for account, count in counts.items():

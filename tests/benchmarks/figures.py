@@ -24,11 +24,12 @@ PACKAGES = ("agent-kernel", "openvino-genai", "jupyter-server", "tornado", "ipyk
 HEAD = """\
 # Performance
 
-This page is for people who want to know how fast agent-kernel is, and for developers who check that a change makes nothing
-slower. Each row has a measured figure and, where there is one, a similar operation of another program for comparison.
+This page is for people who want to know how fast agent-kernel is, and for developers who check that a change makes
+nothing slower. Each row has a measured figure and, where there is one, a similar operation of another program for
+comparison.
 
-`make bench` measures the figures and writes this page. A figure and what it is compared with come from one run, because the
-speed of a machine changes; ratios therefore say more than times. `make bench ARGS="-k NAME"` repeats one
+`make bench` measures the figures and writes this page. A figure and what it is compared with come from one run,
+because the speed of a machine changes; ratios therefore say more than times. `make bench ARGS="-k NAME"` repeats one
 benchmark and keeps the other rows. A row that was not run says so.
 """
 

@@ -89,8 +89,6 @@ class McpConnection:
         *,
         version: str = "",
         env: Mapping[str, str] = os.environ,
-        clock: Callable[[], float] = time.monotonic,
-        connect_s: float = CONNECT_S,
     ) -> None:
         self.server = server
         self.listed: ServerListing | None = None
@@ -99,8 +97,6 @@ class McpConnection:
         self._exits = exits
         self._version = version
         self._env = env
-        self._clock = clock
-        self._connect_s = connect_s
         self._life: ServerRun | None = None
         self._failures = 0
         self._not_before = 0.0
@@ -114,7 +110,7 @@ class McpConnection:
     @property
     def age(self) -> float:
         """Seconds since the current connection was started; 0 if there is none."""
-        return self._clock() - self._life.began if self._life is not None else 0.0
+        return time.monotonic() - self._life.began if self._life is not None else 0.0
 
     @property
     def connected(self) -> bool:
@@ -123,13 +119,13 @@ class McpConnection:
     @property
     def may_try(self) -> bool:
         """Whether a new connection may be started now, that is, whether the pause after the last failure is over."""
-        return not self._closed and self._clock() >= self._not_before
+        return not self._closed and time.monotonic() >= self._not_before
 
     def begin(self) -> None:
         """Connect in the background. Does nothing during the pause after the last failure."""
         if self._life is None and self.may_try:
             self.attempt += 1
-            self._life = life = ServerRun(began=self._clock())
+            self._life = life = ServerRun(began=time.monotonic())
             life.task = asyncio.create_task(self._live(life), name=f"MCP server {self.server.name}")
 
     async def until_ready(self, wait_s: float) -> bool:
@@ -144,8 +140,8 @@ class McpConnection:
 
     async def client(self) -> Any:
         """Return the SDK's client. Raises McpServerUnavailable if the server is not connected."""
-        if not await self.until_ready(self._connect_s + 5):
-            wait = self._not_before - self._clock()
+        if not await self.until_ready(CONNECT_S + 5):
+            wait = self._not_before - time.monotonic()
             later = f" It is tried again in {wait:.0f} s at the earliest." if wait > 0 else ""
             raise McpServerUnavailable((self.problem or "It does not answer.") + later)
         assert self._life is not None
@@ -222,7 +218,7 @@ class McpConnection:
                 life.stale.set()
 
         async with contextlib.AsyncExitStack() as stack:
-            async with asyncio.timeout(self._connect_s):
+            async with asyncio.timeout(CONNECT_S):
                 entered = sdk.connect(server, life.trace, on_notification, self._version)
                 client = await stack.enter_async_context(entered)
                 self.listed = await listing(client, bool(server.resources))
@@ -268,10 +264,10 @@ class McpConnection:
             self.problem = f"It ended{_last_words(self.redact(life.trace.stderr))}."
         else:
             self.problem = "The connection was lost."
-        if lived and self._clock() - life.began >= STEADY_S:
+        if lived and time.monotonic() - life.began >= STEADY_S:
             self._failures = 0
         self._failures += 0 if lived else 1
-        self._not_before = self._clock() + BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)]
+        self._not_before = time.monotonic() + BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)]
         self._failures += 1 if lived else 0
         if self.problem:
             log.warning("MCP server %s: %s", self.server.name, self.problem)
@@ -300,7 +296,7 @@ class McpConnection:
         if isinstance(error, McpServerUnavailable):
             return error.reason
         if isinstance(error, TimeoutError):
-            words = f"It did not answer within {self._connect_s:.0f} s"
+            words = f"It did not answer within {CONNECT_S:.0f} s"
         elif isinstance(error, AgentKernelError):
             return self.redact(str(error))[:MAX_REASON]
         elif getattr(error, "code", None) == sdk.CLOSED:

@@ -16,7 +16,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -51,9 +51,8 @@ class SkillStore:
     then go into the database, and all servers have them; skills on this server's disk remain usable on this server.
     """
 
-    def __init__(self, root: Path, bus: MessageBus | None = None, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, root: Path, bus: MessageBus | None = None) -> None:
         self._root = root
-        self._clock = clock
         self._shared = None if bus is None else SharedSkills(bus, root / COPIES)
 
     def list(self, namespace: str) -> list[Skill]:
@@ -116,12 +115,12 @@ class SkillStore:
             if known:
                 check_same_name(unpacked.name, known.latest.name)
             if self._shared is not None and not (self._of(namespace) / id).exists():
-                self._shared.add(namespace, id, unpacked, content, self._clock(), is_new=known is None)
+                self._shared.add(namespace, id, unpacked, content, time.time(), is_new=known is None)
                 return
             body = {
                 "name": unpacked.name,
                 "description": unpacked.description,
-                "created": self._clock(),
+                "created": time.time(),
                 "files": list(unpacked.files),
             }
             (staged / "version.json").write_text(json.dumps(body), "utf-8")
