@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, field_validator, model_validator
 
-from agent_kernel.core.messages import Message, Part, Role, Text, ToolCall
+from agent_kernel.core.messages import Message, Part, Text, ToolCall
 from jupyter_ext.api.dialects import openai_content
 from jupyter_ext.api.dialects.openai_content import CALL_ID, MAX_CALLS, MAX_PARTS, Links, check_depth, make_tool_call
 from jupyter_ext.api.dialects.openai_functions import Words
@@ -139,10 +139,7 @@ class ChatMessage(Words):
 
     @model_validator(mode="after")
     def consistent(self) -> ChatMessage:
-        if self.tool_calls and self.role != "assistant":
-            raise ValueError(f"a {self.role} message cannot call tools")
-        if self.role == "tool" and not self.tool_call_id:
-            raise ValueError("a tool message must have the tool_call_id that it answers")
+        openai_content.check_calls(self.role, self.tool_calls, self.tool_call_id)
         if self.content is None and self.role in ("system", "developer", "user", "tool"):
             raise ValueError(f"a {self.role} message must have content")
         if self.role != "user" and any(not isinstance(part, TextPart | RefusalPart) for part in self.parts):
@@ -165,19 +162,12 @@ class ChatMessage(Words):
 
     def message(self, links: Links) -> Message:
         """Return the message. Raises ValueError for media that cannot be used."""
-        role: Role = "system" if self.role == "developer" else self.role
         texts = [Text(self.content)] if isinstance(self.content, str) else []
         parts = [*texts, *[_part(part, links) for part in self.parts if not isinstance(part, FilePart)]]
         if self.refusal and not parts:
             parts = [Text(self.refusal)]
-        return Message(
-            role,
-            tuple(part for part in parts if part != Text("")),
-            tuple(call.call for call in self.tool_calls or ()),
-            call_id=self.tool_call_id if role == "tool" else None,
-            name=self.name if role == "tool" else None,
-            status="success" if role == "tool" else None,
-        )
+        calls = [call.call for call in self.tool_calls or ()]
+        return openai_content.make_message(self.role, parts, calls, self.tool_call_id, self.name)
 
 
 def _part(part: ContentPart, links: Links) -> Part:

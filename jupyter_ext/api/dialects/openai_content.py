@@ -7,12 +7,14 @@ import base64
 import binascii
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from agent_kernel.core.messages import (
     MAX_ARGUMENT_DEPTH,
     Media,
     Message,
+    Part,
+    Text,
     ToolCall,
     is_too_deep,
     is_visible_media,
@@ -38,6 +40,7 @@ TOO_LONG = f"a request can have at most {MAX_TEXT} characters together"
 TOO_MUCH_MEDIA = f"a request can have at most {MAX_MEDIA >> 20} MiB of media and files; upload files before it"
 CALL_ID = 512
 NO_AUDIO = "the models of this server do not accept audio: send text"
+ChatRole: TypeAlias = Literal["system", "developer", "user", "assistant", "tool"]
 Links: TypeAlias = Mapping[str, Media]
 """Fetched media by URL."""
 
@@ -93,6 +96,30 @@ def check_depth(value: Any) -> Any:
 def make_tool_call(id: str, name: str, arguments: str | dict[str, Any]) -> ToolCall:
     """Return the call of a function. The arguments are an object or, as in OpenAI's API, its JSON."""
     return ToolCall(id, name, parse_arguments(arguments or "{}") if isinstance(arguments, str) else arguments)
+
+
+def check_calls(role: str, calls: Sequence[Any] | None, call_id: str | None) -> None:
+    """Check the calls of a chat message, and the id of the call that it answers. Raises ValueError."""
+    if calls and role != "assistant":
+        raise ValueError(f"a {role} message cannot call tools")
+    if role == "tool" and not call_id:
+        raise ValueError("a tool message must have the tool_call_id that it answers")
+
+
+def make_message(
+    role: ChatRole, parts: Iterable[Part], calls: Iterable[ToolCall], call_id: str | None, name: str | None
+) -> Message:
+    """Return a message in OpenAI's chat format as a Message. Empty texts are left out; ``call_id`` and ``name`` count
+    only for the result of a tool."""
+    has_result = role == "tool"
+    return Message(
+        "system" if role == "developer" else role,
+        tuple(part for part in parts if part != Text("")),
+        tuple(calls),
+        call_id=call_id if has_result else None,
+        name=name if has_result else None,
+        status="success" if has_result else None,
+    )
 
 
 def make_submitted_file(id: str | None, name: str | None, data: str | None) -> SubmittedFile:

@@ -9,13 +9,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from agent_kernel.core.messages import Media, Message, Part, Role, Text, ToolCall, is_visible_media
+from agent_kernel.core.messages import Media, Message, Part, Text, ToolCall, is_visible_media
 from jupyter_ext.api.dialects.openai_content import (
     CALL_ID,
     MAX_CALLS,
     MAX_TEXT,
     RequestSize,
+    check_calls,
     check_depth,
+    make_message,
     make_tool_call,
 )
 
@@ -102,28 +104,15 @@ class MessageBody(CarriedBody):
 
     @model_validator(mode="after")
     def consistent(self) -> MessageBody:
-        if self.tool_calls and self.role != "assistant":
-            raise ValueError(f"a {self.role} message cannot call tools")
-        if self.role == "tool" and not self.tool_call_id:
-            raise ValueError("a tool message must have the tool_call_id that it answers")
+        check_calls(self.role, self.tool_calls, self.tool_call_id)
         return self
 
     def message(self) -> Message:
         """Return the message; reasoning and status are ignored."""
-        role: Role = "system" if self.role == "developer" else self.role
-        parts = (Text(self.content),) if isinstance(self.content, str) else tuple(part.part() for part in self._parts)
-        return Message(
-            role,
-            tuple(part for part in parts if part != Text("")),
-            tuple(call.call() for call in self.tool_calls or ()),
-            call_id=self.tool_call_id if self.role == "tool" else None,
-            name=self.name if self.role == "tool" else None,
-            status="success" if self.role == "tool" else None,
-        )
-
-    @property
-    def _parts(self) -> list[PartBody]:
-        return self.content if isinstance(self.content, list) else []
+        content = self.content or []
+        parts = [Text(content)] if isinstance(content, str) else [part.part() for part in content]
+        calls = [call.call() for call in self.tool_calls or ()]
+        return make_message(self.role, parts, calls, self.tool_call_id, self.name)
 
 
 def read_messages(bodies: list[MessageBody], most_media: int) -> tuple[Message, ...]:
