@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from agent_kernel.core.errors import StoreError
-from agent_kernel.sessions.log.memory_bus import MemoryBus
 from agent_kernel.sessions.log.message_bus import SharedValue
 from jupyter_ext.quotas.spending_rows import QuotaAccount, SharedSpending
 from jupyter_ext.quotas.token_spending import TokenSpending
 from jupyter_ext.turns.server_link import ServerLink
 from tests.jupyter_ext.quotas.test_limits import Clock
+from tests.sessions.log.memory_bus import MemoryBus
 
 ADA, TOKEN, BOB = QuotaAccount("ada"), QuotaAccount("ada", "secret-name"), QuotaAccount("bob")
 

@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from agent_kernel.core.errors import StoreError
-from agent_kernel.sessions.log.memory_bus import MemoryBus
 from agent_kernel.sessions.log.message_bus import EventCount, EventCounter
 from jupyter_ext.quotas import turn_slots
 from jupyter_ext.quotas.spending_rows import QuotaAccount
 from jupyter_ext.quotas.turn_slots import LocalSlots, SharedSlots, TurnSlots
 from jupyter_ext.turns.server_link import ServerLink
+from tests.sessions.log.memory_bus import MemoryBus
 
 ADA, TOKEN, BOB = QuotaAccount("ada"), QuotaAccount("ada", "secret-name"), QuotaAccount("bob")
 ACCOUNTS = {"ada": ADA, "token": TOKEN, "bob": BOB}

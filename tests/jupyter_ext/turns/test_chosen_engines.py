@@ -10,10 +10,10 @@ import pytest
 
 from agent_kernel.core.errors import StoreError
 from agent_kernel.core.session import SessionKey
-from agent_kernel.sessions.log.memory_bus import MemoryBus
 from agent_kernel.sessions.log.message_bus import SharedValue
 from jupyter_ext.turns.chosen_engines import ADDRESS_ELSEWHERE, EngineChoices
 from jupyter_ext.turns.server_link import ServerLink
+from tests.sessions.log.memory_bus import MemoryBus
 
 CHAT, URL = SessionKey("ann", "chat"), "https://ann:secret@models.example/v1#big"
 

@@ -16,7 +16,6 @@ import pytest
 from agent_kernel.core.errors import InvalidRequest, NotFound, ServerUnreachable, StoreError
 from agent_kernel.core.events import CallFinished, CallOutput, Event, Queued, TextDelta, TurnFinished
 from agent_kernel.core.settings import Settings
-from agent_kernel.sessions.log.memory_bus import MemoryBus
 from agent_kernel.sessions.log.message_bus import BusMessage, Post, Topic
 from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.turns import event_publisher, remote_turns, server_link
@@ -26,6 +25,7 @@ from jupyter_ext.turns.remote_turns import CopiedLog, RemoteTurns
 from jupyter_ext.turns.server_link import ServerLink
 from jupyter_ext.turns.turn_control import TurnControl
 from tests.jupyter_ext.quotas.test_limits import Server, ended
+from tests.sessions.log.memory_bus import MemoryBus
 
 SLOW = {"text": "word " * 40, "deltas": 40, "delay": 0.01, "when": "slow", "loop": True}
 HANG = {"text": "It begins", "fault": "hang", "when": "hang", "loop": True}

@@ -20,10 +20,10 @@ from agent_kernel.sessions.contract_tests.files import bytes_of, file
 from agent_kernel.sessions.contract_tests.fixtures import KEY, PNG, Talk, snapshot
 from agent_kernel.sessions.contract_tests.snapshots import add_branches
 from agent_kernel.sessions.export.store_copy import copy_bindings, copy_stored_session, copyable_sessions
-from agent_kernel.sessions.log.memory_log import MemoryLog
 from agent_kernel.sessions.store.shared_store import SharedStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from agent_kernel.sessions.store.store_url import open_store
+from tests.sessions.log.memory_log import MemoryLog
 from tests.sessions.talk import Clock
 
 LARGE = bytes(INLINE_BYTES + 1)

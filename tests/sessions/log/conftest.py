@@ -14,9 +14,9 @@ import pytest
 from agent_kernel.sessions.log.batched_log import BatchedLog
 from agent_kernel.sessions.log.encrypted_log import EncryptedLog
 from agent_kernel.sessions.log.log_store import LogStore
-from agent_kernel.sessions.log.memory_log import MemoryLog
 from agent_kernel.sessions.store.shared_store import SharedStore
 from agent_kernel.sessions.store.store_url import open_log
+from tests.sessions.log.memory_log import MemoryLog
 from tests.sessions.log.memory_table import MemoryTable
 from tests.sessions.log.servers import FakeDynamo, Postgres, RealDynamo, RealMongo, Redis
 from tests.sessions.talk import Clock

@@ -14,8 +14,8 @@ from agent_kernel.sessions.contract_tests.fixtures import KEY, PNG
 from agent_kernel.sessions.contract_tests.snapshots import add_branches
 from agent_kernel.sessions.log.encrypted_log import EncryptedLog
 from agent_kernel.sessions.log.log_store import Append, Entry
-from agent_kernel.sessions.log.memory_log import MemoryLog
 from agent_kernel.sessions.store.shared_store import SharedStore
+from tests.sessions.log.memory_log import MemoryLog
 
 SECRET, OTHER = bytes(range(32)), bytes(32)
 WORDS = (b"the-title", b"the-question", b"the-answer")

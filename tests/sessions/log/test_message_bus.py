@@ -13,7 +13,6 @@ import pytest
 
 from agent_kernel.sessions.log.encrypted_bus import EncryptedBus
 from agent_kernel.sessions.log.log_store import LogStore
-from agent_kernel.sessions.log.memory_bus import MemoryBus
 from agent_kernel.sessions.log.message_bus import (
     EventCount,
     EventCounter,
@@ -28,6 +27,7 @@ from jupyter_ext.auth.callers import Caller
 from jupyter_ext.turns.idempotency import read_key
 from jupyter_ext.turns.idempotency_rows import SharedRows
 from jupyter_ext.turns.server_link import ServerLink
+from tests.sessions.log.memory_bus import MemoryBus
 
 ONE, TWO = ("ann", "one"), ("ann", "two")
 KEY = bytes(range(32))

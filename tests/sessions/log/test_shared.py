@@ -14,10 +14,10 @@ from agent_kernel.core.errors import SequenceConflict, SessionNotFound, StoreErr
 from agent_kernel.core.messages import user
 from agent_kernel.core.session import LEASE_S, Owner, SessionKey, SessionQuery
 from agent_kernel.sessions.log.log_store import Append, LogConflict, LogStore, Stream, Tail
-from agent_kernel.sessions.log.memory_log import MemoryLog
 from agent_kernel.sessions.store import replica, shared_store, shared_tables
 from agent_kernel.sessions.store.shared_store import SharedStore
 from tests.sessions import test_model_based
+from tests.sessions.log.memory_log import MemoryLog
 from tests.sessions.talk import ELSEWHERE, KEY, PNG, Clock, Talk
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from agent_kernel.core.errors import InvalidRequest, NotFound, QuotaExceeded, StoreError
 from agent_kernel.sessions.log.encrypted_bus import EncryptedBus
-from agent_kernel.sessions.log.memory_bus import MemoryBus
 from agent_kernel.sessions.log.message_bus import MessageBus, SharedValue
 from agent_kernel.tools.skills import shared_skills
 from agent_kernel.tools.skills.package import PackageEntry
 from agent_kernel.tools.skills.skill import SkillSpecifier
 from agent_kernel.tools.skills.store import SkillStore
+from tests.sessions.log.memory_bus import MemoryBus
 
 
 def skill(text: str = "v1", name: str = "Charts", *more: PackageEntry) -> list[PackageEntry]:

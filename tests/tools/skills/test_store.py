@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest, NotFound
-from agent_kernel.sessions.log.memory_bus import MemoryBus
 from agent_kernel.tools.skills.package import PackageEntry
 from agent_kernel.tools.skills.skill import SkillSpecifier, Version, tree
 from agent_kernel.tools.skills.store import SkillStore
+from tests.sessions.log.memory_bus import MemoryBus
 
 
 @pytest.fixture(params=["disk", "shared"])

@@ -13,7 +13,6 @@ import pytest
 
 from agent_kernel.core.errors import StoreError
 from agent_kernel.core.session import new_id
-from agent_kernel.sessions.log.memory_bus import MemoryBus
 from agent_kernel.sessions.log.message_bus import SharedValue
 from jupyter_ext.api.responses.response_object import ResponseFacts, response_id
 from jupyter_ext.api.responses.shared_responses import SharedResponses
@@ -26,6 +25,7 @@ from jupyter_ext.api.responses.store import (
     StoredResponse,
 )
 from jupyter_ext.turns.server_link import ServerLink
+from tests.sessions.log.memory_bus import MemoryBus
 
 Make: TypeAlias = Callable[..., ResponseStore]
 ME, OTHER = ResponseOwner("ns", "user"), ResponseOwner("ns", "kernel 1")

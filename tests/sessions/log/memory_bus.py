@@ -1,4 +1,4 @@
-"""Messages between servers of one process, for tests."""
+"""Messages between servers of one process."""
 
 from __future__ import annotations
 

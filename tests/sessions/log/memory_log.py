@@ -1,4 +1,4 @@
-"""A log in the memory of one process, for tests: stores that share it behave like several servers with one database."""
+"""A log in the memory of one process: stores that share it behave like several servers with one database."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail
-from agent_kernel.sessions.log.memory_bus import MemoryBus
+from tests.sessions.log.memory_bus import MemoryBus
 
 PAGE = 1000
 """Maximum number of entries that one ``read`` returns."""
