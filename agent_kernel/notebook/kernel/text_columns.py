@@ -8,7 +8,7 @@ not have it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 NUMBER_IN_TEXT = re.compile(
@@ -46,10 +46,22 @@ def describe_conversion(frame: str, label: Any, cells: Sequence[Any]) -> str:
     elif len(days) == len(texts) and any(int(match["day"]) > 12 or "." in match[0] for match in days):
         line = f"{name}_date = pd.to_datetime({place}, dayfirst=True)"
     elif not mixed and (len(folded) < len(texts) or folded <= {"true", "false"}):
-        problem = "has equal values in different case or spaces" if len(folded) < len(texts) else problem
+        problem = _describe_differences(texts, folded) or problem
         lower = f"{place}.str.strip().str.lower()"
         line = f"{name}_true = {lower} == 'true'" if folded <= {"true", "false"} else f"{name}_lower = {lower}"
     return f"{place} {problem}. Convert it first: {line}" if line else ""
+
+
+def _describe_differences(texts: Sequence[str], folded: Collection[str]) -> str:
+    """Describe in what some of the ``texts`` differ although they mean the same; an empty string if none do. ``folded``
+    are the texts without their differences in case and outer spaces."""
+    if len(folded) == len(texts):
+        return ""
+    if len({text.casefold() for text in texts}) == len(folded):
+        return "has equal values in different case"
+    if len({text.strip() for text in texts}) == len(folded):
+        return "has equal values in different spaces"
+    return "has equal values in different case or spaces"
 
 
 def _numbers_from(place: str, texts: Sequence[str], *, mixed: bool) -> str:

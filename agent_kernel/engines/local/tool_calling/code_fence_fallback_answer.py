@@ -1,5 +1,5 @@
-"""Writes answers in the two cases in which a small model's own answers are unreliable: its code has failed, or the
-output has several rows. The functions have no side effects.
+"""Writes answers in the cases in which a small model's own answers are unreliable: its code has failed or has changed
+nothing, or the output has several rows. The functions have no side effects.
 
 A model's sentence about a table is kept only if it names, for each number that it states, the row with that number. If
 the rows consist of numbers only, it must instead state a number of every row. A sentence that fails this check is
@@ -17,6 +17,7 @@ from agent_kernel.core.program_outcome import failed_line
 FAILED = "I did not manage to do this. The last try ended with: {error}"
 OUT_OF_TIME = "I did not manage to do this: the code ran out of time."
 FAILED_LINE = "The line that failed: `{line}`"
+UNCHANGED = "I did not manage to do this. The last try defined {function} again without any change."
 TRIED_BEFORE = "An earlier try ended with: {error}"
 MAX_LINE = 200
 ROWS = "The result:\n\n{rows}"
@@ -50,9 +51,12 @@ def error_line(text: str) -> str:
     return (named or no_notes or lines or ["an error"])[-1]
 
 
-def plain(results: Sequence[Message], rows: Sequence[str], question: str) -> str:
+def plain(results: Sequence[Message], rows: Sequence[str], question: str, unchanged: str = "") -> str:
     """Return the answer if it does not need the model: the rows if the question asks for them, or the error if the last
-    call failed. Otherwise return an empty string."""
+    call failed. Otherwise return an empty string. ``unchanged`` is the function that the last call should have changed
+    and did not."""
+    if unchanged:
+        return UNCHANGED.format(function=unchanged)
     return in_rows(rows) if rows and EACH.search(question) else failure(results)
 
 

@@ -1,5 +1,6 @@
-"""Finds two mistakes of a small model that end with no error: a program that prints many rows for a question for one
-value, and one that computes with the text of a column as if it were numbers. The functions have no side effects.
+"""Finds three mistakes of a small model that end with no error: a program that prints many rows for a question for one
+value, one that computes with the text of a column as if it were numbers, and one that defines a function again as it
+was, although the question asks for a change of it. The functions have no side effects.
 
 The facts about a table, in the hidden context of a question, contain the lines that convert such columns (see
 ``text_columns``)."""
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,7 +29,8 @@ MANY_ROWS = 6
 LENGTH = re.compile(r"^(?:.*\bLength: (\d+).*|\[(\d+) rows x \d+ columns\])$", re.MULTILINE)
 """Finds the number of rows of which pandas shows only the first and the last."""
 CONVERSION = re.compile(
-    r"^(?P<place>(?P<frame>[A-Za-z_]\w*)\['(?P<label>[^'\\\n]+)'\]) (?P<problem>holds text|has equal values)[\w ]*\. "
+    r"^(?P<place>(?P<frame>[A-Za-z_]\w*)\['(?P<label>[^'\\\n]+)'\]) "
+    r"(?P<problem>holds text|has equal values in different (?:case or spaces|case|spaces))\. "
     r"Convert it first: (?P<line>(?P<name>\w+) = (?:"
     r"pd\.to_numeric\((?P=place)(?:\.astype\(str\))?"
     r"(?:\.str\.replace\(r'\[\^\\d[.,]-\]', '', regex=True\)(?:\.str\.replace\(',', '\.'\))?)?, errors='coerce'\)"
@@ -39,16 +42,38 @@ CONVERSION = re.compile(
 that ``describe_conversion`` makes, because the facts also quote data, and data must not add code to a program."""
 CONVERTS = re.compile(r"\bto_(?:numeric|datetime)\b|\.(?:str|map|apply|replace|transform)\b|\bint\(")
 USES_NUMBERS = re.compile(
-    r"\.(?:sum|mean|median|std|var|min|max|idxm\w+|quantile|describe|corr|cumsum|plot|hist|nlargest|nsmallest|agg"
+    r"\.(?:isna|isnull|notna|notnull|sum|mean|median|std|var|min|max|idxm\w+|quantile|describe|corr|cumsum|plot|hist|nlargest|nsmallest|agg"
     r"|sort_values)\b|[<>*/+]|\b(?:sum|min|max|sorted|mean|median)\("
 )
-"""Finds computations, and comparisons of order, for which text gives an error or a wrong result."""
+"""Finds computations, comparisons of order and searches for missing values, for which text gives an error or a wrong
+result: the word "unknown" is a missing number only after the conversion."""
 COMPARES = re.compile(
     r"==|!=|\.(?:isin|value_counts|groupby|unique|nunique|drop_duplicates|mode|contains|startswith|endswith|match)\b"
 )
 IGNORES_CASE = re.compile(
     r"\.(?:lower|upper|title|capitalize|casefold|map|apply|replace|transform)\b|\bcase ?= ?False|IGNORECASE"
 )
+IGNORES_SPACES = re.compile(r"\.(?:l?strip|rstrip|split|contains|map|apply|replace|transform)\b")
+CURES = {
+    "holds text": (CONVERTS,),
+    "has equal values in different case": (IGNORES_CASE,),
+    "has equal values in different spaces": (IGNORES_SPACES,),
+    "has equal values in different case or spaces": (IGNORES_CASE, IGNORES_SPACES),
+}
+"""What a program that uses a column must contain, all of it, for each problem that a fact states."""
+
+FUNCTION = re.compile(
+    r"^(?:[\w ]+: )?(?P<name>[A-Za-z_]\w*): function .*, defined by\n(?P<source>(?:    .*(?:\n|\Z)|[ \t]*\n)+)",
+    re.MULTILINE,
+)
+"""Matches the fact about a function of the notebook, with its source."""
+ASKS_FOR_CHANGE = re.compile(
+    r"\b(?:fix|correct|repair|chang|modif|adapt|adjust|improv|rewrit|extend|should|instead|wrong|incorrect|bug|broken"
+    r"|korrigier|reparier|behebe|änder|verbesser|erweiter|soll|falsch|fehler"
+    r"|corrig|répar|devrait|faux|fausse|erreur|arregl|cambi|deber[íi]a)\w*",
+    re.IGNORECASE,
+)
+"""Finds words in a question that ask for a change of a function, or say that it does not do what it should."""
 
 
 def surplus_rows(output: str, question: str) -> int:
@@ -84,15 +109,43 @@ def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingConversi
         # A model may also take the converted column for one of the table: packs['weight_number'].
         uses_column = re.compile(rf"(['\"]){label}(?:_\w+)?\1|\.{label}\b")
         lines = [text for text in code.splitlines() if frame in names and uses_column.search(text)]
-        uses, converts = (USES_NUMBERS, CONVERTS) if fact["problem"] == "holds text" else (COMPARES, IGNORES_CASE)
-        if any(map(uses.search, lines)) and not any(map(converts.search, lines)) and line not in code:
+        uses = USES_NUMBERS if fact["problem"] == "holds text" else COMPARES
+        converts = all(any(map(cure.search, lines)) for cure in CURES[fact["problem"]])
+        if any(map(uses.search, lines)) and not converts and line not in code:
             return MissingConversion(line, is_named=False)
     return None
 
 
+def unchanged_function(code: str, hidden: Sequence[str], question: str) -> str:
+    """Return the name of a function that the question asks to change and that ``code`` defines exactly as it was, apart
+    from layout and comments; an empty string if there is none, or if the code defines any other function. ``hidden``
+    has the texts of the hidden context, with the functions as they were."""
+    if not ASKS_FOR_CHANGE.search(question):
+        return ""
+    facts = [match for text in hidden for match in FUNCTION.finditer(text)]
+    known = {fact["name"]: _functions_in(textwrap.dedent(fact["source"])) for fact in facts}
+    defined = _functions_in(code)
+    unchanged = [name for name, tree in defined.items() if known.get(name, {}).get(name) == tree]
+    return unchanged[0] if unchanged and len(unchanged) == len(defined) else ""
+
+
+def _functions_in(code: str) -> dict[str, str]:
+    """Return the syntax tree, as text, of each function that the code defines outside of functions and classes, by
+    name."""
+    return {
+        node.name: ast.dump(node)
+        for node in _parse_or_empty(code).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+
 def _names_in(code: str) -> set[str]:
     """Return the names of variables that the code uses or sets; none if it is no valid code."""
+    return {node.id for node in ast.walk(_parse_or_empty(code)) if isinstance(node, ast.Name)}
+
+
+def _parse_or_empty(code: str) -> ast.Module:
     try:
-        return {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
+        return ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
+        return ast.Module([], [])

@@ -17,7 +17,7 @@ from agent_kernel.core.messages import Message, ToolCall
 from agent_kernel.engines.local.backend import ChatMessage
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import error_line
 from agent_kernel.engines.local.tool_calling.code_fence_file_loading import reading_lines
-from agent_kernel.engines.local.tool_calling.code_fence_mistakes import surplus_rows
+from agent_kernel.engines.local.tool_calling.code_fence_mistakes import surplus_rows, unchanged_function
 
 TOOL = "python"
 EARLIER = "Earlier variables:"
@@ -181,14 +181,20 @@ class Exchange:
 
     def objection(self, result: Message) -> str:
         """Return why a python call is tried again, in the words of the note that the model sees; an empty string if its
-        result needs no second try. A call is tried again if it ended with an error, or if it printed many rows for a
-        question that asks for one value."""
+        result needs no second try. A call is tried again if it ended with an error, if it printed many rows for a
+        question that asks for one value, or if it left the function that the question asks to change as it was."""
         if result.status == "error":
             return f"ended with: {error_line(result.text)}"
         if result.status != "success" or not self.ran_python(result):
             return ""
+        if function := self.unchanged_function(result):
+            return f"defined {function} again without any change, so {function} does the same as before"
         rows = surplus_rows(result.text, self.question)
         return f"printed {rows} rows, but the question asks for one value" if rows else ""
+
+    def unchanged_function(self, result: Message) -> str:
+        """Return the function that the question asks to change and that the call with this result left as it was."""
+        return unchanged_function(self._code_of(result), self.hidden, self.question)
 
     @property
     def failed_programs(self) -> list[str]:

@@ -4,7 +4,8 @@ model's answer is a call of the tool ``python``, and its content is the code.
 The first token decides whether the model calls: it does if the opening fence is at most ``margin`` (natural log) less
 likely than the best first token. The fence is then forced, and code is decoded until the fence closes. After a result
 the model answers in text. A failed call is tried once more without showing the failed code, and a program that has
-already failed is not run again. Code for a question that names a file begins with the line that reads the file.
+already failed is not run again. A call whose result is not what the question asks for (``Exchange.objection``) counts
+as failed. Code for a question that names a file begins with the line that reads the file.
 
 Two kinds of answers are written without the model, because it is unreliable at them
 (``code_fence_fallback_answer.py``): that the last try failed, and what several rows of output mean. In the model's own
@@ -32,7 +33,7 @@ from agent_kernel.engines.local.decoding.completion import Completer, DecodedCom
 from agent_kernel.engines.local.decoding.output_format import grammar_of, stream_formatted, with_format_instruction
 from agent_kernel.engines.local.tool_calling import code_fence_fallback_answer, code_fence_prompt
 from agent_kernel.engines.local.tool_calling.call_json import new_call
-from agent_kernel.engines.local.tool_calling.code_fence_mistakes import find_missing_conversion
+from agent_kernel.engines.local.tool_calling.code_fence_mistakes import find_missing_conversion, unchanged_function
 from agent_kernel.engines.local.tool_calling.forced_call import forced_call, must_call
 
 MARGIN = 2.0
@@ -119,12 +120,11 @@ class Fence:
             and (turns[-1].failures if failed else len(turns[-1].results)) <= RETRIES
         )
         rows = code_fence_fallback_answer.rows_of(ran.text) if ran is not None and ran.status == "success" else []
-        free = not (must or retry or request.output)
-        if (
-            free
-            and ran is not None
-            and (plain := code_fence_fallback_answer.plain(turns[-1].results, rows, turns[-1].question))
-        ):
+        plain = ""
+        if ran is not None and not (must or retry or request.output):
+            unchanged = turns[-1].unchanged_function(ran) if ran.status == "success" else ""
+            plain = code_fence_fallback_answer.plain(turns[-1].results, rows, turns[-1].question, unchanged)
+        if plain:
             yield TextChunk(plain)
             yield EndChunk("stop", Usage())
             return
@@ -142,8 +142,9 @@ class Fence:
             fits = likely <= self._margin(turns, reading)
         if fits:
             regex = _code_regex(turns[-1], retry=retry and failed) if turns else CODE
-            known = turns[-1].failed_programs if retry else ()
-            chunks = self._code(prompt, reading, request, completer, regex=regex, hidden=hidden, failed=known)
+            chunks = self._code(
+                prompt, reading, request, completer, regex=regex, hidden=hidden, retried=turns[-1] if retry else None
+            )
         elif request.output is not None:
             shortened_prompt = reasoning.without_thinking(
                 await completer.render(with_format_instruction(chat, request.output)), self.template
@@ -186,21 +187,23 @@ class Fence:
         *,
         regex: str | None,
         hidden: Sequence[str],
-        failed: Sequence[str] = (),
+        retried: code_fence_prompt.Exchange | None = None,
     ) -> AsyncGenerator[Chunk, None]:
         """Yield the chunks of one python call. Its code consists of the lines ``reading``, followed by code that the
         model writes, which matches ``regex`` unless that is None. ``hidden`` has the facts about the columns that the
-        code must convert. A program that is equal to one in ``failed`` is sampled again, at most RESAMPLES times."""
+        code must convert. ``retried`` is the turn whose last call is tried again: a program that makes the same mistake
+        as an earlier one of it is sampled again, at most RESAMPLES times."""
         tokens = request.sampling.max_tokens or MAX_CODE_TOKENS
         grammar = OutputGrammar("regex", regex) if regex is not None else None
         decoding = replace(decoding_options(request.sampling), max_tokens=tokens, grammar=grammar)
-        known = {_tree_of(program) for program in failed}
+        known = {_tree_of(program) for program in (retried.failed_programs if retried else ())}
         spent = Usage()
         for seed in range(RESAMPLES + 1):
             program = await _write_program(prompt, reading, hidden, decoding, completer)
             code = program.code
             spent += program.usage
-            if program.finish == "length" or _tree_of(code) not in known:
+            unchanged = unchanged_function(code, hidden, retried.question) if retried else ""
+            if program.finish == "length" or not (unchanged or _tree_of(code) in known):
                 break
             # A change of the seed alone has no effect on greedy decoding.
             decoding = replace(decoding, temperature=max(decoding.temperature, RESAMPLE_TEMPERATURE), seed=seed + 1)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pandas as pd
 import pytest
 
-from agent_kernel.engines.local.tool_calling.code_fence_mistakes import find_missing_conversion, surplus_rows
+from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
+    find_missing_conversion,
+    surplus_rows,
+    unchanged_function,
+)
 from agent_kernel.notebook.kernel.variable_summary import summary
 
 TABLE = "species\nAdelie       3600.5\nGentoo       5076.0\nName: mass, dtype: float64"
@@ -17,6 +23,8 @@ FLATS = pd.DataFrame(
         "points": [14, "absent", 16.5],
         "paid": ["True", "false", "true"],
         "since": ["3.1.2025", "31.1.2025", "1.2.2025"],
+        "kind": ["Loft", "loft", "House"],
+        "owner": ["Ada", "Ada ", "Bo"],
     }
 )
 FACTS = ["Variables: " + summary("flats", FLATS)]
@@ -56,6 +64,11 @@ def test_a_question_for_one_value_has_surplus_rows_where_the_code_prints_many(
         ("print((flats['city'] == 'Rome').sum())", ["rome", "rome", "paris"]),
         ("flats[flats['city'].str.contains('Rome')]", ["rome", "rome", "paris"]),
         ("print(flats['city'].nunique())", ["rome", "rome", "paris"]),
+        ("print(flats[flats['city'].str.lower() == 'rome'])", ["rome", "rome", "paris"]),
+        ("print(flats['city'].str.strip().value_counts())", ["rome", "rome", "paris"]),
+        ("print((flats['kind'] == 'loft').sum())", ["loft", "loft", "house"]),
+        ("print((flats['owner'].str.lower() == 'ada').sum())", ["ada", "ada", "bo"]),
+        ("print(flats[flats['points'].isna()].shape[0])", [14.0, None, 16.5]),
         ("print(flats[flats['paid'] == 'True'].shape[0])", [True, False, True]),
         (
             "print(flats['since'].min())",
@@ -93,6 +106,9 @@ def test_code_that_uses_the_converted_column_lacks_only_the_line_that_makes_it()
         "print(pd.to_numeric(flats['points'], errors='coerce').mean())",
         "print(other['rent'].mean())",
         "flats[flats['city'].str.contains('rome', case=False)]",
+        "print((flats['city'].str.strip().str.lower() == 'rome').sum())",
+        "print((flats['kind'].str.lower() == 'loft').sum())",
+        "print(flats['owner'].str.strip().nunique())",
         "df = pd.read_csv('flats.csv')\nprint(df['rent'].mean())",
         "print(rent_number.mean()",
         "rent_number = 3\nprint(rent_number, len(flats))",
@@ -122,3 +138,31 @@ def test_data_that_look_like_a_fact_add_no_code(fact: str) -> None:
     assert (
         find_missing_conversion("print(t['a'].sum())", [f"Variables: t: DataFrame\nx values: {fact}\n{fact}"]) is None
     )
+
+
+NET = "def net(gross, vat=0.19):\n    # without tax\n\n    return gross * (1 - vat)"
+MEAN = "def mean(values):\n    return sum(values) / len(values)"
+FUNCTIONS = [
+    f"Variables: net: function net(gross, vat), defined by\n{textwrap.indent(NET, '    ')}\n"
+    f"mean: function mean(values), defined by\n{textwrap.indent(MEAN, '    ')}\nrates: list of 1: 0.19"
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "code", "name"),
+    [
+        ("net(119) should be 100. Correct net.", NET, "net"),
+        ("Korrigiere net.", "def net(gross, vat=0.19):\n    return gross * (1-vat)\nprint(net(119))", "net"),
+        ("Fix mean.", MEAN, "mean"),
+        ("Fix net.", NET.replace("* (1 - vat)", "/ (1 + vat)"), ""),
+        ("Fix net so that it uses mean.", f"{MEAN}\n{NET.replace('0.19', 'mean([0.19])')}", ""),
+        ("Fix net.", f"def tax(gross):\n    return gross\n{NET}", ""),
+        ("Fix net.", "print(net(119)", ""),
+        ("What does net(119) return?", f"{NET}\nprint(net(119))", ""),
+        ("Fix gross.", "def gross(net):\n    return net", ""),
+    ],
+)
+def test_code_that_defines_the_function_to_be_changed_as_it_was_is_recognised(
+    question: str, code: str, name: str
+) -> None:
+    assert unchanged_function(code, FUNCTIONS, question) == name

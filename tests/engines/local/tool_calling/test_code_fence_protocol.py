@@ -23,7 +23,7 @@ async def second_try(*answers: str) -> tuple[str, ScriptedBackend, EndChunk]:
     backend = ScriptedBackend(chat_templates.PLAIN, [f"{answer}```" for answer in answers])
     call = ToolCall("c1", "python", {"code": FAILED})
     messages = (user("Go."), assistant("", [call]), tool_result(call, "AttributeError: b", "error"))
-    chunks = await chunks_of(Fence(), backend.completer(), EngineRequest(messages, (PYTHON,)))
+    chunks = await chunks_of(Fence(), backend.completer(), EngineRequest(tuple(messages), (PYTHON,)))
     (code,) = (chunk.call.arguments["code"] for chunk in chunks if isinstance(chunk, CallChunk))
     assert isinstance(chunks[-1], EndChunk)
     return code, backend, chunks[-1]
@@ -65,6 +65,40 @@ async def test_code_that_prints_many_rows_for_a_question_for_one_value_is_tried_
     backend = ScriptedBackend(chat_templates.PLAIN, ["The total is unknown."])
     chunks = await chunks_of(Fence(), backend.completer(), EngineRequest(again, (PYTHON,)))
     assert not any(isinstance(chunk, CallChunk) for chunk in chunks), "a second time it shows the rows"
+
+
+SAME = "def net(gross, vat=0.19):\n    return gross * (1 - vat)\n"
+OTHER = "def net(gross, vat=0.19):\n    return gross / (1 + vat)\n"
+
+
+async def repair(*answers: str, calls: int) -> tuple[str, str, ScriptedBackend]:
+    """Return the next code and the text of a turn that asks to fix a function, after ``calls`` programs that defined it
+    as it was. The model writes ``answers``."""
+    source = "".join(f"    {line}\n" for line in SAME.splitlines())
+    facts = user(f"Variables: net: function net(gross, vat), defined by\n{source}", hidden=True)
+    messages = [facts, user("net(119) should be 100. Fix net.")]
+    for number in range(calls):
+        call = ToolCall(f"c{number}", "python", {"code": f"{SAME}print(net(119), {number})"})
+        messages += [assistant("", [call]), tool_result(call, f"96.39 {number}", "success")]
+    backend = ScriptedBackend(chat_templates.PLAIN, [f"{answer}```" for answer in answers])
+    chunks = await chunks_of(Fence(), backend.completer(), EngineRequest(tuple(messages), (PYTHON,)))
+    code = "".join(str(chunk.call.arguments["code"]) for chunk in chunks if isinstance(chunk, CallChunk))
+    return code, "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk)), backend
+
+
+async def test_code_that_left_the_function_to_be_fixed_as_it_was_is_tried_once_more() -> None:
+    code, _, backend = await repair(f"{SAME}print(net(119))\n", OTHER, calls=1)
+    assert code == OTHER
+    note = "(Note: an earlier try defined net again without any change, so net does the same as before)"
+    assert all(note in prompt for prompt, _ in backend.submitted)
+    assert [decoding.temperature for _, decoding in backend.submitted] == [0.0, RESAMPLE_TEMPERATURE]
+
+
+async def test_a_function_that_no_try_has_changed_is_not_reported_as_fixed() -> None:
+    code, text, backend = await repair(calls=2)
+    assert code == ""
+    assert text == "I did not manage to do this. The last try defined net again without any change."
+    assert not backend.submitted
 
 
 RENT = "flats['rent'] holds text. Convert it first: rent_number = pd.to_numeric(flats['rent'], errors='coerce')"
