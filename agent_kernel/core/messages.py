@@ -16,6 +16,12 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Status: TypeAlias = Literal["success", "error", "denied", "timeout", "interrupted"]
 MAX_ARGUMENT_DEPTH = 100
 """Maximum nesting of lists and objects in the arguments of a call."""
+VARIABLES = "Variables"
+"""Title of the hidden note with facts about the variables that a prompt names."""
+DRAFT_VARIABLES = "Variables of the draft"
+"""Title of the note with such facts about the draft in which the code of a turn runs. Its text has a title of its own.
+The model reads it in place of the note VARIABLES, which is about the kernel. When two requests are compared, the note
+about the kernel counts, because the draft of the stored turn has ended since."""
 _CONTAINERS = (dict, list, tuple)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from agent_kernel.core.errors import InvalidRequest, TurnNotFound
-from agent_kernel.core.messages import Message, user
+from agent_kernel.core.messages import DRAFT_VARIABLES, VARIABLES, Message, user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Item, SessionKey, Summary
 from agent_kernel.core.turn_request import PageCell, TurnRequest
@@ -226,8 +226,11 @@ def _notes(request: TurnRequest, lost: bool) -> list[Message]:
     """Return the hidden context of the turn, without duplicates. A turn that is repeated sends the notes of its first
     run again, so duplicates occur."""
     notes: list[str] = []
+    in_draft = any(note.title == DRAFT_VARIABLES for note in request.notes)
     for note in request.notes:
-        text = f"{note.title}: {note.text}" if note.title else note.text
+        if in_draft and note.title == VARIABLES:
+            continue
+        text = note.text if note.title in ("", DRAFT_VARIABLES) else f"{note.title}: {note.text}"
         if not any(text in said for said in notes):
             notes.append(text)
     if lost:

@@ -36,12 +36,16 @@ ANSWER = """
 def _answer(what, arguments):
     from IPython import get_ipython
     shell = get_ipython()
-    ran = getattr(shell.magics_manager.registry.get("AgentMagics"), "executions", None)
+    magics = shell.magics_manager.registry.get("AgentMagics")
+    ran = getattr(magics, "executions", None)
     if what == "variables":
         return variables(shell, str(arguments.get("name", "")))
     if what == "last_error":
         return last_error(shell, ran)
     if what == "data":
+        describe_draft = getattr(magics, "describe_draft", None) if arguments["in_draft"] else None
+        if describe_draft and (text := describe_draft(arguments["prompt"])):
+            return text
         return "\\n".join(describe_data(arguments["prompt"], shell.user_ns))
     return executions(shell, ran, tuple(int(number) for number in arguments.get("numbers") or ()))
 """
@@ -170,11 +174,13 @@ class AttachedNotebook:
         """The present path of the notebook, also after a rename during the turn."""
         return self._notebooks.current_path(self._path) if self._path else ""
 
-    async def describe_data(self, prompt: str) -> Note | None:
+    async def describe_data(self, prompt: str, *, in_draft: bool) -> Note | None:
         if self._inspect is None:
             return None
         try:
-            result = await self._inspect(inspection_expression("data", {"prompt": prompt}), DATA_WITHIN_S)
+            result = await self._inspect(
+                inspection_expression("data", {"prompt": prompt, "in_draft": in_draft}), DATA_WITHIN_S
+            )
         except AgentKernelError:  # the kernel is busy or gone; the first call of the turn reports that
             return None
         title, _, text = result.text.partition("\n")

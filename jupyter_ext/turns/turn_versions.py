@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from agent_kernel.core.errors import AgentKernelError, Conflict, TurnNotFound
 from agent_kernel.core.events import TurnVersion
-from agent_kernel.core.messages import Message
+from agent_kernel.core.messages import DRAFT_VARIABLES, Message
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Branch, SessionKey, Turn, new_id
 from agent_kernel.core.shielded_await import await_uncancelled
@@ -28,6 +28,8 @@ from agent_kernel.notebook.kernel.variable_summary import UNNAMED
 from agent_kernel.sessions import message_comparison
 
 log = logging.getLogger(__name__)
+NOT_COMPARED = (*UNNAMED, DRAFT_VARIABLES)
+"""Titles of the notes that do not count when two requests are compared."""
 ASKED = "asked"
 """Key in a turn's record: the ``fingerprint`` of its request."""
 ASKED_PARTS = "asked_parts"
@@ -60,7 +62,7 @@ def fingerprint(request: TurnRequest, model: str) -> str:
         "model": [request.model, model],
         "prompt": request.prompt,
         "media": [(medium.mime, medium.hash) for medium in request.media],
-        "notes": [(note.title, note.text) for note in request.notes if note.title not in UNNAMED],
+        "notes": [(note.title, note.text) for note in request.notes if note.title not in NOT_COMPARED],
         "where": request.where,
         "permission": request.permission,
         "sampling": dataclasses.asdict(request.sampling),
@@ -88,7 +90,7 @@ def fingerprints(request: TurnRequest, model: str) -> dict[str, str]:
     but their fingerprints differ, their options differ."""
     parts = {
         "prompt": [request.prompt, [(medium.mime, medium.hash) for medium in request.media]],
-        "notes": [(note.title, note.text) for note in request.notes if note.title not in UNNAMED],
+        "notes": [(note.title, note.text) for note in request.notes if note.title not in NOT_COMPARED],
         "model": [request.model, model],
     }
     if request.instructions:

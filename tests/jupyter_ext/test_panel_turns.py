@@ -63,6 +63,15 @@ async def follow_and_answer(client: httpx.AsyncClient, turn: str, decision: str 
     return events
 
 
+async def facts_about(server: AgentServer, kernel: str, where: str) -> list[str]:
+    """Return what the model is told of the data, in a new session whose code would run ``where``."""
+    async with server.client() as client:
+        started = await start_turn(client, "What is in prices?", kernel=kernel, where=where, session=f"facts-{where}")
+        await follow_and_answer(client, started["turn"])
+        stored = (await client.get(f"agent/v1/sessions/{started['session']}/items")).json()
+    return [item["message"]["content"] for item in stored["items"] if item["message"].get("hidden")]
+
+
 def finished_calls(events: list[Json]) -> list[Json]:
     return [event["data"] for event in events if event["type"] == "call.finished"]
 
@@ -123,6 +132,8 @@ async def test_a_draft_needs_no_yes_and_leaves_the_kernel_as_it_was(server: Agen
     assert table["mime"] == BUNDLE
     assert "<td>15</td>" in shown.json()["text/html"]
     assert (failed["status"], failed["text"].splitlines()[-1]) == ("error", "ZeroDivisionError: division by zero")
+    assert await facts_about(server, kernel, "draft") == ["Variables: prices: list of 4: 1, 2, 3, 9"]
+    assert await facts_about(server, kernel, "live") == ["Variables: prices: list of 3: 1, 2, 3"]
     assert "[1, 2, 3] False" in await server.run_in_kernel(kernel, "print(prices, 'total' in globals())")
 
 

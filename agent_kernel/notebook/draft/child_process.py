@@ -37,6 +37,7 @@ from agent_kernel.notebook.draft.draft_keeper import ChildEnds, close
 from agent_kernel.notebook.kernel.changed_names import StrongMark
 from agent_kernel.notebook.kernel.content_digest import variable_digest
 from agent_kernel.notebook.kernel.live_execution import ExecutionOutcome, LiveCode
+from agent_kernel.notebook.kernel.variable_summary import describe_data
 from agent_kernel.notebook.kernel.variable_transfer import encode_draft_value
 
 MAX_FILES = 256
@@ -144,8 +145,11 @@ def _serve(shell: Any, ends: ChildEnds, channel: DraftChannel, keeper: int) -> N
             if trial and fallback is None:
                 channel.send(frames.json_frame(frames.DONE, NO_TRIAL))
                 continue
-            answer = _run_code(shell, str(call["code"]), channel, returns_value=call.get("value") is True)
-            if trial:
+            if trial and "describe" in call:
+                answer = _describe_data(shell, call["describe"])
+            else:
+                answer = _run_code(shell, str(call["code"]), channel, returns_value=call.get("value") is True)
+            if trial and "names" in call:
                 answer["contents"] = _describe_contents(shell, answer, call["names"])
             undone = trial or answer["status"] != "success"
             if fallback is not None and not undone:
@@ -252,6 +256,14 @@ def _run_code(shell: Any, code: str, channel: DraftChannel, *, returns_value: bo
         **outcome.changes._asdict(),
         **({"value": encode_draft_value(outcome.value.value)} if outcome.value else {}),
     }
+
+
+def _describe_data(shell: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the text of ``describe_data`` for the variables of the draft; without text if it takes too long."""
+    lines: list[str] = []
+    with contextlib.suppress(KeyboardInterrupt):
+        lines = describe_data(namespace=shell.user_ns, **options)
+    return {"status": "success", "text": "\n".join(lines)}
 
 
 def _describe_contents(shell: Any, answer: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:

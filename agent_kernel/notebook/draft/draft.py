@@ -31,6 +31,7 @@ from agent_kernel.notebook.kernel.live_execution import MAX_IMAGES, RESULT_CHARS
 from agent_kernel.notebook.kernel.missing_imports import missing_imports
 from agent_kernel.notebook.kernel.python_syntax import loop_names, names_in, to_plain_python
 from agent_kernel.notebook.kernel.variable_fingerprints import NOTHING, WeakMark
+from agent_kernel.notebook.kernel.variable_summary import DATA_TITLES
 from agent_kernel.notebook.kernel.variable_transfer import decode_draft_value
 
 IDLE_S = 1800.0
@@ -39,6 +40,8 @@ TRIAL_S = 10.0
 TRIALS_S = 30.0
 """Time limit of all programs that are tried together. A program that ignores the interrupt at its end is killed within
 GRACE_S and END_S seconds more."""
+DESCRIBE_S = 5.0
+"""Time limit for a description of the variables in the copy."""
 STATUSES = ("success", "error", "timeout", "interrupted")
 MAX_NAME = 200
 NO_OUTPUT = "(no output)"
@@ -174,14 +177,7 @@ class Drafts:
                 if remaining <= 0:
                     break
                 try:
-                    answer = self._ensure_process().run(
-                        prepared,
-                        lambda stream, text: None,
-                        lambda shown: None,
-                        remaining,
-                        stopped=interrupt.is_set,
-                        trial_names=names,
-                    )
+                    answer = self._try(prepared, remaining, interrupt, {"names": list(names)})
                 except DraftEnded as error:
                     self._forget_ended()
                     outcomes.append(ProgramOutcome("error", str(error)))
@@ -197,6 +193,22 @@ class Drafts:
                         break
             self._restart_idle_timer()
         return [self._compare(outcomes[0], one) for one in outcomes[1:]] if reference else outcomes
+
+    def describe_data(self, prompt: str, options: Mapping[str, Any]) -> str:
+        """Return the text of ``variable_summary.describe_data`` for the variables in the copy, as the copy states it.
+        Returns "" if no call has changed the copy, or if it does not answer. Raises KeyboardInterrupt."""
+        if self._process is None or not self.done or not self._lock.acquire(blocking=False):
+            return ""
+        try:
+            with interruptible() as interrupt:
+                answer = self._try("", DESCRIBE_S, interrupt, {"describe": {"prompt": prompt, **options}})
+        except DraftEnded:
+            return ""
+        finally:
+            self._forget_ended()
+            self._lock.release()
+        text = "" if answer.get("lost") is True else _text(answer, "text")
+        return text if text.partition("\n")[0] in DATA_TITLES else ""
 
     def has_equal_outcome(self, reference: str, program: str) -> bool:
         """Whether both programs print the same and leave equal variables in a fresh copy of the kernel."""
@@ -243,6 +255,11 @@ class Drafts:
             self._made.clear()
             self.done.clear()
         return self._process
+
+    def _try(self, code: str, timeout_s: float, interrupt: threading.Event, trial: Mapping[str, Any]) -> dict[str, Any]:
+        """Run code as a trial (see ``DraftProcess.run``) and ignore what it displays."""
+        process, ignore = self._ensure_process(), lambda *_: None
+        return process.run(code, ignore, ignore, timeout_s, stopped=interrupt.is_set, trial=trial)
 
     def _forget(self) -> None:
         process, self._process = self._process, None

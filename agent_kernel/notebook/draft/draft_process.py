@@ -14,7 +14,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -112,24 +112,25 @@ class DraftProcess:
         timeout_s: float = TIMEOUT_S,
         *,
         stopped: Callable[[], bool] = lambda: False,
-        trial_names: Sequence[str] | None = None,
+        trial: Mapping[str, Any] | None = None,
         returns_value: bool = False,
     ) -> dict[str, Any]:
         """Run code and return its result. ``beside`` in the result is output that did not pass through Python's
         streams, for example of C code. With ``returns_value`` the result has a copy of the value that the program ends
         with.
 
-        After a failed call the draft is in the state before the call. With ``trial_names`` the call is a trial: the
-        draft returns to that state in any case, and the result describes the variables that the code changed, and those
-        in ``trial_names`` that it created. If the state could not be restored, the draft has ended and the result has
-        ``lost`` True. Raises DraftEnded if the process ended during the call. A keyboard interrupt ends the call.
-        ``stopped`` returns True after an interrupt, because a KeyboardInterrupt in a finalizer gets lost."""
+        After a failed call the draft is in the state before the call. With ``trial`` the draft returns to that state in
+        any case. With ``names`` in it, the result describes the variables that the code changed, and those in ``names``
+        that it created; ``describe`` in it has the arguments of ``describe_data``, which is then called in place of the
+        code. If the state could not be restored, the draft has ended and the result has ``lost`` True. Raises
+        DraftEnded if the process ended during the call. A keyboard interrupt ends the call. ``stopped`` returns True
+        after an interrupt, because a KeyboardInterrupt in a finalizer gets lost."""
         try:
             request: dict[str, Any] = {"code": code, "threads": ThreadFacts.of(self.pid)._asdict()}
             if returns_value:
                 request["value"] = True
-            if trial_names is not None:
-                request |= {"trial": True, "names": list(trial_names)}
+            if trial is not None:
+                request |= {"trial": True, **trial}
             frames.write_all(self._ends.requests, frames.json_frame(frames.RUN, request))
             answer = self._answer(frames.DONE, on_text, on_show, timeout_s, stopped)
         except FrameError as error:
@@ -149,7 +150,7 @@ class DraftProcess:
         except BaseException:
             self.end()
             raise
-        undone = answer.get("kept") is not True and (trial_names is not None or answer.get("status") != "success")
+        undone = answer.get("kept") is not True and (trial is not None or answer.get("status") != "success")
         return {**answer, "lost": undone and not self._restore()}
 
     def end(self) -> None:

@@ -25,7 +25,8 @@ EARLIER = "Earlier variables"
 NEWEST = "Newest tables"
 """Title of the note with the newest tables, where no prompt named data."""
 UNNAMED = (EARLIER, NEWEST)
-"""Titles of the notes that are ignored when prompts are compared."""
+"""Titles of the notes about data that the prompt does not name. They are ignored when prompts are compared."""
+DATA_TITLES = (NAMED, *UNNAMED)
 MAX_CHARS = 2_000
 MAX_COLUMNS = 40
 MAX_SCANNED_COLUMNS = 1_000
@@ -82,12 +83,18 @@ def _tables_with_columns(words: set[str], namespace: Mapping[str, Any]) -> list[
     return [name for name, count in hits.items() if count == most][:MAX_TABLES]
 
 
-def describe_data(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
-    """Describe the data that the prompt names, or the newest tables if it names none. The first line is the title of
-    the note; the list is empty if there is no data."""
-    named = find_mentioned(prompt, namespace)
-    names = named or newest_tables(namespace)
-    title = NAMED if named else NEWEST
+def describe_data(
+    prompt: str, namespace: Mapping[str, Any], *, named: Iterable[str] = (), earlier: str = "", newest: bool = True
+) -> list[str]:
+    """Describe the data that the prompt names, and the variables ``named``. If there are none ("And the largest one?"),
+    describe the data that the prompts ``earlier`` named; if there are none either and ``newest`` is true, the newest
+    tables. The first line is the title of the note; the list is empty if there is no data."""
+    title = NAMED
+    names = list(dict.fromkeys([*(name for name in named if name in namespace), *find_mentioned(prompt, namespace)]))
+    if not names:
+        title, names = EARLIER, data_mentioned(earlier, namespace)
+    if not names and newest:
+        title, names = NEWEST, newest_tables(namespace)
     return [title, *(summary(name, namespace[name]) for name in names)] if names else []
 
 

@@ -105,6 +105,11 @@ class AgentMagics(Magics):
         with self._shell.display_trap:
             return self._drafts.unfit()
 
+    def describe_draft(self, prompt: str) -> str:
+        """Describe the data that the prompt names in the draft, with the title of the note as the first line. Returns
+        "" if the draft does not differ from the kernel; the server calls this."""
+        return self._drafts.describe_data(prompt, {})
+
     @cell_magic("agent")  # type: ignore[arg-type]
     def turn(self, line: str, cell: str) -> None:
         """Run one turn of this notebook's conversation: %%agent [options] [prompt]. %%agent --help lists the

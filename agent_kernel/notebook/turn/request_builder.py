@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from agent_kernel.core.messages import DRAFT_VARIABLES
 from agent_kernel.notebook.display.render import line_bundle
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.kernel.variable_summary import (
-    EARLIER,
     NAMED,
-    NEWEST,
-    data_mentioned,
-    find_mentioned,
+    describe_data,
     named_in_braces,
-    newest_tables,
-    summary,
     tables_mentioned,
     without_braces,
 )
@@ -71,9 +67,13 @@ class RequestBuilder:
         form = result.format(request.form) if result else FORMS[request.form]
         if result:
             result.check_place(place)
-        facts = [*self._facts(request, prompt, named, copies), *_files(without_braces(prompt, named), place)]
-        newest = not notes and place != "sandbox"
-        context = [*notes, *(self._describe_unnamed(prompt, session, facts, newest=newest) or facts), *form.notes]
+        files = _files(without_braces(prompt, named), place)
+        # The newest tables are of no use to a sandbox, which does not have them, and to a turn whose notes say what it
+        # is about.
+        newest = not (notes or files or place == "sandbox")
+        names = [*request.variables, *named]
+        data = self._describe_data(prompt, session, names, place, has_files=bool(files), newest=newest)
+        context = [*notes, *_with_lines(data, copies), *files, *form.notes]
         # The stored answer does not contain the value of a program, so a typed result is always asked for again.
         may_show_stored = not (request.fresh or (result and result.type)) and self.run_all.is_sent_with_others()
         body: dict[str, Any] = {
@@ -161,29 +161,24 @@ class RequestBuilder:
             self._shell.display_pub.publish(line_bundle(text))
         return copies
 
-    def _facts(self, request: CellOptions, prompt: str, named: list[str], copies: CopiedVariables) -> list[Note]:
-        namespace = self._shell.user_ns
-        names = dict.fromkeys([*request.variables, *named, *find_mentioned(prompt, namespace)])
-        lines = [summary(name, namespace[name]) for name in names]
-        lines += [f"{name} is not in the sandbox: {reason}." for name, reason in copies.left_out.items()]
-        facts = "\n".join(lines)
-        return [{"title": NAMED, "text": facts}] if facts else []
-
-    def _describe_unnamed(self, prompt: str, session: str, facts: Sequence[Note], *, newest: bool) -> list[Note]:
-        """If the prompt names no data ("And the largest one?"), describe the present state of the data that the prompts
-        before it named; if they named none and ``newest`` is true, describe the newest tables. The newest tables are of
-        no use to a sandbox, which does not have them, and to a turn whose notes say what it is about."""
+    def _describe_data(
+        self, prompt: str, session: str, named: Sequence[str], place: str, *, has_files: bool, newest: bool
+    ) -> list[Note]:
+        """Describe the data that the prompt is about (see ``describe_data``): those of the kernel, and those of the
+        draft where its code has changed them and the code of this turn continues it. Then the note about the kernel
+        is only compared with that of a stored turn, and is left out if it is not compared."""
         before, earlier = self._earlier
-        follows = before == session and not facts
-        self._earlier = (session, f"{earlier}\n{prompt}"[-MAX_EARLIER:] if follows else prompt)
-        if facts:
-            return []
-        namespace = self._shell.user_ns
-        title, names = EARLIER, data_mentioned(earlier, namespace) if follows else []
-        if not names and newest:
-            title, names = NEWEST, newest_tables(namespace)
-        text = "\n".join(summary(name, namespace[name]) for name in names)
-        return [{"title": title, "text": text}] if text else []
+        earlier = earlier if before == session and not has_files else ""
+        options: dict[str, Any] = {"named": [*named], "earlier": earlier, "newest": newest}
+        here = _note("\n".join(describe_data(prompt, self._shell.user_ns, **options)))
+        drafted = _note(self._parts.drafts.describe_data(prompt, options) if place == "draft" else "")
+        data = drafted or here
+        is_named = has_files or data.get("title") == NAMED
+        self._earlier = (session, f"{earlier}\n{prompt}"[-MAX_EARLIER:] if earlier and not is_named else prompt)
+        if data in ({}, here):
+            return [data] if data else []
+        shown = {"title": DRAFT_VARIABLES, "text": f"{data['title']}: {data['text']}"}
+        return [here, shown] if here.get("title") == NAMED else [shown]
 
     def _is_allowed(self, session: str) -> bool:
         """True if the user lets code of this session run in the kernel without asking."""
@@ -200,6 +195,18 @@ class RequestBuilder:
         if self._consent:
             kinds |= self._consent.kinds(session or self._find_session_id())
         return sorted(kinds)
+
+
+def _note(text: str) -> Note:
+    """Return the note whose title is the first line of ``text``; an empty one for an empty text."""
+    title, _, facts = text.partition("\n")
+    return {"title": title, "text": facts} if facts else {}
+
+
+def _with_lines(data: list[Note], copies: CopiedVariables) -> list[Note]:
+    """Add the reasons why variables are not in the sandbox to the note about them."""
+    lines = [f"{name} is not in the sandbox: {reason}." for name, reason in copies.left_out.items()]
+    return [{**data[0], "text": "\n".join([data[0]["text"], *lines])}, *data[1:]] if data and lines else data
 
 
 def _files(prompt: str, place: str) -> list[Note]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from agent_kernel.core.events import Notice, StateLost
-from agent_kernel.core.messages import ToolCall, shorten
+from agent_kernel.core.messages import VARIABLES, ToolCall, shorten
 from agent_kernel.core.program_outcome import TRIAL_TOOL, ProgramOutcome
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec, Variable, Work
 from agent_kernel.core.session import new_id
@@ -21,7 +21,6 @@ from agent_kernel.tools.code.sandbox_environment import SandboxEnvironment, form
 from agent_kernel.tools.code.workdir_changes import OUTPUTS, requested_outputs
 
 CODE = {"type": "string", "description": "Python code to run"}
-VARIABLES = "Variables"
 """Title of notes (hidden context that the model reads) with facts about variables."""
 NO_DRAFT = "No draft can be made: {reason}. Python runs in your kernel instead, after asking you."
 EXCEPTION_CHARS = 4_000
@@ -170,7 +169,7 @@ async def _data_notes(occasion: ToolSourceContext) -> tuple[Note, ...]:
     if notebook is None or "python" in request.client_tools or any(note.title == VARIABLES for note in request.notes):
         return ()
     prompt = request.last_user_text
-    note = await notebook.describe_data(prompt) if prompt else None
+    note = await notebook.describe_data(prompt, in_draft=request.where == "draft") if prompt else None
     return (note,) if note else ()
 
 

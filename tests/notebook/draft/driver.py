@@ -39,7 +39,7 @@ def ran(draft: DraftProcess, code: str, timeout_s: float, stop_at: str) -> list[
             lambda shown: None,
             timeout_s,
             stopped=stopped,
-            trial_names=["made"] if code.startswith(TRIAL) else None,
+            trial={"names": ["made"]} if code.startswith(TRIAL) else None,
         )
     except KeyboardInterrupt:
         return ["interrupted", "", "".join(printed), time.monotonic() - started]

@@ -42,6 +42,8 @@ SCRIPT = [
     ),
     *python("and say no", "refused = 1"),
     *python("add a column", "df['double'] = df.rain * 2"),
+    *python("think of a wet column", "df['wet'] = df.rain > 1"),
+    *python("count the wet of df", "print(df.wet.sum())"),
     *python("lone thing", "single = 20"),
     *python("first thing", "base = 20"),
     *python("second thing, as top", "top = base + 1\nprint('top', top)"),
@@ -146,6 +148,21 @@ async def test_the_next_turn_goes_on_with_the_draft_until_the_person_runs_code(n
     assert "top 21" in ran.cards[0]
     assert "base = 20\n\ntop = base + 1" in ran.cards[-1]
     assert (await value(notebook, "base"), await value(notebook, "top")) == ("20", "21")
+
+
+async def test_the_model_sees_what_the_draft_has_and_run_all_still_shows_the_stored_answers(
+    fresh_notebook: Notebook,
+) -> None:
+    notebook = fresh_notebook
+    cells = {"load": DF, "make": "%%agent\nthink of a wet column", "use": "%%agent\ncount the wet of df"}
+    await notebook.run_all(cells)
+    made, used = [message["content"] for message in await notebook.messages() if message.get("hidden")]
+    assert "df: DataFrame, 3 rows x 2 columns: month str, rain int64\n" in made
+    assert used.startswith("Variables: df: DataFrame, 3 rows x 3 columns: month str, rain int64, wet bool\n")
+    assert used.count("df: DataFrame") == 1
+    assert (await told(notebook))[-1] == "2"
+    again = await notebook.run_all(cells)
+    assert [again[cell].plain.startswith("Stored") for cell in ("make", "use")] == [True, True]
 
 
 async def test_what_a_draft_read_must_be_the_same_when_it_is_kept_later(notebook: Notebook) -> None:

@@ -74,3 +74,29 @@ def test_turns_leave_nothing_behind() -> None:
     assert found["after"] == found["before"]
     assert found["after"]["directories"] == 1
     assert found["ended"]["directories"] == -1
+
+
+LIAR = "import agent_kernel.notebook.draft.child_process as child\nchild.describe_data = lambda **options: {}"
+
+
+def test_a_draft_describes_its_variables_and_keeps_them_whatever_its_code_does_to_the_description() -> None:
+    answers = ["['Variables', 'made: 7']", "['Files', 'x.csv']", "[7]", "1 / 0", "os._exit(3)"]
+    codes = ["made = [1, 2]\nvalues.append(5)", *map(LIAR.format, answers)]
+    found = tried([["print(made)"]], codes=codes, prompt="What is in made and values?")
+    true, lied, *nothing = found["described"]
+    assert true == "Variables\nmade: list of 2: 1, 2\nvalues: list of 1001: 0, 1, 2, 3, 4, ..."
+    assert lied == "Variables\nmade: 7", "it is text about the variables, and nothing else"
+    assert nothing == [""] * 4
+    assert [outcome["text"].strip() for outcome in found["turns"][0]["outcomes"]] == ["[1, 2]"]
+
+
+def test_a_draft_that_does_not_end_its_description_goes_on_without_one() -> None:
+    codes = ["made = [1, 2]", LIAR.format("time.sleep(600)")]
+    found = tried([["print(made)"]], codes=codes, prompt="What is in made?", describe_s=0.2)
+    assert found["described"][-1] == ""
+    assert [outcome["text"].strip() for outcome in found["turns"][0]["outcomes"]] == ["[1, 2]"]
+
+
+def test_a_draft_that_has_run_nothing_describes_nothing() -> None:
+    found = tried([["made = 1"]], codes=["1 / 0"], prompt="What is in values?")
+    assert found["described"] == [""]

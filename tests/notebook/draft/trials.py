@@ -1,10 +1,12 @@
 """Runs programs as trials in the drafts of a kernel, in a separate process.
 
-``python trials.py`` reads JSON ``{setup, turns, names, trial_s, trials_s, memory_mb, live}`` and prints ``{turns, live,
-before, after, ended}``. ``turns`` is {outcomes, seconds, private_mb} of each list of programs, ``live`` are the values
-of expressions in the kernel afterwards. ``before`` and ``after`` count the descendants, open files and temporary
-directories of this process after the first turn and after the last; ``ended`` is how many more there are once the draft
-has ended. ``private_mb`` is the memory of the draft's processes that they do not share with the kernel.
+``python trials.py`` reads JSON ``{setup, codes, prompt, turns, names, trial_s, trials_s, describe_s, memory_mb, live}``
+and prints ``{described, turns, live, before, after, ended}``. ``described`` is what the draft says of the data that
+``prompt`` names, after each of ``codes``, which run first and stay in the draft. ``turns`` is {outcomes, seconds,
+private_mb} of each list of programs, ``live`` are the values of expressions in the kernel afterwards. ``before`` and
+``after`` count the descendants, open files and temporary directories of this process after the first turn and after the
+last; ``ended`` is how many more there are once the draft has ended. ``private_mb`` is the memory of the draft's
+processes that they do not share with the kernel.
 """
 
 from __future__ import annotations
@@ -30,8 +32,13 @@ def main() -> None:
     shell.run_cell(asked["setup"], silent=True)
     draft.TRIAL_S = asked.get("trial_s", draft.TRIAL_S)
     draft.TRIALS_S = asked.get("trials_s", draft.TRIALS_S)
+    draft.DESCRIBE_S = asked.get("describe_s", 60.0)
     jail.MEMORY_MB = asked.get("memory_mb", jail.MEMORY_MB)
     drafts, turns, before = draft.Drafts(shell), list[dict[str, Any]](), dict[str, int]()
+    described: list[str] = []
+    for code in asked.get("codes", []):
+        drafts.run("t1", code, lambda stream, text: None, lambda *shown: None)
+        described.append(drafts.describe_data(asked["prompt"], {}))
     for programs in asked["turns"]:
         started = time.monotonic()
         outcomes = drafts.try_programs(programs, asked.get("names", []))
@@ -44,7 +51,8 @@ def main() -> None:
     live = [repr(eval(expression, shell.user_ns)) for expression in asked.get("live", [])]
     drafts.close()
     ended = {name: count - before.get(name, 0) for name, count in count_resources().items()}
-    print("\n" + json.dumps({"turns": turns, "live": live, "before": before, "after": after, "ended": ended}))
+    found = {"described": described, "turns": turns, "live": live, "before": before, "after": after, "ended": ended}
+    print("\n" + json.dumps(found))
 
 
 def count_resources() -> dict[str, int]:

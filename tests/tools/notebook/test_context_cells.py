@@ -38,7 +38,7 @@ class Saved:
     jobs: None = None
     drafts: None = None
 
-    async def describe_data(self, prompt: str) -> None:
+    async def describe_data(self, prompt: str, *, in_draft: bool) -> None:
         return None
 
     async def document(self) -> SavedNotebook:

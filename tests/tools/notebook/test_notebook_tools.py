@@ -52,7 +52,7 @@ class Notebook:
     error: Exception | None = None
     content: Mapping[str, Any] = field(default_factory=lambda: CONTENT)
 
-    async def describe_data(self, prompt: str) -> None:
+    async def describe_data(self, prompt: str, *, in_draft: bool) -> None:
         return None
 
     async def document(self) -> SavedNotebook:

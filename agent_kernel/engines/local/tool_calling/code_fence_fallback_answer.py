@@ -1,5 +1,5 @@
 """Writes answers in the cases in which a small model's own answers are unreliable: its code has failed or has changed
-nothing, or the output has several rows. The functions have no side effects.
+nothing, or the output has several rows or is a table without rows. The functions have no side effects.
 
 A model's sentence about a table is kept only if it names, for each number that it states, the row with that number. If
 the rows consist of numbers only, it must instead state a number of every row. A sentence that fails this check is
@@ -22,6 +22,9 @@ TRIED_BEFORE = "An earlier try ended with: {error}"
 MAX_LINE = 200
 ROWS = "The result:\n\n{rows}"
 MAX_ROWS = 40
+NO_ROWS = "The result has no rows."
+EMPTY_TABLE = re.compile(r"Empty DataFrame\nColumns: .*\nIndex: .*|Series\(\[\], .*\)")
+"""Matches how pandas prints a table without rows."""
 MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
@@ -52,11 +55,13 @@ def error_line(text: str) -> str:
 
 
 def plain(results: Sequence[Message], rows: Sequence[str], question: str, unchanged: str = "") -> str:
-    """Return the answer if it does not need the model: the rows if the question asks for them, or the error if the last
-    call failed. Otherwise return an empty string. ``unchanged`` is the function that the last call should have changed
-    and did not."""
+    """Return the answer if it does not need the model: the rows if the question asks for them, that there are none, or
+    the error if the last call failed. Otherwise return an empty string. ``unchanged`` is the function that the last
+    call should have changed and did not."""
     if unchanged:
         return UNCHANGED.format(function=unchanged)
+    if results[-1].status == "success" and EMPTY_TABLE.fullmatch("\n".join(_lines_of(results[-1].text))):
+        return NO_ROWS
     return in_rows(rows) if rows and EACH.search(question) else failure(results)
 
 
@@ -79,9 +84,13 @@ def failure(results: Sequence[Message]) -> str:
 def rows_of(output: str) -> list[str]:
     """Return the rows of an output, without the lines that pandas and agent-kernel add after them. Return an empty list
     if there are fewer than two rows."""
-    lines = [line.rstrip() for line in PRODUCED.split(output)[0].strip("\n").splitlines()]
-    rows = [line for line in lines if line.strip() and not FOOTER.fullmatch(line.strip())]
+    rows = _lines_of(output)
     return rows if len(rows) > 1 else []
+
+
+def _lines_of(output: str) -> list[str]:
+    lines = [line.rstrip() for line in PRODUCED.split(output)[0].strip("\n").splitlines()]
+    return [line for line in lines if line.strip() and not FOOTER.fullmatch(line.strip())]
 
 
 def in_rows(rows: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
+import pandas as pd
 import pytest
 
 from agent_kernel.core.messages import Message, Status, ToolCall, Usage, assistant, tool_result, user
@@ -96,6 +97,16 @@ async def test_a_sentence_about_rows_stays_only_if_its_numbers_stand_in_the_rows
 
     assert (answer == sentence) is stays
     assert ("Gentoo       5076.0" in answer) is not stays
+
+
+@pytest.mark.parametrize(
+    "printed", [pd.DataFrame({"id": [1], "total": [2.5]}).head(0), pd.Series([1.5], name="total").head(0)]
+)
+async def test_a_table_without_rows_is_said_to_have_none(printed: object) -> None:
+    prompt = user("Show the orders with a total above 100.")
+    assert await answer_text([], prompt, *ran(f"{printed}\n", "success")) == "The result has no rows."
+    more = await answer_text(["There are 4 orders."], user("How many orders?"), *ran(f"{printed}\n4", "success"))
+    assert "4" in more
 
 
 async def test_results_of_other_tools_and_single_values_are_left_to_the_model() -> None:
