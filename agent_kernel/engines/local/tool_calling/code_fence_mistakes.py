@@ -1,6 +1,6 @@
-"""Finds three mistakes of a small model that end with no error: a program that prints many rows for a question for one
-value, one that computes with the text of a column as if it were numbers, and one that defines a function again as it
-was, although the question asks for a change of it. The functions have no side effects.
+"""Finds mistakes of a small model that end with no error: a program that prints many rows for a question for one value,
+one that computes with the text of a column as if it were numbers, and one that defines a function again as it was, or
+so that it does not return what the question gives as an example. The functions have no side effects.
 
 The facts about a table, in the hidden context of a question, contain the lines that convert such columns (see
 ``text_columns``)."""
@@ -67,13 +67,23 @@ FUNCTION = re.compile(
     re.MULTILINE,
 )
 """Matches the fact about a function of the notebook, with its source."""
-ASKS_FOR_CHANGE = re.compile(
-    r"\b(?:fix|correct|repair|chang|modif|adapt|adjust|improv|rewrit|extend|should|instead|wrong|incorrect|bug|broken"
-    r"|korrigier|reparier|behebe|änder|verbesser|erweiter|soll|falsch|fehler"
-    r"|corrig|répar|devrait|faux|fausse|erreur|arregl|cambi|deber[íi]a)\w*",
-    re.IGNORECASE,
+CHANGE = (
+    "fix|correct|repair|chang|modif|adapt|adjust|improv|rewrit|extend|korrigier|reparier|behebe|änder|verbesser|erweiter"
+    "|corrig|répar|arregl|cambi"
 )
+COMPLAINT = "should|instead|wrong|incorrect|bug|broken|soll|falsch|fehler|devrait|faux|fausse|erreur|deber[íi]a"
+ASKS_FOR_CHANGE = re.compile(rf"\b(?:{CHANGE})\w*", re.IGNORECASE)
+"""Finds words in a question that ask for a change of a function."""
+COMPLAINS = re.compile(rf"\b(?:{CHANGE}|{COMPLAINT})\w*", re.IGNORECASE)
 """Finds words in a question that ask for a change of a function, or say that it does not do what it should."""
+LITERAL = r"""-?\d+(?:\.\d+)?|'[^'\n]*'|"[^"\n]*"|\[[^\[\]\n]*\]|\([^()\n]*\)|\{[^{}\n]*\}|True|False|None"""
+EXAMPLE = re.compile(
+    r"(?<![\w.])(?P<call>(?P<name>[A-Za-z_]\w*)\((?:[^()\n]|\([^()\n]*\))*\))[^(\n]{0,60}?"
+    r"\b(?:(?:should|must) (?:be|return|give|equal|yield)|expect(?:ed)?(?: it)?(?: to (?:be|return|give))?|instead of"
+    r"|want(?: [^\n.:'\"]{1,30}:)?|soll(?:te)?|devrait (?:être|donner|renvoyer)|deber[íi]a (?:ser|dar|devolver))"
+    rf" (?P<value>{LITERAL})(?=\s*(?:[.,;:!?)`]|\Z|\n|(?:instead|not|but|and|sein|ergeben|liefern|zurückgeben)\b))"
+)
+"""Matches an example in a question of what a function should return: ``median([1, 2]) gives 2 but should be 1.5``."""
 
 
 def surplus_rows(output: str, question: str) -> int:
@@ -120,13 +130,66 @@ def unchanged_function(code: str, hidden: Sequence[str], question: str) -> str:
     """Return the name of a function that the question asks to change and that ``code`` defines exactly as it was, apart
     from layout and comments; an empty string if there is none, or if the code defines any other function. ``hidden``
     has the texts of the hidden context, with the functions as they were."""
-    if not ASKS_FOR_CHANGE.search(question):
+    if not COMPLAINS.search(question):
         return ""
     facts = [match for text in hidden for match in FUNCTION.finditer(text)]
     known = {fact["name"]: _functions_in(textwrap.dedent(fact["source"])) for fact in facts}
     defined = _functions_in(code)
     unchanged = [name for name, tree in defined.items() if known.get(name, {}).get(name) == tree]
     return unchanged[0] if unchanged and len(unchanged) == len(defined) else ""
+
+
+def with_check(code: str, hidden: Sequence[str], question: str) -> str:
+    """Return the code with a line that fails unless a function returns what the question gives as an example; the code
+    itself if the question has no example, or if the code has the line. The function is one that the code defines, or
+    one of the facts in ``hidden``, if the question asks to change it. The line stands before an expression at the end,
+    whose value is displayed.
+
+    Only a call and a value that consist of literals are taken from the question. Numbers may differ in the digits that
+    the example does not have."""
+    body = _parse_or_empty(code).body
+    checked = {
+        target.id
+        for node in body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    checked |= _functions_in(code).keys()
+    if ASKS_FOR_CHANGE.search(question):
+        checked |= {fact["name"] for text in hidden for fact in FUNCTION.finditer(text)}
+    for example in EXAMPLE.finditer(question) if body else ():
+        call, value = _plain_literals(example["call"]), _plain_literals(example["value"])
+        if example["name"] in checked and call and value:
+            break
+    else:
+        return code
+    fits = f"{call} == {value}"
+    if re.fullmatch(r"-?\d+(?:\.\d+)?", value):
+        decimals = len(value.partition(".")[2]) or 2
+        fits = f"abs({call} - {value}) <= {0.5 * 10**-decimals:.{decimals + 1}f}"
+    line = f"assert {fits}, {f'{call} should be {value}, but is '!r} + repr({call})"
+    lines, last = code.splitlines(), body[-1]
+    if line in lines:
+        return code
+    end = last.lineno - 1 if isinstance(last, ast.Expr) else len(lines)
+    return "\n".join([*lines[:end], line, *lines[end:], ""])
+
+
+def _plain_literals(text: str) -> str:
+    """Return a literal, or a call whose arguments are literals, in plain layout; an empty string if the text is
+    neither."""
+    tree = _parse_or_empty(text).body
+    if len(tree) != 1 or not isinstance(tree[0], ast.Expr):
+        return ""
+    value = tree[0].value
+    parts = [*value.args, *(keyword.value for keyword in value.keywords)] if isinstance(value, ast.Call) else [value]
+    try:
+        for part in parts:
+            ast.literal_eval(part)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return ""
+    return ast.unparse(value)
 
 
 def _functions_in(code: str) -> dict[str, str]:

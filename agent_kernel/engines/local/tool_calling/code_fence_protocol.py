@@ -33,7 +33,11 @@ from agent_kernel.engines.local.decoding.completion import Completer, DecodedCom
 from agent_kernel.engines.local.decoding.output_format import grammar_of, stream_formatted, with_format_instruction
 from agent_kernel.engines.local.tool_calling import code_fence_fallback_answer, code_fence_prompt
 from agent_kernel.engines.local.tool_calling.call_json import new_call
-from agent_kernel.engines.local.tool_calling.code_fence_mistakes import find_missing_conversion, unchanged_function
+from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
+    find_missing_conversion,
+    unchanged_function,
+    with_check,
+)
 from agent_kernel.engines.local.tool_calling.forced_call import forced_call, must_call
 
 MARGIN = 2.0
@@ -133,7 +137,7 @@ class Fence:
         if offered or request.sampling.reasoning_effort == "none":
             prompt = reasoning.without_thinking(prompt, self.template)
         spent, fits = Usage(), must or retry
-        hidden = turns[-1].hidden if turns else []
+        turn = turns[-1] if turns else code_fence_prompt.Exchange()
         reading = turns[-1].reading if turns and (result is None or retry) else ""
         text_prompt = prompt
         if offered and result is None and not must:
@@ -142,9 +146,7 @@ class Fence:
             fits = likely <= self._margin(turns, reading)
         if fits:
             regex = _code_regex(turns[-1], retry=retry and failed) if turns else CODE
-            chunks = self._code(
-                prompt, reading, request, completer, regex=regex, hidden=hidden, retried=turns[-1] if retry else None
-            )
+            chunks = self._code(prompt, reading, request, completer, regex=regex, turn=turn, retry=retry)
         elif request.output is not None:
             shortened_prompt = reasoning.without_thinking(
                 await completer.render(with_format_instruction(chat, request.output)), self.template
@@ -156,7 +158,7 @@ class Fence:
                 chunks = _sentence_or_rows(chunks, rows, turns[-1].question)
             elif offered and result is None and turns and turns[-1].has_its_tables:
                 regex = _code_regex(turns[-1], retry=False)
-                code = self._code(prompt, "", request, completer, regex=regex, hidden=hidden)
+                code = self._code(prompt, "", request, completer, regex=regex, turn=turn)
                 chunks = _unless_data_are_missed(chunks, code)
             elif ran is not None and ran.status == "success" and not request.sampling.logprobs:
                 chunks = _with_true_dates(chunks, ran.text, turns[-1].question)
@@ -186,23 +188,23 @@ class Fence:
         completer: Completer,
         *,
         regex: str | None,
-        hidden: Sequence[str],
-        retried: code_fence_prompt.Exchange | None = None,
+        turn: code_fence_prompt.Exchange,
+        retry: bool = False,
     ) -> AsyncGenerator[Chunk, None]:
         """Yield the chunks of one python call. Its code consists of the lines ``reading``, followed by code that the
-        model writes, which matches ``regex`` unless that is None. ``hidden`` has the facts about the columns that the
-        code must convert. ``retried`` is the turn whose last call is tried again: a program that makes the same mistake
-        as an earlier one of it is sampled again, at most RESAMPLES times."""
+        model writes, which matches ``regex`` unless that is None. ``retry`` means that the last call of ``turn`` is
+        tried again: a program that makes the same mistake as an earlier one is sampled again, at most RESAMPLES times.
+        """
         tokens = request.sampling.max_tokens or MAX_CODE_TOKENS
         grammar = OutputGrammar("regex", regex) if regex is not None else None
         decoding = replace(decoding_options(request.sampling), max_tokens=tokens, grammar=grammar)
-        known = {_tree_of(program) for program in (retried.failed_programs if retried else ())}
+        known = {_tree_of(program) for program in (turn.failed_programs if retry else ())}
         spent = Usage()
         for seed in range(RESAMPLES + 1):
-            program = await _write_program(prompt, reading, hidden, decoding, completer)
+            program = await _write_program(prompt, reading, turn, decoding, completer)
             code = program.code
             spent += program.usage
-            unchanged = unchanged_function(code, hidden, retried.question) if retried else ""
+            unchanged = unchanged_function(code, turn.hidden, turn.question) if retry else ""
             if program.finish == "length" or not (unchanged or _tree_of(code) in known):
                 break
             # A change of the seed alone has no effect on greedy decoding.
@@ -238,11 +240,12 @@ class _Program:
 
 
 async def _write_program(
-    prompt: str, reading: str, hidden: Sequence[str], decoding: DecodingOptions, completer: Completer
+    prompt: str, reading: str, turn: code_fence_prompt.Exchange, decoding: DecodingOptions, completer: Completer
 ) -> _Program:
     """Decode one program, which begins with the lines ``reading``. If it lacks the conversion of a column that the
-    facts in ``hidden`` ask for, it gets that line, and the model writes the rest again behind it, unless the program
-    uses the name of the converted column already."""
+    facts of ``turn`` ask for, it gets that line, and the model writes the rest again behind it, unless the program uses
+    the name of the converted column already. If the question has an example of what a function should return, the
+    program gets a line that checks it."""
     spent = Usage()
     for attempt in range(MAX_CONVERSIONS + 1):
         completion = DecodedCompletion(prompt)
@@ -250,14 +253,15 @@ async def _write_program(
         await completer.run(completion, decoding, forced=forced, stop=(code_fence_prompt.CLOSE,), keep_stop=True)
         spent += completion.usage
         code = reading + _without_indent(completion.text)
-        conversion = find_missing_conversion(code, hidden)
+        conversion = find_missing_conversion(code, turn.hidden)
         if conversion is None or completion.finish == "length" or attempt == MAX_CONVERSIONS:
             break
         if conversion.is_named:
             code = reading + conversion.line + code.removeprefix(reading)
             break
         reading += conversion.line
-    return _Program(code, completion.finish, spent)
+    complete = completion.finish != "length"
+    return _Program(with_check(code, turn.hidden, turn.question) if complete else code, completion.finish, spent)
 
 
 def _code_regex(turn: code_fence_prompt.Exchange, *, retry: bool) -> str | None:

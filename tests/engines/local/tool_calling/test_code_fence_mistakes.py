@@ -11,6 +11,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     find_missing_conversion,
     surplus_rows,
     unchanged_function,
+    with_check,
 )
 from agent_kernel.notebook.kernel.variable_summary import summary
 
@@ -166,3 +167,54 @@ def test_code_that_defines_the_function_to_be_changed_as_it_was_is_recognised(
     question: str, code: str, name: str
 ) -> None:
     assert unchanged_function(code, FUNCTIONS, question) == name
+
+
+@pytest.mark.parametrize(
+    ("question", "passes", "fails"),
+    [
+        ("net(119) should be 100. Fix net.", "100.0000001", "96.39"),
+        ("net([1, 2]) gives 3 but should be 2.25.", "2.254", "2.26"),
+        ("net('A B') returns 'A', but I want both: 'AB'.", "'AB'", "'A'"),
+        ("net(119, vat=0.07) gives 3 instead of [1, 'x'].", "[1, 'x']", "[1, 'y']"),
+        ("net(-1) should return None, not 0!", "None", "0"),
+        ("net('a') sollte \"it's\" ergeben.", '"it\'s"', "'its'"),
+    ],
+)
+def test_a_function_is_checked_with_the_example_that_the_question_gives(question: str, passes: str, fails: str) -> None:
+    for returned, is_right in ((passes, True), (fails, False)):
+        code = with_check(f"def net(*values, **options):\n    return {returned}\n\nnet(1)", [], question)
+        assert code.splitlines()[-1] == "net(1)", "the last value is still displayed"
+        assert with_check(code, [], question) == code
+        if is_right:
+            exec(code, {})
+            continue
+        with pytest.raises(AssertionError, match=r"net\(.*\) should be .*, but is "):
+            exec(code, {})
+
+
+@pytest.mark.parametrize(
+    ("question", "code"),
+    [
+        ("What does net(119) return? It should be 100.", "print(net(119))"),
+        ("other(119) should be 100. Fix other.", "print(net(119))"),
+        ("net(119) should be 100. Is it?", "print(net(119))"),
+        ("net(x) should be 100.", NET),
+        ("net(__import__('os').getpid()) should be 100.", NET),
+        ("net(119) should not be 100.", NET),
+        ("net(119) should be 100 lines long.", NET),
+        ("net(119) should be fast.", NET),
+        ("other(119) should be 100.", NET),
+        ("net(119) should be 100.", "def net(gross):\nreturn 100"),
+    ],
+)
+def test_code_gets_no_check_that_the_question_does_not_state(question: str, code: str) -> None:
+    assert with_check(code, FUNCTIONS, question) == code
+
+
+@pytest.mark.parametrize(
+    "code", ["net = lambda gross, vat=0.19: gross * (1 - vat)\nprint(net(119))", "print(net(119))"]
+)
+def test_a_function_that_the_question_asks_to_change_is_checked_however_the_code_changes_it(code: str) -> None:
+    *_, check, last = with_check(f"x = 1\n{code}", FUNCTIONS, "net(119) should be 100. Fix net.").splitlines()
+    assert check.startswith("assert abs(net(119) - 100) <= 0.005, ")
+    assert last == "print(net(119))"

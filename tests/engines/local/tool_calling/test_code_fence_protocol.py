@@ -76,7 +76,7 @@ async def repair(*answers: str, calls: int) -> tuple[str, str, ScriptedBackend]:
     as it was. The model writes ``answers``."""
     source = "".join(f"    {line}\n" for line in SAME.splitlines())
     facts = user(f"Variables: net: function net(gross, vat), defined by\n{source}", hidden=True)
-    messages = [facts, user("net(119) should be 100. Fix net.")]
+    messages = [facts, user("Fix net.")]
     for number in range(calls):
         call = ToolCall(f"c{number}", "python", {"code": f"{SAME}print(net(119), {number})"})
         messages += [assistant("", [call]), tool_result(call, f"96.39 {number}", "success")]
@@ -99,6 +99,16 @@ async def test_a_function_that_no_try_has_changed_is_not_reported_as_fixed() -> 
     assert code == ""
     assert text == "I did not manage to do this. The last try defined net again without any change."
     assert not backend.submitted
+
+
+async def test_a_function_with_an_example_in_the_question_is_checked_by_its_code() -> None:
+    backend = ScriptedBackend(chat_templates.PLAIN, [f"{SAME}```"])
+    request = EngineRequest((user("net(119) should be 100. Fix net."),), (PYTHON,), tool_choice="python")
+    (call,) = [
+        chunk.call for chunk in await chunks_of(Fence(), backend.completer(), request) if isinstance(chunk, CallChunk)
+    ]
+    check = "assert abs(net(119) - 100) <= 0.005, 'net(119) should be 100, but is ' + repr(net(119))"
+    assert call.arguments["code"] == f"{SAME}{check}\n"
 
 
 RENT = "flats['rent'] holds text. Convert it first: rent_number = pd.to_numeric(flats['rent'], errors='coerce')"
