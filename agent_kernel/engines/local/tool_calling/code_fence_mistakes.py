@@ -42,8 +42,8 @@ CONVERSION = re.compile(
 that ``describe_conversion`` makes, because the facts also quote data, and data must not add code to a program."""
 CONVERTS = re.compile(r"\bto_(?:numeric|datetime)\b|\.(?:str|map|apply|replace|transform)\b|\bint\(")
 USES_NUMBERS = re.compile(
-    r"\.(?:isna|isnull|notna|notnull|sum|mean|median|std|var|min|max|idxm\w+|quantile|describe|corr|cumsum|plot|hist|nlargest|nsmallest|agg"
-    r"|sort_values)\b|[<>*/+]|\b(?:sum|min|max|sorted|mean|median)\("
+    r"\.(?:isna|isnull|notna|notnull|sum|mean|median|std|var|min|max|idxm\w+|quantile|describe|corr|cumsum|plot|hist"
+    r"|nlargest|nsmallest|agg|sort_values)\b|[<>*/+]|\b(?:sum|min|max|sorted|mean|median)\("
 )
 """Finds computations, comparisons of order and searches for missing values, for which text gives an error or a wrong
 result: the word "unknown" is a missing number only after the conversion."""
@@ -79,9 +79,10 @@ COMPLAINS = re.compile(rf"\b(?:{CHANGE}|{COMPLAINT})\w*", re.IGNORECASE)
 LITERAL = r"""-?\d+(?:\.\d+)?|'[^'\n]*'|"[^"\n]*"|\[[^\[\]\n]*\]|\([^()\n]*\)|\{[^{}\n]*\}|True|False|None"""
 EXAMPLE = re.compile(
     r"(?<![\w.])(?P<call>(?P<name>[A-Za-z_]\w*)\((?:[^()\n]|\([^()\n]*\))*\))[^(\n]{0,60}?"
-    r"\b(?:(?:should|must) (?:be|return|give|equal|yield)|expect(?:ed)?(?: it)?(?: to (?:be|return|give))?|instead of"
+    r"\b(?:(?:should|must) (?:be|return|give|equal|yield)|expect(?:ed)?(?: it)?(?: to (?:be|return|give))?"
     r"|want(?: [^\n.:'\"]{1,30}:)?|soll(?:te)?|devrait (?:être|donner|renvoyer)|deber[íi]a (?:ser|dar|devolver))"
-    rf" (?P<value>{LITERAL})(?=\s*(?:[.,;:!?)`]|\Z|\n|(?:instead|not|but|and|sein|ergeben|liefern|zurückgeben)\b))"
+    rf" (?P<value>{LITERAL})(?=\s*(?:[.,](?!\d)|[;:!?)`]|\Z|\n"
+    r"|(?:instead|not|but|and|sein|ergeben|liefern|zurückgeben)\b))"
 )
 """Matches an example in a question of what a function should return: ``median([1, 2]) gives 2 but should be 1.5``."""
 
