@@ -10,7 +10,7 @@ import { useShortMessage } from "./useShortMessage";
 import { trans } from "../translation/translation";
 
 const MERMAID = "mermaid";
-const RUN_HERE = new Set(["", "python", "py", "python3", "ipython"]);
+const RUN_HERE = new Set(["python", "py", "python3", "ipython"]);
 
 interface Block {
   code: string;
