@@ -26,7 +26,7 @@ import { SCRIPT_FOLDER } from "./scriptUrl";
 import type { Reviewing } from "../review/reviewing";
 import type { InlineCompletion } from "./inlineCompletion";
 import type { Status } from "./status";
-import { widen } from "./width";
+import { isCut, widen } from "./width";
 import { trans } from "../translation/translation";
 
 const WIDENED = "widened";
@@ -73,12 +73,12 @@ export class Sidebar extends Widget {
   }
 
   /** The first time that the panel is shown, the side bar becomes as wide as the panel needs; afterwards it stays as the
-   * user left it, which Lab stores with its layout. */
+   * user left it, which Lab stores with its layout. Notebook 7 stores no layout and begins narrower than the panel. */
   protected override onAfterShow(): void {
     this.#hint?.withdraw();
-    if (browserStorage.read(WIDENED)) return;
     // One frame later the side bar has the width that Lab gives it.
     requestAnimationFrame(() => {
+      if (browserStorage.read(WIDENED) && !isCut(this)) return;
       if (widen(this)) browserStorage.write(WIDENED, "1");
     });
   }
