@@ -25,7 +25,7 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": "another story", "text": "tale " * 2_000, "deltas": 2_000, "delay": 0.05},
     {"when": "by the kernel", "text": "Said by way of the kernel."},
     {"when": "by the server", "text": "Said by way of the server."},
-    {"when": "in Notebook 7", "text": "Here as well."},
+    {"when": "in Notebook 7", "text": "Here as well.\n\n```mermaid\nflowchart LR\n  A --> B\n```"},
     {"when": "nobody looks", "text": "word " * 60 + "The end.", "deltas": 60, "delay": 0.05},
     {"text": "ok", "loop": True},
 ]
@@ -183,7 +183,12 @@ def test_notebook_7_has_the_panel_too_and_it_says_what_a_server_lacks(lab: Lab, 
     say(side(page), "in Notebook 7")
     expect(side(page).get_by_role("log")).to_contain_text("Here as well.", timeout=30_000)
     expect(side(page)).to_contain_text("hosts.ipynb")
+    expect(side(page).get_by_role("img", name="Diagram")).to_be_visible(timeout=30_000)
     lab.picture("notebook-7-panel")
+    page.reload()
+    page.get_by_role("button", name="Agent", exact=True).click(timeout=60_000)
+    expect(side(page)).to_be_visible(timeout=30_000)
+    wait_until(page, lambda: side(page).evaluate("panel => panel.getBoundingClientRect().right <= innerWidth + 1"))
 
 
 def test_a_turn_that_ended_with_nobody_there_is_in_its_cell_when_the_notebook_is_opened(

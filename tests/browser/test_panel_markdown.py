@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
-from tests.browser.lab import Lab, lab_server
+from tests.browser.lab import SLOW_MS, Lab, lab_server
 from tests.server import AgentServer
 
 pytestmark = pytest.mark.browser
@@ -40,6 +40,18 @@ $$
 $$
 
 > Nothing was left out.
+
+```mermaid
+flowchart LR
+  A["Read **rain.csv**"] --> B{Gaps?}
+  B -->|yes| C[Fill] --> D[Plot]
+  B -->|no| D
+```
+
+```mermaid
+flowchart LR
+  A -->
+```
 """
 DRAWN = """
 import io
@@ -70,6 +82,26 @@ def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[AgentServ
         yield server
 
 
+def see_diagrams(lab: Lab, panel: Locator, picture: str) -> None:
+    """See a diagram drawn by JupyterLab, enlarged and as code, and the reason why another one is not drawn."""
+    drawn, broken = panel.get_by_role("group", name="Code, mermaid").all()
+    broken.scroll_into_view_if_needed()
+    expect(broken).to_contain_text("The diagram cannot be drawn: Parse error on line 3", timeout=SLOW_MS)
+    expect(broken.locator("pre")).to_contain_text("A -->")
+    drawn.scroll_into_view_if_needed()
+    image = drawn.get_by_role("img", name="Diagram")
+    expect(image).to_be_visible(timeout=SLOW_MS)
+    width = image.evaluate("image => image.naturalWidth")
+    assert 200 < width < 1000, width
+    lab.picture(picture)
+    drawn.get_by_role("button", name="Enlarge").click()
+    expect(lab.page.get_by_role("dialog")).to_be_visible()
+    lab.picture(f"{picture}-enlarged")
+    lab.page.keyboard.press("Escape")
+    drawn.get_by_role("button", name="Show the code").click()
+    expect(drawn.locator("pre")).to_contain_text('A["Read **rain.csv**"]')
+
+
 def test_an_answer_is_read_and_its_code_goes_into_the_notebook(lab: Lab) -> None:
     lab.open("rain.ipynb")
     lab.page.get_by_role("tab", name="Agent").click()
@@ -84,6 +116,7 @@ def test_an_answer_is_read_and_its_code_goes_into_the_notebook(lab: Lab) -> None
     expect(panel.locator(".ak-markdown table td.ak-right").first).to_have_text("61")
     panel.locator(".ak-markdown h3").scroll_into_view_if_needed()
     lab.picture("panel-markdown")
+    see_diagrams(lab, panel, "panel-diagram")
     block = panel.get_by_role("group", name="Code, python")
     block.get_by_role("button", name="Insert below the active cell").focus()
     lab.page.keyboard.press("Enter")
@@ -129,3 +162,4 @@ def test_media_in_the_dark_and_where_there_is_little_room(server: AgentServer, l
     expect(panel.locator(".ak-turn")).to_have_count(2, timeout=30_000)
     expect(panel.locator(".ak-turn").last).to_have_attribute("data-state", "committed", timeout=60_000)
     lab.picture("panel-markdown-dark-narrow")
+    see_diagrams(lab, panel, "panel-diagram-dark-narrow")

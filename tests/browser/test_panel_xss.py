@@ -31,6 +31,15 @@ OTHER = "\"onmouseover=window.pwned=1 '><script>window.pwned=1<\\script>.ipynb"
 TITLE = "</title><img src=x onerror=window.pwned=1> [x](javascript:window.pwned=1)"
 FILE = "<img src=x onerror=window.pwned=1>.txt"
 FORBIDDEN = "script, iframe, object, embed, link, meta, base, style, form, template, svg :not(path), annotation"
+DIAGRAMS = (
+    *(f'flowchart LR\n  A["{text}"]' for text in TEXTS[::12]),
+    "flowchart LR\n  A@{ img: 'https://evil.example/pixel.png' }",
+    "flowchart LR\n  A[x]\n  style A fill:url(https://evil.example/b.png)",
+    "flowchart LR\n  A[x]\n  click A href 'javascript:window.pwned=1'",
+    "flowchart LR\n  A[x]\n  click A call eval('window.pwned=1')",
+    '%%{init: {"securityLevel": "loose", "themeCSS": "* {fill: red}"}}%%\nflowchart LR\n  A["#lt;b#gt;"]',
+    '%%{init: {"securityLevel": "loose"}}%%\nflowchart LR\n  A["<b>x</b><script>window.pwned"] --> B[<b>y</b>]',
+)
 CHUNKS = [list(enumerate(TEXTS))[start : start + PER_TURN] for start in range(0, len(TEXTS), PER_TURN)]
 
 
@@ -67,7 +76,10 @@ def script() -> list[dict[str, Any]]:
             calls = [call, *([ran] if place == chunk[0][0] and number < len(CHUNKS) - 1 else [])]
             words = mark_text(place, text)
             rounds.append({"when": when, "text": words, "reasoning": text, "deltas": 3, "delay": 0.002, "calls": calls})
-        rounds.append({"when": when, "text": f"chunk {number:02d} was shown"})
+        shown = [f"chunk {number:02d} was shown"]
+        if number == len(CHUNKS) - 1:
+            shown += [f"````````mermaid\n{source}\n````````" for source in DIAGRAMS]
+        rounds.append({"when": when, "text": "\n\n".join(shown)})
     return [*rounds, {"text": "ok", "loop": True}]
 
 
@@ -157,6 +169,12 @@ def test_nothing_that_is_shown_in_the_panel_runs(talked: AgentServer, lab: Lab) 
         panel.get_by_label("Message to the agent").fill(prompt_of(last))
         panel.get_by_label("Message to the agent").press("Enter")
         expect(panel.get_by_role("log")).to_contain_text(f"chunk {last:02d} was shown", timeout=60_000)
+        diagrams = panel.get_by_role("group", name="Code, mermaid")
+        expect(diagrams).to_have_count(len(DIAGRAMS))
+        for diagram in diagrams.all():
+            diagram.scroll_into_view_if_needed()
+            expect(diagram.locator(".ak-diagram img, .ak-code-note")).to_be_visible()
+        assert diagrams.locator(".ak-diagram img").count() > 2
         look(watch, panel, range(len(TEXTS)))
         lab.picture("panel-hostile")
         address = lab.page.url

@@ -1,5 +1,6 @@
 /** What every component of the panel may use: the conversation, and the host that the panel is mounted in. It is a
  * file of its own, so that Markdown and media can use it without importing the panel. */
+import type { ReadonlySignal } from "@preact/signals";
 import { createContext } from "preact";
 import { useContext } from "preact/hooks";
 import type { NotebookHost } from "../notebook/notebook";
@@ -7,6 +8,22 @@ import type { Transport } from "../transport/transport";
 import type { Translation } from "../translation/translation";
 import type { Conversation } from "./conversation";
 import type { PreferenceStore } from "./preferences";
+
+export interface Drawing {
+  svg: string;
+  /** The title that the source gives; empty without one. */
+  title: string;
+  /** The colour that the drawing is made for. */
+  background: string;
+}
+
+/** Draws Mermaid diagrams. */
+export interface DiagramLibrary {
+  /** Changes when drawings have to be made again, in the colours of another theme. */
+  readonly theme: ReadonlySignal<string>;
+  /** Rejects if the source cannot be drawn. */
+  draw(source: string): Promise<Drawing>;
+}
 
 /** Where the panel is mounted: JupyterLab, or a widget in a cell. */
 export interface PanelHost {
@@ -17,6 +34,8 @@ export interface PanelHost {
   preferences?: PreferenceStore;
   /** Absent for English. */
   translation?: Translation;
+  /** Absent where the host has no library for diagrams; they are then shown as code. */
+  diagrams?: DiagramLibrary;
   /** Bring the panel to the front. Absent where it is always there. */
   show?: () => void;
   /** End the login of this browser. Absent where the host has a way of its own, or no login. */

@@ -20,6 +20,7 @@ const NEEDED = [
   "@jupyterlab/completer",
   "@jupyterlab/coreutils",
   "@jupyterlab/launcher",
+  "@jupyterlab/mermaid",
   "@jupyterlab/notebook",
   "@jupyterlab/services",
   "@jupyterlab/settingregistry",

@@ -1,8 +1,9 @@
 /** Adds the panel to the right side bar of JupyterLab and Notebook 7, bound to the current notebook. */
 import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
-import { ICommandPalette } from "@jupyterlab/apputils";
+import { ICommandPalette, IThemeManager } from "@jupyterlab/apputils";
 import { ICompletionProviderManager } from "@jupyterlab/completer";
 import { ILauncher } from "@jupyterlab/launcher";
+import { IMermaidManager } from "@jupyterlab/mermaid";
 import { INotebookTracker } from "@jupyterlab/notebook";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import { IStatusBar } from "@jupyterlab/statusbar";
@@ -39,7 +40,7 @@ const panel: JupyterFrontEndPlugin<void> = {
   requires: [INotebookTracker],
   optional: [
     ...[ILayoutRestorer, ICommandPalette, IStatusBar, ILauncher, ISettingRegistry, ITranslator],
-    ICompletionProviderManager,
+    ...[ICompletionProviderManager, IMermaidManager, IThemeManager],
   ],
   activate(
     app: JupyterFrontEnd,
@@ -51,10 +52,13 @@ const panel: JupyterFrontEndPlugin<void> = {
     registry: ISettingRegistry | null,
     translator: ITranslator | null,
     completer: ICompletionProviderManager | null,
+    mermaid: IMermaidManager | null,
+    themes: IThemeManager | null,
   ) {
     const translation = translationOf(translator);
     if (translation) setTranslation(translation);
     const side = new Sidebar(app, tracker, registry, translation);
+    side.drawing = mermaid && { mermaid, themes };
     app.shell.add(side, "right", { rank: 200 });
     restorer?.add(side, side.id);
     new Commands(app, tracker, side).register(palette, launcher);

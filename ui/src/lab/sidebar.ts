@@ -1,6 +1,8 @@
 /** The widget in the side bar. The panel is loaded after Lab has started, so that it does not delay the start. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
+import type { IThemeManager } from "@jupyterlab/apputils";
 import type { Cell } from "@jupyterlab/cells";
+import type { IMermaidManager } from "@jupyterlab/mermaid";
 import type { INotebookTracker, Notebook } from "@jupyterlab/notebook";
 import type { ISettingRegistry } from "@jupyterlab/settingregistry";
 import { Widget } from "@lumino/widgets";
@@ -12,6 +14,7 @@ import type { Translation } from "../translation/translation";
 import { showMissingServer, hasAgentServer } from "./missingServer";
 import { MissedOutputs } from "./missedOutputs";
 import { Claims } from "./clientCalls";
+import { LabDiagrams } from "./diagrams";
 import { agentIcon } from "./icon";
 import { FixButtons } from "./fixButtons";
 import { FirstHint } from "./hint";
@@ -23,7 +26,7 @@ import { SCRIPT_FOLDER } from "./scriptUrl";
 import type { Reviewing } from "../review/reviewing";
 import type { InlineCompletion } from "./inlineCompletion";
 import type { Status } from "./status";
-import { widen } from "./width";
+import { isCut, widen } from "./width";
 import { trans } from "../translation/translation";
 
 const WIDENED = "widened";
@@ -36,6 +39,8 @@ export class Sidebar extends Widget {
   #ends: (() => void)[] = [];
   status: Status | null = null;
   completion: InlineCompletion | null = null;
+  /** What draws diagrams; null where the application has no Mermaid. */
+  drawing: { mermaid: IMermaidManager; themes: IThemeManager | null } | null = null;
   #notebook: LabNotebook | null = null;
   #reviews: Reviewing | null = null;
   #hint: FirstHint | null = null;
@@ -68,12 +73,12 @@ export class Sidebar extends Widget {
   }
 
   /** The first time that the panel is shown, the side bar becomes as wide as the panel needs; afterwards it stays as the
-   * user left it, which Lab stores with its layout. */
+   * user left it, which Lab stores with its layout. Notebook 7 stores no layout and begins narrower than the panel. */
   protected override onAfterShow(): void {
     this.#hint?.withdraw();
-    if (browserStorage.read(WIDENED)) return;
     // One frame later the side bar has the width that Lab gives it.
     requestAnimationFrame(() => {
+      if (browserStorage.read(WIDENED) && !isCut(this)) return;
       if (widen(this)) browserStorage.write(WIDENED, "1");
     });
   }
@@ -164,12 +169,14 @@ export class Sidebar extends Widget {
     const notebook = new LabNotebook(this.app, this.tracker, signal);
     this.#notebook = notebook;
     const preferences = await this.#preferences(signal);
-    const { translation } = this;
+    const { drawing, translation } = this;
+    const diagrams = drawing && new LabDiagrams(drawing.mermaid, drawing.themes, signal);
     const host = {
       transport,
       notebook,
       show: () => this.app.shell.activateById(this.id),
       ...(preferences ? { preferences } : {}),
+      ...(diagrams ? { diagrams } : {}),
       ...(translation ? { translation } : {}),
     };
     const mounted = mount(this.node, host);
@@ -197,6 +204,7 @@ export class Sidebar extends Widget {
       () => buttons.dispose(),
       () => hint?.dispose(),
       () => preferences?.dispose(),
+      () => diagrams?.dispose(),
       () => highlighter.dispose(),
       () => mounted.unmount(),
       () => transport.close(),

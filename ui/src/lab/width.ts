@@ -22,6 +22,13 @@ export function widen(widget: Widget): boolean {
   return true;
 }
 
+/** Whether the side bar of the widget is narrower than the widget, whose edge is then cut off. */
+export function isCut(widget: Widget): boolean {
+  const found = splitOf(widget);
+  const side = found?.split.widgets[found.at];
+  return side !== undefined && side.node.clientWidth < widget.node.clientWidth;
+}
+
 /** The split panel around the widget, and the index of the part that the widget is in. */
 function splitOf(widget: Widget): { split: SplitPanel; at: number } | null {
   for (let inner = widget, outer = widget.parent; outer; inner = outer, outer = outer.parent) {

@@ -1,13 +1,16 @@
-/** A code block of an answer, with its buttons. */
-import { useContext, useRef } from "preact/hooks";
+/** A code block of an answer, with its buttons. A Mermaid diagram is drawn where the host can. */
+import { useContext, useRef, useState } from "preact/hooks";
 import { PanelContext } from "../conversation/panelContext";
 import { copy } from "./clipboard";
 import { Code } from "./Code";
+import { Diagram } from "./Diagram";
 import { IconButton } from "./IconButton";
+import { useDiagram } from "./useDiagram";
 import { useShortMessage } from "./useShortMessage";
 import { trans } from "../translation/translation";
 
-const RUN_HERE = new Set(["", "python", "py", "python3", "ipython"]);
+const MERMAID = "mermaid";
+const RUN_HERE = new Set(["python", "py", "python3", "ipython"]);
 
 interface Block {
   code: string;
@@ -17,18 +20,35 @@ interface Block {
 
 export function CodeBlock({ code, language, open = false }: Block) {
   const [message, say] = useShortMessage();
+  const place = useRef<HTMLDivElement>(null);
+  const diagram = useDiagram(language === MERMAID && !open ? code : null, place);
+  const [asCode, setAsCode] = useState(false);
+  const isDrawn = diagram.address !== "" && !asCode;
+  const label = language ? trans.__("Code, %1", language) : trans.__("Code");
   return (
-    <div class="ak-code-block" role="group" aria-label={language ? trans.__("Code, %1", language) : trans.__("Code")}>
+    <div class="ak-code-block" role="group" aria-label={label} ref={place}>
       <div class="ak-code-bar">
         <span class="ak-code-language">{language || trans.__("text")}</span>
         <span class="ak-code-said" role="status">
           {message}
         </span>
+        {diagram.address && (
+          <IconButton
+            icon={isDrawn ? "code" : "picture"}
+            label={isDrawn ? trans.__("Show the code") : trans.__("Show the diagram")}
+            onClick={() => setAsCode(isDrawn)}
+          />
+        )}
         {!open && <Tools code={code} language={language} say={say} />}
       </div>
-      <pre tabIndex={0} aria-label={trans.__("Source")}>
-        <Code code={code} language={language} open={open} />
-      </pre>
+      {diagram.problem && <p class="ak-code-note">{diagram.problem}</p>}
+      {isDrawn ? (
+        <Diagram address={diagram.address} title={diagram.title} />
+      ) : (
+        <pre tabIndex={0} aria-label={trans.__("Source")}>
+          <Code code={code} language={language} open={open} />
+        </pre>
+      )}
     </div>
   );
 }

@@ -16,6 +16,8 @@ const PATHS = {
   save: "M8 2v8 M5 7l3 3 3-3 M3 13h10",
   enlarge: "M9 3h4v4 M13 3 9 7 M7 13H3V9 M3 13l4-4",
   notebook: "M4 2h9v12H4z M7 2v12 M2 5h2 M2 8h2 M2 11h2",
+  code: "M6 4 2 8l4 4 M10 4l4 4-4 4",
+  picture: "M2 3h12v10H2z M2 11l4-4 3 3 2-2 3 3",
   close: "M3 3l10 10 M13 3 3 13",
 } as const;
 

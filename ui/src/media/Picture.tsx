@@ -1,7 +1,7 @@
 /** An image from bytes; an animated one gets a player. Bytes of a type that is not listed are never shown as an image.
  */
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { Lightbox } from "./Lightbox";
+import { Lightbox } from "../markdown/Lightbox";
 import { filmOf, type Film } from "./film";
 import { isAnimated } from "./mediaTypes";
 import { useAddress } from "./useBytes";

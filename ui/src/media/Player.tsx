@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { IconButton } from "../markdown/IconButton";
 import type { Film } from "./film";
-import { useNear } from "./useBytes";
+import { useNear } from "../markdown/useNear";
 import { trans } from "../translation/translation";
 
 export function Player({ film, alt }: { film: Film; alt: string }) {

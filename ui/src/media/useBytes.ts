@@ -1,12 +1,9 @@
 /** The bytes of a medium while a component shows it, fetched when it comes near the visible area. */
 import { useContext, useEffect, useState } from "preact/hooks";
-import type { RefObject } from "preact";
 import { PanelContext } from "../conversation/panelContext";
 import type { Medium } from "../wire/events";
 import { acquireMedium } from "./bytes";
 import { trans } from "../translation/translation";
-
-const NEAR = "400px";
 
 export type Loaded = { state: "waiting" } | { state: "there"; blob: Blob } | { state: "failed"; reason: string };
 
@@ -50,27 +47,4 @@ export function useAddress(blob: Blob | null): string {
     };
   }, [blob]);
   return address;
-}
-
-/** Whether the element is, or ever was, near the visible area. */
-export function useNear(place: RefObject<Element | null>): { now: boolean; ever: boolean } {
-  const [near, setNear] = useState({ now: false, ever: false });
-  useEffect(() => {
-    const element = place.current;
-    if (!element) return;
-    if (typeof IntersectionObserver === "undefined") {
-      setNear({ now: true, ever: true });
-      return;
-    }
-    const observer = new IntersectionObserver(
-      (entries) => {
-        const now = entries.at(-1)?.isIntersecting ?? false;
-        setNear((before) => ({ now, ever: before.ever || now }));
-      },
-      { rootMargin: NEAR },
-    );
-    observer.observe(element);
-    return () => observer.disconnect();
-  }, []);
-  return near;
 }

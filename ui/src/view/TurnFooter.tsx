@@ -1,5 +1,6 @@
 /** The footer of a turn: state, cost, changes and actions. It is there from the start, so that nothing moves when the
  * turn ends. */
+import { Fragment } from "preact";
 import { useSignal } from "@preact/signals";
 import type { Entry } from "../conversation/conversation";
 import { copy } from "../markdown/clipboard";
@@ -30,7 +31,7 @@ function Facts({ turn }: { turn: TurnView }) {
       </p>
     );
   }
-  const changed = changeSummary(turn);
+  const facts = [turn.state === "committed" ? "" : stateOf(turn), ...(showFacts ? cost(turn) : [])];
   return (
     <p
       class="ak-facts"
@@ -38,9 +39,12 @@ function Facts({ turn }: { turn: TurnView }) {
         .filter(Boolean)
         .join(", ")}
     >
-      {[turn.state === "committed" ? "" : stateOf(turn), ...(showFacts ? cost(turn) : []), ...changed]
-        .filter(Boolean)
-        .join(" · ")}
+      {[...facts, ...changeSummary(turn)].filter(Boolean).map((fact, at) => (
+        <Fragment key={at}>
+          {at > 0 && " · "}
+          <span>{fact}</span>
+        </Fragment>
+      ))}
     </p>
   );
 }

@@ -3,6 +3,7 @@ import { render, type ComponentChild } from "preact";
 import { act } from "preact/test-utils";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { CodeBlock } from "../../src/markdown/CodeBlock";
+import { imageOf } from "../../src/markdown/mermaid";
 import { Markdown } from "../../src/markdown/Markdown";
 import { Formula } from "../../src/markdown/Formula";
 import { highlight } from "../../src/markdown/languages";
@@ -128,6 +129,19 @@ describe.each(corpus)("$class: $text", ({ text }) => {
     expect("pwned" in window).toBe(false);
     expect("pwned" in {}).toBe(false);
   });
+});
+
+test("every payload in a drawing is inside of an image, or there is none", () => {
+  for (const { text } of corpus) {
+    let address = "";
+    try {
+      address = imageOf(`<svg xmlns="http://www.w3.org/2000/svg">${text}</svg>`, "#fff");
+    } catch {
+      continue; // not well formed
+    }
+    expect(address).toMatch(/^data:image\/svg\+xml,[^"<>\s]+$/);
+  }
+  expect("pwned" in window).toBe(false);
 });
 
 test("the corpus is as large as it is said to be", () => {

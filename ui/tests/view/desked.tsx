@@ -4,7 +4,7 @@ import { act } from "preact/test-utils";
 import { Conversation } from "../../src/conversation/conversation";
 import { Desk } from "../../src/conversation/panelState";
 import { OnDesk } from "../../src/view/panelStateContext";
-import { PanelContext } from "../../src/conversation/panelContext";
+import { PanelContext, type PanelHost } from "../../src/conversation/panelContext";
 import { Replayed } from "../conversation/replayed";
 
 export class Desked {
@@ -13,8 +13,9 @@ export class Desked {
   readonly desk = new Desk(this.server, this.conversation);
   readonly page = document.body.appendChild(document.createElement("div"));
 
-  async show(part: ComponentChildren): Promise<void> {
-    const around = { conversation: this.conversation, host: { transport: this.server, notebook: null } };
+  /** `host`: what the host has besides the server. */
+  async show(part: ComponentChildren, host: Partial<PanelHost> = {}): Promise<void> {
+    const around = { conversation: this.conversation, host: { transport: this.server, notebook: null, ...host } };
     await act(async () => {
       render(
         <PanelContext.Provider value={around}>

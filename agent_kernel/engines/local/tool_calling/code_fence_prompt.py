@@ -8,6 +8,7 @@ increased the share of right answers most.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Sequence
@@ -42,6 +43,11 @@ ABOUT_THE_DATA = re.compile(
 )
 """Finds words with which a question means the data of the notebook without naming it."""
 OPEN, CLOSE = "```python\n", "```"
+DIAGRAM = re.compile(
+    r"\s*(?:%%.*\n\s*)*(?:(?:graph|flowchart)[ \t]+(?:TB|TD|BT|RL|LR)\b|pie(?:[ \t]+(?:title\b|showData\b)|\s*\n)"
+    r"|(?:sequenceDiagram|classDiagram|stateDiagram(?:-v2)?|erDiagram|gantt|journey|gitGraph|mindmap|timeline)\s*\n)"
+)
+"""Matches the beginning of a Mermaid diagram."""
 
 IMPORTED = "np, pd, plt, math, json, re, os, csv and datetime are imported. "
 RULES = (
@@ -299,6 +305,17 @@ def output_text(result: Message) -> str:
 
 def code_block(code: str) -> str:
     return f"{OPEN}{code}{CLOSE}" if code.endswith("\n") else f"{OPEN}{code}\n{CLOSE}"
+
+
+def is_diagram(code: str) -> bool:
+    """Return whether ``code`` is a Mermaid diagram. Valid Python is none: ``timeline`` may be a variable."""
+    if not DIAGRAM.match(code):
+        return False
+    try:
+        ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+    return False
 
 
 def _assistant_text(message: Message, dropped: set[str | None]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 
@@ -109,6 +110,33 @@ async def test_a_function_with_an_example_in_the_question_is_checked_by_its_code
     ]
     check = "assert abs(net(119) - 100) <= 0.005, 'net(119) should be 100, but is ' + repr(net(119))"
     assert call.arguments["code"] == f"{SAME}{check}\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "is_answer"),
+    [
+        ("graph TD\n  A[Read] --> B[Plot]\n", True),
+        ("%% steps\nsequenceDiagram\n  A->>B: read\n", True),
+        ('pie title Rain\n  "May": 61\n', True),
+        ("graph = {}\nprint(graph)\n", False),
+        ("timeline\n", False),
+        ("timeline.plot()\n", False),
+    ],
+)
+async def test_a_mermaid_diagram_is_an_answer_and_is_not_run(written: str, is_answer: bool) -> None:
+    for choice in ("auto", "python"):
+        first_tokens = ["`", "`"] if choice == "auto" else []
+        backend = ScriptedBackend(chat_templates.PLAIN, [*first_tokens, f"{written}```"])
+        request = EngineRequest((user("Draw the steps as a diagram."),), (PYTHON,), tool_choice=choice)
+        chunks = await chunks_of(Fence(margin=inf, named_margin=inf), backend.completer(), request)
+        text = "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk))
+        if is_answer and choice == "auto":
+            assert text == f"```mermaid\n{written}```"
+            assert isinstance(chunks[-1], EndChunk)
+            assert chunks[-1].reason == "stop"
+        else:
+            assert any(isinstance(chunk, CallChunk) for chunk in chunks)
+            assert not text
 
 
 RENT = "flats['rent'] holds text. Convert it first: rent_number = pd.to_numeric(flats['rent'], errors='coerce')"

@@ -2,7 +2,7 @@ import { render } from "preact";
 import { useRef } from "preact/hooks";
 import { act } from "preact/test-utils";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { useNear } from "../../src/media/useBytes";
+import { useNear } from "../../src/markdown/useNear";
 
 let place: HTMLElement;
 let told: (seen: { isIntersecting: boolean }[]) => void = () => undefined;

@@ -1,7 +1,7 @@
 /** A picture over the whole window, until Escape, a click beside it, or the close button: as large as fits, or in its
  * actual size, where one pixel of it is one of the page. */
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { IconButton } from "../markdown/IconButton";
+import { IconButton } from "./IconButton";
 import { trans } from "../translation/translation";
 
 interface Shown {

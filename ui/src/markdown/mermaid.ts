@@ -1,0 +1,51 @@
+/** Which Mermaid diagrams of a model are drawn, and how a drawing becomes an image. The library draws in the page itself,
+ * where it would load an address that a label or a style names, even in its strict mode. Such a source is not drawn. */
+import { trans } from "../translation/translation";
+
+/** Larger sources would keep the page busy for seconds. `&` joins each node before it with each node behind it. */
+const MAX_CHARACTERS = 5_000;
+const MAX_LINES = 250;
+const MAX_JOINED = 40;
+const MAX_REASON = 160;
+const LOADS = [
+  /\/\//,
+  // HTML with attributes, also with a bracket that is spelled as an entity. Lab closes up `< img`.
+  /<\s*[a-z/!?][^>]*=/i,
+  /[#&]#?(?:lt|0*60|x0*3c)\b/i,
+  /(?<![\w-])url\(|image-set|@import/i,
+  // A node of the shape `img` loads its image.
+  /@\s*\{[^]*img/i,
+  // An escape of YAML, JSON or CSS can spell all of the above. Mermaid needs `\n` in labels, and `\]` ends a node.
+  /\\(?![n\]])/,
+];
+
+/** Why a source is not drawn; empty if it is. */
+export function reasonAgainst(source: string): string {
+  const joined = source.split("&").length - 1;
+  if (source.length > MAX_CHARACTERS || source.split("\n").length > MAX_LINES || joined > MAX_JOINED)
+    return trans.__("The diagram is not drawn: it is too large.");
+  if (LOADS.some((pattern) => pattern.test(source)))
+    return trans.__("The diagram is not drawn: it contains an address, HTML or an escape sequence.");
+  return "";
+}
+
+/** One line with the reason of the library, which quotes the source over several lines. */
+export function reasonOf(error: unknown): string {
+  const [line = ""] = (error instanceof Error ? error.message : String(error)).split("\n");
+  return trans.__("The diagram cannot be drawn: %1", line.replace(/:\s*$/, "").slice(0, MAX_REASON));
+}
+
+/** The drawing as the address of an image, in which no script runs and nothing is loaded. Its size is the one of the
+ * drawing, because an image without a size fills any place. Throws if it is no SVG. */
+export function imageOf(svg: string, background: string): string {
+  const root = new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
+  if (root.localName !== "svg") throw new Error(trans.__("The result is not an SVG."));
+  const [, , width = 0, height = 0] = (root.getAttribute("viewBox") ?? "").split(/[\s,]+/).map(Number);
+  if (width > 0 && height > 0) {
+    root.setAttribute("width", String(Math.ceil(width)));
+    root.setAttribute("height", String(Math.ceil(height)));
+  }
+  root.setAttribute("style", `background: ${background}`);
+  // The address of a blob would have the origin of the page if it were opened in a tab of its own.
+  return `data:image/svg+xml,${encodeURIComponent(new XMLSerializer().serializeToString(root))}`;
+}
