@@ -5,8 +5,8 @@ The first token decides whether the model calls: it does if the opening fence is
 likely than the best first token. The fence is then forced, and code is decoded until the fence closes. After a result
 the model answers in text. A failed call is tried once more without showing the failed code, and a program that has
 already failed is not run again. A call whose result is not what the question asks for (``Exchange.objection``) counts
-as failed. Code for a question that names a file begins with the line that reads the file. A Mermaid diagram in the fence
-is the answer, and is not run.
+as failed. Code for a question that names a file begins with the line that reads the file. A Mermaid diagram is the
+answer, and is not run.
 
 Two kinds of answers are written without the model, because it is unreliable at them
 (``code_fence_fallback_answer.py``): that the last try failed, and what several rows of output mean. In the model's own
