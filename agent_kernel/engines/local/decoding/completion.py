@@ -227,7 +227,7 @@ class Completer:
         context, cache = self._context_length or sys.maxsize, self._cache_tokens or sys.maxsize
         if prompt + 1 > context:
             raise ContextOverflow(
-                # The tokenizer cuts the prompt at the model's length, so the conversation may have more tokens.
+                # The tokenizer of a model directory may cut the prompt at the model's length.
                 f"The conversation has {prompt} tokens or more; this model holds {context}, including the answer.",
                 hint="Start another session, or choose a model with a longer context.",
                 details={"prompt_tokens": prompt, "context_length": context},
