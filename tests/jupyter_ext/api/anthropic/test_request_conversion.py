@@ -149,6 +149,14 @@ def test_what_makes_no_sense_is_refused_in_words(more: Any, words: str) -> None:
         turn_request(**more)
 
 
+def test_a_null_is_a_field_that_is_not_there() -> None:
+    names = ("stream", "stop_sequences", "system", "temperature", "top_k", "top_p", "thinking", "container")
+    own = ("files", "enable_code_execution", "session_id", "web_search_options", "max_tool_rounds")
+    choice = {"type": "any", "name": None, "disable_parallel_tool_use": None}
+    given = turn_request(tools=[WEATHER], tool_choice=choice, **dict.fromkeys((*names, *own)))
+    assert given == turn_request(tools=[WEATHER], tool_choice={"type": "any"})
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
