@@ -141,7 +141,7 @@ async def test_requests_that_do_not_fit_together_run_one_after_the_other(small: 
 
 
 async def test_what_can_never_fit_is_refused_with_numbers(small: Small) -> None:
-    with pytest.raises(ContextOverflow) as raised:
+    with pytest.raises(ContextOverflow, match="prompt is too long: ") as raised:
         await small.completed(words(1, 1000))
 
     assert raised.value.details["cache_tokens"] == BLOCKS * BLOCK
