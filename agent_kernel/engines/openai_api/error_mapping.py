@@ -87,7 +87,7 @@ class Refusal:
         ):
             length = LENGTH.search(self.words)
             return ContextOverflow(
-                f"The conversation is longer than {model} on {host} can hold: {self.words}",
+                f"The prompt is too long: it is longer than {model} on {host} can hold: {self.words}",
                 hint="Start another session, or choose a model with a longer context.",
                 details=details | ({"context_length": int(length[1])} if length else {}),
             )

@@ -191,8 +191,8 @@ class ToolBody(Words):
 
 class ToolChoice(Words):
     type: Literal["auto", "any", "none", "tool"]
-    name: Annotated[str, Field(max_length=200)] = ""
-    disable_parallel_tool_use: bool = False
+    name: Annotated[str, Field(max_length=200)] | None = None
+    disable_parallel_tool_use: bool | None = None
 
     @model_validator(mode="after")
     def check_name(self) -> ToolChoice:
@@ -280,10 +280,13 @@ class MessagesBody(PromptBody, AgentFields):
 
     messages: Annotated[list[MessageBody], Field(max_length=MAX_MESSAGES)]
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)]
-    stream: bool = False
-    stop_sequences: Annotated[
-        list[Annotated[str, Field(min_length=1, max_length=1_000)]], Field(max_length=64), AfterValidator(_ends)
-    ] = Field(default=[])
+    stream: bool | None = None
+    stop_sequences: (
+        Annotated[
+            list[Annotated[str, Field(min_length=1, max_length=1_000)]], Field(max_length=64), AfterValidator(_ends)
+        ]
+        | None
+    ) = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=0)] | None = None
@@ -294,9 +297,9 @@ class MessagesBody(PromptBody, AgentFields):
     """The former name of ``output_config.format``."""
 
     session_id: Id | None = None
-    files: Annotated[list[WantedFile], Field(max_length=64)] = Field(default=[])
+    files: Annotated[list[WantedFile], Field(max_length=64)] | None = None
     web_search_options: WebSearchOptions | None = None
-    enable_code_execution: bool = False
+    enable_code_execution: bool | None = None
 
     @model_validator(mode="after")
     def agrees(self) -> MessagesBody:

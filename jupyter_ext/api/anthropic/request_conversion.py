@@ -30,7 +30,7 @@ def build(body: MessagesBody, said: AnthropicConversation, *, session: str = "",
             tool_choice=tools.choice,
             parallel_calls=tools.parallel,
             output=_output(body),
-            outputs=tuple(file.wanted for file in body.files),
+            outputs=tuple(file.wanted for file in body.files or ()),
             web=tools.web,
             skills=tools.skills,
             functions=tools.functions,
@@ -39,7 +39,7 @@ def build(body: MessagesBody, said: AnthropicConversation, *, session: str = "",
         groups=groups,
         session=session or body.session_id or body.container_id,
         files=said.files,
-        streams=body.stream,
+        streams=bool(body.stream),
         own_messages=said.spoken if said.spoken != said.messages else (),
     )
     return require_file_tools(whole, InvalidRequest, hint=CODE_HINT, details=None)
@@ -54,7 +54,7 @@ def sampling(body: MessagesBody) -> Sampling:
         top_p=None if greedy else body.top_p,
         top_k=1 if greedy else body.top_k or None,
         max_tokens=body.max_tokens,
-        stop=tuple(body.stop_sequences),
+        stop=tuple(body.stop_sequences or ()),
     )
 
 

@@ -115,18 +115,18 @@ class CalledFunction(Words):
     """
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
-    arguments: str | dict[str, Any] = ""
+    arguments: str | dict[str, Any] | None = None
     _arguments = field_validator("arguments")(check_depth)
 
 
 class ChatCall(Words):
     id: Annotated[str, Field(min_length=1, max_length=CALL_ID)]
-    type: Literal["function"] = "function"
+    type: Literal["function"] | None = None
     function: CalledFunction
 
     @property
     def call(self) -> ToolCall:
-        return make_tool_call(self.id, self.function.name, self.function.arguments)
+        return make_tool_call(self.id, self.function.name, self.function.arguments or "")
 
 
 class ChatMessage(Words):

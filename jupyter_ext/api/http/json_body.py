@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -46,5 +47,13 @@ def is_json(content_type: str) -> bool:
 def validation_message(error: ValidationError) -> str:
     """Describe the first validation errors of a body, without the values that were sent."""
     errors = error.errors(include_url=False, include_input=False, include_context=False)
-    described = [f"{'.'.join(map(str, mistake['loc'])) or 'body'}: {mistake['msg']}" for mistake in errors[:3]]
+    described = [_describe(mistake) for mistake in errors[:3]]
     return "; ".join(described) + ("" if len(errors) <= 3 else f"; and {len(errors) - 3} more")
+
+
+def _describe(mistake: Mapping[str, Any]) -> str:
+    """Describe one error. The message of an error about several fields names them, so it needs no place."""
+    words = str(mistake["msg"]).removeprefix("Value error, ")
+    if not mistake["loc"] and words != mistake["msg"]:
+        return words
+    return f"{'.'.join(map(str, mistake['loc'])) or 'body'}: {words}"

@@ -83,10 +83,9 @@ class Reading:
         self.messages += messages
 
     def _answer(self, text: str) -> None:
-        """Add text of the assistant. Texts with only calls of server tools between them become one text."""
-        if self.answer is None or self.calls:
-            self.end()
-            self.answer = []
+        """Add text of the assistant. Texts become one text if only calls of tools are between them: some clients send
+        the text of an answer after its calls, and the results of the calls follow the text."""
+        self.answer = [] if self.answer is None else self.answer
         self.answer.append(text)
 
     def _call(self, call: ToolCall) -> None:

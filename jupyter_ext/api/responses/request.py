@@ -120,7 +120,7 @@ class ResponsesBody(Decoding, AgentFields):
     max_output_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
     max_tool_calls: int | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     parallel_tool_calls: bool | None = None
     tools: Annotated[Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None, FewValues] = None
@@ -226,9 +226,11 @@ class ResponsesBody(Decoding, AgentFields):
 
     @property
     def _sampling(self) -> Sampling:
+        greedy = self.top_p == 0
         return Sampling(
             self.temperature,
-            self.top_p,
+            None if greedy else self.top_p,
+            top_k=1 if greedy else None,
             max_tokens=self.max_output_tokens,
             logprobs=LOGPROBS in self.wanted,
             top_logprobs=self.top_logprobs or 0,

@@ -191,7 +191,7 @@ async def test_a_conversation_that_is_too_long_is_named_and_its_limit_remembered
 ) -> None:
     async with WireServer([status(code, refusal)], models=[]) as server:
         engine = OpenAIEngine(Endpoint(server.url, "m"))
-        with pytest.raises(ContextOverflow, match="longer than m"):
+        with pytest.raises(ContextOverflow, match="prompt is too long: it is longer than m"):
             await ask(engine)
         assert engine.info().context_length == length
         await engine.aclose()

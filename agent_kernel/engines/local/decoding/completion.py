@@ -227,14 +227,17 @@ class Completer:
         context, cache = self._context_length or sys.maxsize, self._cache_tokens or sys.maxsize
         if prompt + 1 > context:
             raise ContextOverflow(
-                # The tokenizer cuts the prompt at the model's length, so the conversation may have more tokens.
-                f"The conversation has {prompt} tokens or more; this model holds {context}, including the answer.",
+                # Clients recognize the phrases "prompt is too long" and "this model's maximum context length is".
+                # The tokenizer of a model directory may cut the prompt at the model's length.
+                f"The prompt is too long: it has {prompt} tokens or more, and this model's maximum context length is "
+                f"{context} tokens, including the answer.",
                 hint="Start another session, or choose a model with a longer context.",
                 details={"prompt_tokens": prompt, "context_length": context},
             )
         if prompt + 1 > cache:
             raise ContextOverflow(
-                f"The conversation has {prompt} tokens; the model's cache holds {cache}, including the answer.",
+                f"The prompt is too long: it has {prompt} tokens, and the model's cache holds {cache}, including the "
+                "answer.",
                 hint="Start another session, or give the model a larger cache (cache_gb).",
                 details={"prompt_tokens": prompt, "cache_tokens": cache},
             )

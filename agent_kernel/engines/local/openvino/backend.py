@@ -10,6 +10,7 @@ fit together. A grammar that does not compile breaks the step and the pipeline (
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,6 +47,13 @@ next one. Measured with a 0.5B model on two cores: a step of 64 tokens takes at 
 CACHE_SHARE = 8
 """If ``cache_gb`` is not set, the cache takes the available memory divided by this number."""
 CHECK_S = 0.01
+TOKENIZED_AT_ONCE = 8_192
+"""The library's tokenizer of a GGUF file drops all tokens of a text after this number, without an error."""
+PIECE = TOKENIZED_AT_ONCE // 4 - 1
+"""Number of characters that are never more tokens than that: a character has at most 4 bytes, and a token at least
+one. One place is left for a token that a tokenizer puts before every text."""
+_BOUNDARY = re.compile(r"(?<=\n)(?=\S)|(?<=\S)(?= \S)")
+"""A place in a text across which no token extends: after the end of a line, or before a space between two words."""
 READS = ("llama", "qwen2", "qwen3")
 """Architectures of GGUF files from which openvino-genai 2026.4 can build a graph."""
 
@@ -133,6 +141,12 @@ class OpenVino:
     def encode(self, text: str) -> list[int]:
         if not text:
             return []
+        ids = self._tokenize(text)
+        if len(ids) < TOKENIZED_AT_ONCE:
+            return ids
+        return [token for piece in split_text(text) for token in self._tokenize(piece)]
+
+    def _tokenize(self, text: str) -> list[int]:
         encoded = self._tokenizer.encode(text, add_special_tokens=False).input_ids.data[0]
         return [int(token) for token in encoded]
 
@@ -288,6 +302,18 @@ class OpenVino:
         positions = [at for at, token in enumerate(ids) if token != self._eos]
         probable = tuple(logprobs[at] for at in positions) if len(logprobs) == len(ids) else ()
         return StepOutput(tuple(ids[at] for at in positions), probable, finish)
+
+
+def split_text(text: str) -> Iterator[str]:
+    """Split a text into pieces of at most PIECE characters, where possible between two words or lines."""
+    start = 0
+    while start < len(text):
+        end = start + PIECE
+        if end < len(text):
+            places = _BOUNDARY.finditer(text, start + PIECE // 2, end)
+            end = max((place.start() for place in places), default=end)
+        yield text[start:end]
+        start = end
 
 
 def _read_supported_header(path: Path) -> Header:

@@ -20,7 +20,7 @@ from agent_kernel.engines.local.decoding.completion import Completer, DecodedCom
 from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.decoding.known_prefixes import CachedBlocks
 from agent_kernel.engines.local.grammar import compile_check
-from agent_kernel.engines.local.openvino.backend import BLOCK, OpenVino
+from agent_kernel.engines.local.openvino.backend import BLOCK, PIECE, TOKENIZED_AT_ONCE, OpenVino, split_text
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.model("tiny")]
 CACHE = Settings.from_env().cache_dir
@@ -141,11 +141,33 @@ async def test_requests_that_do_not_fit_together_run_one_after_the_other(small: 
 
 
 async def test_what_can_never_fit_is_refused_with_numbers(small: Small) -> None:
-    with pytest.raises(ContextOverflow) as raised:
+    with pytest.raises(ContextOverflow, match="prompt is too long: ") as raised:
         await small.completed(words(1, 1000))
 
     assert raised.value.details["cache_tokens"] == BLOCKS * BLOCK
     assert raised.value.details["prompt_tokens"] > BLOCKS * BLOCK
+
+
+async def test_a_long_text_is_encoded_to_its_end(small: Small) -> None:
+    text = "<|im_start|>user\n" + "One word, then (another) 12.5 = x;\n" * 2_000 + "the end<|im_end|>\n"
+    ids = small.backend.encode(text)
+
+    assert len(ids) > TOKENIZED_AT_ONCE
+    assert small.backend.decode(ids) == text.replace("<|im_start|>", "").replace("<|im_end|>", "")
+
+
+async def test_the_pieces_of_a_text_have_the_tokens_of_the_whole(small: Small) -> None:
+    lines = ["def f(x):", "    return {'a': [x, 1.5e3]}", "", "\tGrüße an   alle, 世界 🙂", "<|im_end|>", "don't  stop"]
+    text = "\n".join(lines * 40)
+    pieces = list(split_text(text))
+
+    assert len(pieces) > 1
+    assert "".join(pieces) == text
+    assert [token for piece in pieces for token in small.backend.encode(piece)] == small.backend.encode(text)
+
+
+async def test_a_text_without_spaces_is_split_anywhere() -> None:
+    assert [len(piece) for piece in split_text("🙂" * (PIECE * 2 + 1))] == [PIECE, PIECE, 1]
 
 
 async def test_an_answer_is_as_long_as_the_cache_has_room(small: Small) -> None:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.protocols import Sampling
@@ -13,6 +14,7 @@ from jupyter_ext.api.anthropic import request_conversion
 from jupyter_ext.api.anthropic.conversation import conversation
 from jupyter_ext.api.anthropic.request import MessagesBody
 from jupyter_ext.api.anthropic.token_count import estimate_tokens
+from jupyter_ext.api.http.json_body import validation_message
 from jupyter_ext.turns.dialect_request import DialectRequest
 
 WEATHER = {
@@ -149,6 +151,14 @@ def test_what_makes_no_sense_is_refused_in_words(more: Any, words: str) -> None:
         turn_request(**more)
 
 
+def test_a_null_is_a_field_that_is_not_there() -> None:
+    names = ("stream", "stop_sequences", "system", "temperature", "top_k", "top_p", "thinking", "container")
+    own = ("files", "enable_code_execution", "session_id", "web_search_options", "max_tool_rounds")
+    choice = {"type": "any", "name": None, "disable_parallel_tool_use": None}
+    given = turn_request(tools=[WEATHER], tool_choice=choice, **dict.fromkeys((*names, *own)))
+    assert given == turn_request(tools=[WEATHER], tool_choice={"type": "any"})
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -178,6 +188,12 @@ def test_what_makes_no_sense_is_refused_in_words(more: Any, words: str) -> None:
 def test_bodies_that_contradict_themselves_are_refused_in_words(more: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         body(**more)
+
+
+def test_the_message_of_a_contradiction_is_a_plain_sentence() -> None:
+    with pytest.raises(ValidationError) as raised:
+        body(thinking={"type": "enabled", "budget_tokens": 1024})
+    assert validation_message(raised.value) == "max_tokens must be greater than thinking.budget_tokens"
 
 
 def test_max_tokens_is_required() -> None:

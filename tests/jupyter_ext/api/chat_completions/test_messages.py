@@ -32,6 +32,13 @@ def test_a_conversation_is_taken_over() -> None:
     assert (said[3].call_id, said[3].name, said[3].status) == ("c1", "weather", "success")
 
 
+def test_nulls_in_a_call_are_fields_that_are_not_there() -> None:
+    call = {"id": "c1", "type": None, "function": {"name": "now", "arguments": None}}
+    result = {"role": "tool", "tool_call_id": "c1", "content": "noon"}
+    said = turn_request(messages=[HI, {"role": "assistant", "tool_calls": [call]}, result]).request.messages
+    assert [(call.name, dict(call.arguments)) for call in said[1].calls] == [("now", {})]
+
+
 def test_instructions_alone_are_what_is_asked() -> None:
     said = turn_request(
         messages=[{"role": "system", "content": "Be short."}, {"role": "developer", "content": "Say hi."}]

@@ -109,6 +109,28 @@ def test_calls_belong_to_the_answer_before_them_and_reasoning_says_nothing() -> 
     assert [message.name for message in messages[2:]] == ["f", "ns.f"]
 
 
+def test_the_text_of_an_answer_may_follow_its_calls() -> None:
+    call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
+    messages = messages_from(
+        {"role": "user", "content": "go"},
+        call,
+        {**call, "call_id": "c2"},
+        {"role": "assistant", "content": "I ask."},
+        {"type": "function_call_output", "call_id": "c1", "output": "1"},
+        {"type": "function_call_output", "call_id": "c2", "output": "2"},
+        {"role": "assistant", "content": "Done."},
+        {"role": "user", "content": "and now"},
+    )
+    assert describe_messages(messages) == [
+        ("user", "go", []),
+        ("assistant", "I ask.", ["f", "f"]),
+        ("tool", "1", []),
+        ("tool", "2", []),
+        ("assistant", "Done.", []),
+        ("user", "and now", []),
+    ]
+
+
 def test_a_result_alone_needs_something_to_go_on_from() -> None:
     result = {"type": "function_call_output", "call_id": "c1", "output": "1"}
     assert describe_messages(messages_from(result, alone=True)) == [("tool", "1", [])]
@@ -347,6 +369,11 @@ def test_a_choice_of_what_is_not_there_is_refused(choice: Any, tools: list[Any])
 
 
 # ---------------------------------------------------------------------------------------------------- the rest
+
+
+def test_a_top_p_of_0_is_the_likeliest_token() -> None:
+    sampling = turn_request(top_p=0).request.sampling
+    assert (sampling.top_p, sampling.top_k) == (None, 1)
 
 
 def test_how_it_answers_is_bound() -> None:
