@@ -350,6 +350,7 @@ EventBody: TypeAlias = (
     | TurnFinished
 )
 EVENT_TYPES: dict[str, type[EventBody]] = {kind.type: kind for kind in EventBody.__args__}
+_FIELDS = {kind.type: tuple(item.name for item in dataclasses.fields(kind)) for kind in EventBody.__args__}
 Emit: TypeAlias = Callable[[EventBody], None]
 
 
@@ -367,9 +368,16 @@ class Event:
 
     def to_json(self) -> dict[str, Any]:
         """Return the event as it is sent to clients; ``from_json`` reads it."""
-        data = {item.name: getattr(self.body, item.name) for item in dataclasses.fields(self.body)}
-        place = {"seq": self.seq, "turn": self.turn, "session": self.session, "round": self.round}
-        return place | {"time": round(self.time, 4), "type": self.body.type, "data": data}
+        body = self.body
+        return {
+            "seq": self.seq,
+            "turn": self.turn,
+            "session": self.session,
+            "round": self.round,
+            "time": round(self.time, 4),
+            "type": body.type,
+            "data": {name: getattr(body, name) for name in _FIELDS[body.type]},
+        }
 
     @classmethod
     def from_json(cls, wire: Mapping[str, Any]) -> Event:
@@ -379,7 +387,7 @@ class Event:
         for a type that this version does not know and TypeError for a body that lacks a field.
         """
         kind, data = EVENT_TYPES[wire["type"]], wire["data"]
-        body = kind(**{item.name: data[item.name] for item in dataclasses.fields(kind) if item.name in data})
+        body = kind(**{name: data[name] for name in _FIELDS[kind.type] if name in data})
         return cls(wire["seq"], wire["turn"], wire["session"], wire["round"], wire["time"], body)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -45,6 +46,7 @@ from agent_kernel.turn.agent_options import MAX_TOOL_ROUNDS, AgentOptions, TurnN
 from agent_kernel.turn.changed_cells import ChangedCells
 from agent_kernel.turn.context import INSTRUCTIONS, ContextBuilder, ModelView
 from agent_kernel.turn.history import LOST, ConversationHistory
+from agent_kernel.turn.joined_deltas import JoinedDeltas
 from agent_kernel.turn.model_call import model_call
 from agent_kernel.turn.number_check.check import check_turn
 from agent_kernel.turn.observers import Observers
@@ -140,8 +142,10 @@ class Agent:
             task.cancel("the reader left")
             await asyncio.wait([task])
 
-    async def turn(self, request: TurnRequest, emit: Emit, turn_id: str | None = None) -> TurnResult:
-        """Run one turn and pass its events to ``emit``.
+    async def turn(
+        self, request: TurnRequest, emit: Emit, turn_id: str | None = None, *, deltas_per_s: float = math.inf
+    ) -> TurnResult:
+        """Run one turn and pass its events to ``emit``, with deltas joined to at most ``deltas_per_s`` a second.
 
         Raises SessionBusy before the first event. In every other case, the turn is closed and TurnFinished is the last
         event. A cancellation (its message is the reason) is raised again after that event.
@@ -149,8 +153,12 @@ class Agent:
         await self._post_turn_tasks.give_way(self.key)
         opened = await self._open(request, turn_id or new_id("turn"))
         redactor = self._writer.redactor
-        shown, changes, asides = RedactedEvents(redactor, emit), ChangedCells(redactor), TurnAnnotations(redactor)
-        turn = ActiveTurn(request, opened, shown, changes=changes, asides=asides)
+        with JoinedDeltas(RedactedEvents(redactor, emit), deltas_per_s) as shown:
+            changes, asides = ChangedCells(redactor), TurnAnnotations(redactor)
+            return await self._run(ActiveTurn(request, opened, shown, changes=changes, asides=asides))
+
+    async def _run(self, turn: ActiveTurn) -> TurnResult:
+        request, opened = turn.request, turn.opened
         try:
             async with opened:
                 await self._rounds(turn)

@@ -13,6 +13,7 @@ from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.sessions.usage_report import CallTally
 from agent_kernel.turn.changed_cells import ChangedCells
 from agent_kernel.turn.history import PreparedTurn
+from agent_kernel.turn.joined_deltas import DELTAS
 from agent_kernel.turn.number_check import stored_numbers as kept
 from agent_kernel.turn.number_check.check import CheckedNumber
 from agent_kernel.turn.program_vote import Vote
@@ -80,6 +81,10 @@ class ActiveTurn:
         return tuple(spec for spec in tools if spec.name in theirs)
 
     def emit(self, body: EventBody) -> None:
+        if isinstance(body, DELTAS):  # most events by far; only the annotations count them
+            self.asides.note(body)
+            self.announce(body)
+            return
         if isinstance(body, CallStarted):
             self.started.add(body.name)
         self.time.note(body)

@@ -1,7 +1,6 @@
 """Stores the numbered events of one turn in memory. Any number of readers can follow the log from any number.
 
-Text arrives as deltas. The log joins deltas before numbering them, so that there are at most DELTAS_PER_S events a
-second, and joins old events further when the log would exceed its bound. A late reader still gets all of the text.
+The log joins old deltas when it would exceed its bound. A late reader still gets all of the text.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import dataclasses
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 from agent_kernel.core.events import (
     CallFinished,
@@ -20,25 +18,14 @@ from agent_kernel.core.events import (
     EventBody,
     EventNumbering,
     FileProduced,
-    ReasoningDelta,
-    TextDelta,
     TurnFinished,
 )
+from agent_kernel.turn.joined_deltas import DELTAS, same_stream
 
-DELTAS_PER_S = 20
 MAX_EVENTS = 10_000
 MAX_BYTES = 8 << 20
 OVERHEAD = 200
 """Bytes counted for each event in addition to its text."""
-
-Delta: TypeAlias = TextDelta | ReasoningDelta | CallOutput
-
-
-def same_stream(first: EventBody, second: EventBody) -> bool:
-    """Return whether both events are deltas of the same stream."""
-    if isinstance(first, CallOutput) and isinstance(second, CallOutput):
-        return (first.call, first.stream) == (second.call, second.stream)
-    return isinstance(first, TextDelta | ReasoningDelta) and type(first) is type(second)
 
 
 @dataclass(slots=True)
@@ -57,7 +44,7 @@ class LogEntry:
         """Return the event without the text that a reader at number ``seq`` already has."""
         body = self.event.body
         place = bisect_right(self.marks, seq, key=lambda mark: mark[0])
-        if not place or not isinstance(body, TextDelta | ReasoningDelta | CallOutput):
+        if not place or not isinstance(body, DELTAS):
             return self.event
         return replace(self.event, body=replace(body, text=body.text[self.marks[place - 1][1] :]))
 
@@ -85,18 +72,12 @@ class EventLog:
         *,
         max_events: int = MAX_EVENTS,
         max_bytes: int = MAX_BYTES,
-        per_s: float = DELTAS_PER_S,
     ) -> None:
         self._stamp = EventNumbering(turn, session)
         self._entries: list[LogEntry] = []
         self._size = 0
         self._max_events = max_events
         self._max_bytes = max_bytes
-        self._interval = 1 / per_s
-        self._tolerance = self._interval / 4
-        self._pending: list[Delta] = []
-        self._due: asyncio.TimerHandle | None = None
-        self._next_delta = float("-inf")
         self._changed = asyncio.Event()
         self.finished: TurnFinished | None = None
 
@@ -113,11 +94,7 @@ class EventLog:
     def append(self, body: EventBody) -> None:
         if self.finished is not None:
             return
-        if isinstance(body, TextDelta | ReasoningDelta | CallOutput):
-            self._append_delta(body)
-            return
-        self._flush()
-        self._append_numbered(body)
+        self._append_entry(LogEntry(self._stamp(body), event_size(body)))
         if isinstance(body, TurnFinished):
             self.finished = body
         self._wake()
@@ -159,41 +136,6 @@ class EventLog:
                 return
             if changed is self._changed:
                 await changed.wait()
-
-    def _append_delta(self, body: Delta) -> None:
-        """Write the first delta at once, and the following ones together at each interval.
-
-        Each time of the schedule has a tolerance, so that the deltas are mostly written by the call that brings the
-        last of them: a timer between two deltas would wake the process once more for every event."""
-        if self._pending and not same_stream(self._pending[0], body):
-            self._flush()
-        self._pending.append(body)
-        loop = asyncio.get_running_loop()
-        if loop.time() >= self._next_delta - self._tolerance:
-            self._flush()
-        elif self._due is None:
-            self._due = loop.call_at(self._next_delta + self._tolerance, self._flush)
-
-    def _flush(self) -> None:
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
-        if not self._pending:
-            return
-        body = self._pending[0]
-        if len(self._pending) > 1:
-            body = replace(body, text="".join(delta.text for delta in self._pending))
-        self._pending = []
-        # One interval after the time that was due, and not after now: what was written late does not lower the rate.
-        # After a pause the tolerance is added, so that no event comes earlier than an interval after this one.
-        now = asyncio.get_running_loop().time()
-        is_late = now > self._next_delta + self._tolerance
-        self._next_delta = (now + self._tolerance if is_late else self._next_delta) + self._interval
-        self._append_numbered(body)
-        self._wake()
-
-    def _append_numbered(self, body: EventBody) -> None:
-        self._append_entry(LogEntry(self._stamp(body), event_size(body)))
 
     def _append_entry(self, entry: LogEntry) -> None:
         self._entries.append(entry)
@@ -240,7 +182,7 @@ class EventLog:
 
 def event_size(body: EventBody) -> int:
     """Return the approximate size of an event in bytes."""
-    if isinstance(body, TextDelta | ReasoningDelta | CallOutput):
+    if isinstance(body, DELTAS):
         return OVERHEAD + len(body.text)
     if isinstance(body, FileProduced):
         return OVERHEAD + sum(len(str(value)) for value in body.file.values())
@@ -258,12 +200,12 @@ def _join(run: list[LogEntry]) -> LogEntry:
     length = 0
     for entry in run:
         body = entry.event.body
-        assert isinstance(body, TextDelta | ReasoningDelta | CallOutput)
+        assert isinstance(body, DELTAS)
         marks.extend((seq, length + end) for seq, end in entry.marks or [(entry.event.seq, len(body.text))])
         texts.append(body.text)
         length += len(body.text)
     last = run[-1].event
-    assert isinstance(last.body, TextDelta | ReasoningDelta | CallOutput)
+    assert isinstance(last.body, DELTAS)
     return LogEntry(
         replace(last, body=replace(last.body, text="".join(texts))), OVERHEAD + length + 16 * len(marks), marks
     )

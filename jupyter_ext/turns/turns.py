@@ -27,6 +27,8 @@ KEEP_S = 600.0
 """How long the log of a turn is kept after its end. Later its events are rebuilt from the stored items."""
 POLL_S = 0.5
 """How often a waiting turn checks whether another server's turn of its session has ended."""
+DELTAS_PER_S = 20
+"""Maximum number of deltas that a turn sends in a second. Those that arrive faster are joined."""
 PULSE_S = 1.0
 CANCEL_WITHIN_S = 5.0
 NOT_BEGUN = {
@@ -277,7 +279,8 @@ class Turns:
             cell = order.request.cell if order.new_version else ""
             try:
                 async with self._versions.open_branch(order.key, cell, asked, order.replaces, name) as version:
-                    await agent.turn(order.request, _with_version(turn.announce, version), turn.id)
+                    emit = _with_version(turn.announce, version)
+                    await agent.turn(order.request, emit, turn.id, deltas_per_s=DELTAS_PER_S)
                 return
             except SessionBusy as refusal:
                 if not queue:

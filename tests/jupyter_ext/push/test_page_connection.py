@@ -45,7 +45,7 @@ def nothing() -> Callable[[], None]:
 
 
 async def test_a_turn_that_ends_leaves_the_table_and_one_that_is_followed_anew_stays() -> None:
-    heard, log = Heard(), EventLog("t", "s", per_s=1e9)
+    heard, log = Heard(), EventLog("t", "s")
     heard.page.follow("t", log.follow(), {})
     await asyncio.sleep(0)
     heard.page.follow("t", log.follow(), {})
@@ -61,7 +61,7 @@ async def test_a_turn_that_ends_leaves_the_table_and_one_that_is_followed_anew_s
 
 
 async def test_behind_the_answer_there_are_only_events_of_the_new_place() -> None:
-    heard, log = Heard(), EventLog("t", "s", per_s=1e9)
+    heard, log = Heard(), EventLog("t", "s")
     for number in range(20):
         log.append(Notice("info", str(number)))
     heard.page.follow("t", log.follow(), {}, 1)

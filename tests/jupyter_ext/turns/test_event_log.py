@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,69 +37,8 @@ async def test_events_are_numbered_from_one_and_the_round_grows_with_each_contex
     assert [(event.seq, event.round) for event in await collect(log)] == [(1, 1), (2, 1), (3, 2), (4, 2)]
 
 
-async def test_the_first_delta_goes_out_at_once_and_those_that_follow_are_joined() -> None:
-    log = EventLog("t", "s")
-    for char in "abc":
-        log.append(TextDelta(char))
-    assert [event.body for event in log.since(0)] == [TextDelta("a")]
-    log.append(END)
-    assert [event.body for event in log.since(0)] == [TextDelta("a"), TextDelta("bc"), END]
-
-
-async def test_a_delta_that_nothing_follows_is_flushed_by_the_clock() -> None:
-    log = EventLog("t", "s", per_s=200)
-    log.append(TextDelta("a"))
-    log.append(TextDelta("b"))
-    event = await asyncio.wait_for(anext(log.follow(1)), 10)
-    assert event.body == TextDelta("b")
-
-
-async def test_a_turn_has_at_most_twenty_delta_events_a_second() -> None:
-    log = EventLog("t", "s")
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    for _ in range(300):
-        log.append(TextDelta("x"))
-        await asyncio.sleep(0.001)
-    log.append(END)
-    events = await collect(log)
-    assert text_of(events) == "x" * 300
-    assert len(events) <= 20 * (loop.time() - began) + 3
-
-
-async def test_a_delta_around_the_time_that_is_due_takes_the_held_ones_along() -> None:
-    log = EventLog("t", "s", per_s=0.1)  # the schedule: at once, then from 10 to 15 s, then from 20 to 25 s
-    clock = asyncio.get_running_loop().time()
-    with patch.object(asyncio.get_running_loop(), "time") as time:
-        for second in (0, 3, 9, 11, 13, 19, 21):
-            time.return_value = clock + second
-            log.append(TextDelta(f"{second} "))
-    assert [event.body for event in log.since(0)] == [TextDelta("0 "), TextDelta("3 9 11 "), TextDelta("13 19 21 ")]
-    log.append(END)
-
-
-async def test_output_of_two_streams_keeps_its_order() -> None:
-    log = EventLog("t", "s")
-    bodies: list[EventBody] = [
-        CallOutput("c", "1"),
-        CallOutput("c", "2"),
-        CallOutput("c", "!", "stderr"),
-        CallOutput("c", "3"),
-        END,
-    ]
-    for body in bodies:
-        log.append(body)
-    outputs = [event.body for event in log.since(0) if isinstance(event.body, CallOutput)]
-    assert [(body.stream, body.text) for body in outputs] == [
-        ("stdout", "1"),
-        ("stdout", "2"),
-        ("stderr", "!"),
-        ("stdout", "3"),
-    ]
-
-
 async def test_two_readers_that_come_at_different_times_see_the_same_numbering() -> None:
-    log = EventLog("t", "s", per_s=1000)
+    log = EventLog("t", "s")
     early = asyncio.create_task(collect(log))
     for number in range(50):
         log.append(TextDelta(f"{number} "))
@@ -125,7 +63,7 @@ async def test_a_reader_that_has_all_of_a_finished_turn_gets_nothing_and_does_no
 
 
 async def test_a_full_log_joins_old_deltas_and_a_late_reader_still_gets_all_the_text() -> None:
-    log = EventLog("t", "s", max_events=100, per_s=1e9)
+    log = EventLog("t", "s", max_events=100)
     said = [f"word{number} " for number in range(1000)]
     for word in said:
         log.append(TextDelta(word))
@@ -141,7 +79,7 @@ async def test_a_full_log_joins_old_deltas_and_a_late_reader_still_gets_all_the_
 @given(st.lists(st.text("ab", min_size=1, max_size=5), min_size=1, max_size=80), st.data())
 def test_a_reader_resumes_inside_joined_deltas_without_a_gap_or_a_repeat(words: list[str], data: st.DataObject) -> None:
     async def check() -> None:
-        log = EventLog("t", "s", max_events=8, per_s=1e9)
+        log = EventLog("t", "s", max_events=8)
         seen: list[Event] = []
         stop = data.draw(st.integers(0, len(words)))
         for index, word in enumerate(words):
@@ -156,7 +94,7 @@ def test_a_reader_resumes_inside_joined_deltas_without_a_gap_or_a_repeat(words: 
 
 
 async def test_a_log_over_its_bytes_drops_the_output_of_old_calls_and_the_data_of_old_images_but_no_answer() -> None:
-    log = EventLog("t", "s", max_bytes=50_000, per_s=1e9)
+    log = EventLog("t", "s", max_bytes=50_000)
     log.append(TextDelta("the answer"))
     for number in range(20):
         log.append(CallOutput(f"c{number}", "x" * 2000))

@@ -314,7 +314,7 @@ async def test_a_server_alone_with_its_store_asks_nobody(tmp_path: Path) -> None
 
 async def test_a_copy_of_a_log_that_joins_its_events_gives_every_reader_the_rest_of_the_text() -> None:
     draw = random.Random(1)
-    log, copied = EventLog("t", "s", max_events=20, per_s=1e9), CopiedLog("t", "s")
+    log, copied = EventLog("t", "s", max_events=20), CopiedLog("t", "s")
     text, ends = "", {0: 0}
     for number in range(1, 200):
         piece = f"{number} "
