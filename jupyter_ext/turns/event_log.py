@@ -43,8 +43,10 @@ class LogEntry:
     def after(self, seq: int) -> Event:
         """Return the event without the text that a reader at number ``seq`` already has."""
         body = self.event.body
+        if not self.marks or not isinstance(body, DELTAS):
+            return self.event
         place = bisect_right(self.marks, seq, key=lambda mark: mark[0])
-        if not place or not isinstance(body, DELTAS):
+        if not place:
             return self.event
         return replace(self.event, body=replace(body, text=body.text[self.marks[place - 1][1] :]))
 
@@ -111,8 +113,14 @@ class EventLog:
 
     def entries_after(self, seq: int) -> list[LogEntry]:
         """Return what a log that ends with number ``seq`` lacks."""
-        start = bisect_right(self._entries, seq, key=lambda entry: entry.event.seq)
-        return [entry.rest(seq) for entry in self._entries[start:]]
+        return [entry.rest(seq) for entry in self._tail(seq)]
+
+    def _tail(self, seq: int) -> list[LogEntry]:
+        """Return the entries after number ``seq``. Searched from the end, where nearly every reader is."""
+        start = len(self._entries)
+        while start and self._entries[start - 1].event.seq > seq:
+            start -= 1
+        return self._entries[start:]
 
     async def wait_after(self, seq: int) -> None:
         """Wait until there is an event after number ``seq``, or the log is finished."""
@@ -121,8 +129,7 @@ class EventLog:
 
     def since(self, seq: int) -> Iterator[Event]:
         """Yield the events after number ``seq`` that exist now."""
-        start = bisect_right(self._entries, seq, key=lambda entry: entry.event.seq)
-        for entry in self._entries[start:]:
+        for entry in self._tail(seq):
             yield entry.after(seq)
 
     async def follow(self, after: int = 0) -> AsyncGenerator[Event, None]:
