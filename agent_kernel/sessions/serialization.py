@@ -59,8 +59,9 @@ def as_stored(message: Message, body: str) -> Message:
     if message.calls or message.extra or message.media:
         return decode(body)
     text = message.text
-    parts = (Text(text),) if text else ()
-    return message if message.parts == parts else replace(message, parts=parts)
+    if len(message.parts) == bool(text):  # one text, or nothing
+        return message
+    return replace(message, parts=(Text(text),) if text else ())
 
 
 def encode_value(value: Any) -> str:
