@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 from unittest.mock import patch
 
+import pytest
+
 from agent_kernel.core.events import CallOutput, EventBody, Notice, ReasoningDelta, TextDelta
 from agent_kernel.sessions.redaction.redaction import Redactor
 from agent_kernel.turn.joined_deltas import JoinedDeltas
@@ -31,13 +33,11 @@ async def test_a_delta_that_nothing_follows_is_passed_on_by_the_clock() -> None:
 
 async def test_what_is_still_held_is_passed_on_at_the_end_even_after_an_error() -> None:
     shown: list[EventBody] = []
-    try:
-        with JoinedDeltas(shown.append, 0.01) as emit:
-            emit(TextDelta("a"))
-            emit(TextDelta("b"))
-            raise OSError("the disk is full")
-    except OSError:
-        assert shown == [TextDelta("a"), TextDelta("b")]
+    with pytest.raises(OSError), JoinedDeltas(shown.append, 0.01) as emit:  # noqa: PT011  any error will do
+        emit(TextDelta("a"))
+        emit(TextDelta("b"))
+        raise OSError
+    assert shown == [TextDelta("a"), TextDelta("b")]
 
 
 async def test_a_turn_has_at_most_twenty_deltas_a_second() -> None:
