@@ -46,12 +46,11 @@ from agent_kernel.turn.agent_options import MAX_TOOL_ROUNDS, AgentOptions, TurnN
 from agent_kernel.turn.changed_cells import ChangedCells
 from agent_kernel.turn.context import INSTRUCTIONS, ContextBuilder, ModelView
 from agent_kernel.turn.history import LOST, ConversationHistory
-from agent_kernel.turn.joined_deltas import JoinedDeltas
 from agent_kernel.turn.model_call import model_call
 from agent_kernel.turn.number_check.check import check_turn
 from agent_kernel.turn.observers import Observers
 from agent_kernel.turn.post_turn_tasks import AnsweredTurn, PostTurnTasks
-from agent_kernel.turn.redacted_events import RedactedEvents
+from agent_kernel.turn.redacted_events import JoinedDeltas, RedactedEvents
 from agent_kernel.turn.tool_executor import RoundPosition, Toolbox
 from agent_kernel.turn.turn_annotations import TurnAnnotations
 from agent_kernel.turn.turn_result import TurnResult

@@ -13,10 +13,10 @@ from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.sessions.usage_report import CallTally
 from agent_kernel.turn.changed_cells import ChangedCells
 from agent_kernel.turn.history import PreparedTurn
-from agent_kernel.turn.joined_deltas import DELTAS
 from agent_kernel.turn.number_check import stored_numbers as kept
 from agent_kernel.turn.number_check.check import CheckedNumber
 from agent_kernel.turn.program_vote import Vote
+from agent_kernel.turn.redacted_events import DELTAS
 from agent_kernel.turn.turn_annotations import TurnAnnotations
 from agent_kernel.turn.turn_writer import OpenTurn
 from agent_kernel.turn.work_time import WorkTime

@@ -20,7 +20,7 @@ from agent_kernel.core.events import (
     FileProduced,
     TurnFinished,
 )
-from agent_kernel.turn.joined_deltas import DELTAS, same_stream
+from agent_kernel.turn.redacted_events import DELTAS, same_stream
 
 MAX_EVENTS = 10_000
 MAX_BYTES = 8 << 20

@@ -7,8 +7,7 @@ import pytest
 
 from agent_kernel.core.events import CallOutput, EventBody, Notice, ReasoningDelta, TextDelta
 from agent_kernel.sessions.redaction.redaction import Redactor
-from agent_kernel.turn.joined_deltas import JoinedDeltas
-from agent_kernel.turn.redacted_events import RedactedEvents
+from agent_kernel.turn.redacted_events import JoinedDeltas, RedactedEvents
 
 END = Notice("info", "end")
 
