@@ -89,7 +89,7 @@ def _read(path: Path) -> AdminFile | None:
         permission = _permission(body.pop("permission", "auto"))
         if body or not isinstance(policy, dict):
             wrong = ", ".join(body) or "a policy that is not a table"
-            raise ValueError(f"it contains {wrong}; only 'permission' and [policy] are allowed")
+            raise ValueError(f"the file contains {wrong}; only the key 'permission' and the table [policy] are allowed")
         return AdminFile(path, permission, MappingProxyType(_flat(policy)), _binding(path))
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -200,7 +200,8 @@ def _output_media(notebook: Path, wanted: Collection[str]) -> dict[str, bytes]:
 
 
 def sidecar_note(found: FoundSidecar, name: str) -> str:
-    """Return one line for the person about the sidecar; empty if there is nothing to do."""
+    """Return one line that tells the user about the file that holds the notebook's session (sidecar); empty if the user
+    need not do anything."""
     session = found.transcript.session if found.transcript else None
     about = f"{session.title or session.key.id!r}, {session.turns} turns" if session else ""
     match found.kind:

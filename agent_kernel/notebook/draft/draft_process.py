@@ -380,8 +380,9 @@ class _Rounds:
         self.stopping = False
 
     def must_stop(self, *, heard: bool) -> bool:
-        """Return True once, at the time limit. ``heard``: output has arrived. Raises DraftEnded if the draft must
-        end."""
+        """Return whether the caller should interrupt the code now: True once, when the time limit has passed. ``heard``
+        says whether output has arrived since the last call. Raises DraftEnded if the process has to be killed, because
+        it hangs, uses too much, or did not stop after the interrupt."""
         now = time.monotonic()
         if heard:
             self._watch.note_activity()

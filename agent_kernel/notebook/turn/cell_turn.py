@@ -229,8 +229,9 @@ class CellTurn:
         self._state(resolved.call, "running")
 
     def _run(self, call: str, name: str, arguments: Mapping[str, Any]) -> None:
-        """Run an offered call, if this kernel can. While it runs, the card displays its output; the text of a read-only
-        call is displayed at its end."""
+        """Run a tool call that the server asks this kernel to run, if the kernel has that tool. While it runs, its
+        output is displayed at the call in the cell's output; the text of a call that only reads is displayed at its
+        end."""
         if name == TRIAL_TOOL:
             self._calls.try_programs(self._summary.turn, call, arguments["programs"], arguments["names"])
             return

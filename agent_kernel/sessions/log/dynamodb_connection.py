@@ -133,7 +133,8 @@ class DynamoConnection:
         return self._client
 
     def _prepare(self, client: Any) -> None:
-        """Create the table and the head if they do not exist. Raises StoreCorrupt if they have a newer version."""
+        """Create the table, and in it the item with the store's version, if they do not exist. Raises StoreCorrupt if
+        the table has a newer version."""
         key = self.key("log", HEAD)
         try:
             found = client.get_item(TableName=self.table, Key=key, ConsistentRead=True).get("Item")

@@ -75,8 +75,8 @@ class Retention:
         return self._too_old(session) and not await self._has_open_turn(session.key)
 
     def apply_touch(self, session: Session) -> Session:
-        """Return the session with the time of its last use, if this process has recorded a later one that is not
-        written yet."""
+        """Return the session with the time of its last use. Uses that this process has recorded and not yet written to
+        the store count too."""
         touched = self._touched.get(session.key, 0.0)
         return replace(session, accessed=touched) if touched > session.accessed else session
 

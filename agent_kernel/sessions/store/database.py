@@ -126,7 +126,7 @@ class Database:
         return result
 
     def _serve(self) -> None:
-        """Run calls on the thread until none is waiting."""
+        """Run the waiting calls until there is none. The database's own thread runs this method."""
         while jobs := self._take_group():
             wanted = [job for job in jobs if job.outcome.set_running_or_notify_cancel()]
             if len(wanted) < 2 or not self._commit_group(wanted):

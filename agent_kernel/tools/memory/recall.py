@@ -96,7 +96,7 @@ class Recall:
     async def _read(self, namespace: str, id: str) -> ToolOutput:
         turn = await self._store.turn(namespace, id)
         if turn is None:
-            return ToolOutput(f"There is no turn {id[:TITLE_CHARS]!r}; ids stand in what words find.", "error")
+            return ToolOutput(f"There is no turn {id[:TITLE_CHARS]!r}; a search lists the ids.", "error")
         _, items = await self._store.everything(turn.key)
         lines = [line for item in items if item.turn == id and (line := _line(item.message))]
         text = shorten("\n".join(lines) or "(nothing was said)", TURN_CHARS)

@@ -185,7 +185,7 @@ class TextEdit(CellEdit):
         if that text changes nothing or is too long."""
         before, after = str(call.arguments["before"]), _source(call.arguments["after"])
         if after == before:
-            raise InvalidRequest("With this text the cell stays as it is.")
+            raise InvalidRequest("The text is the same as that of the cell, so nothing would change.")
         what = str(call.arguments["diff"]).partition("\n")[0]
         return replace(call, arguments={**call.arguments, "diff": _diff(what, before, after)})
 

@@ -236,8 +236,8 @@ class ContainerBody(Words):
 class ThreadBody(Words):
     """Starts a message thread, or continues one.
 
-    ``create``: the server stores the conversation under the id of the answer. ``continue``: the messages follow that
-    answer, and the instructions and tools of its thread apply.
+    ``create``: the server stores the conversation under the id of the answer. ``continue``: the request names the id of
+    such an answer; its messages follow that answer, and the instructions and tools of the thread apply.
     """
 
     type: Literal["create", "continue"]

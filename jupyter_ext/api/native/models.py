@@ -190,7 +190,8 @@ class ModelHandler(SharedHandler):
     async def get(self, name: str) -> None:
         """Describe a model and what it needs.
 
-        The model need not be downloaded yet. For the id of a model hub that is not on disk, the hub is queried.
+        The model need not be downloaded yet: if it is named by its id on a model hub and is not on disk, the hub is
+        queried.
         """
         settings = self.services.runtime.settings
         try:

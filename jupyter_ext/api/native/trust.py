@@ -76,7 +76,8 @@ class TrustHandler(AgentHandler):
         )
 
     async def _folder(self, *, required: bool = True) -> tuple[Path | None, str]:
-        """Return the directory of the notebook and its place. Raises InvalidRequest if there is none."""
+        """Return (directory of the notebook that the request names, path of that notebook). If it names none, return
+        (None, ""), or raise InvalidRequest if a notebook is ``required``."""
         place = await self.find_queried_place()
         notebook = "" if place is None or place.startswith(KERNEL) else place
         if not notebook and required:

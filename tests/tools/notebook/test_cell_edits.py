@@ -264,7 +264,7 @@ async def test_a_person_writes_another_text_and_the_cell_gets_that_one() -> None
         results += [one async for one in toolbox.run([call], RoundPosition(KEY, "t", 1), events.append)]
     assert "In its place they wrote:\ny = 4\ny\n" in results[0].text
     assert "has the text of the person" in results[0].text
-    assert "With this text the cell stays as it is." in results[1].text
+    assert "The text is the same as that of the cell, so nothing would change." in results[1].text
     assert page.asked[0].arguments["diff"] == "cell 2 (aaaa2222)\n@@ -1,2 +1,2 @@\n-y = 2\n+y = 4\n y"
     assert [call.arguments["after"] for call in page.asked] == ["y = 4\ny", "z = 1"]
     changes = [body.details.get("change") for body in events if isinstance(body, CallFinished)]

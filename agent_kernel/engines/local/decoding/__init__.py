@@ -1,3 +1,3 @@
-"""Decodes prompts to text, independently of the library that runs the model; ``backend`` is the interface to those
+"""Generates text from prompts, independently of the library that runs the model; ``backend`` is the interface to those
 libraries.
 """
