@@ -315,8 +315,8 @@ class CallReviser(Protocol):
     """A tool that computes some arguments of a call from the argument that a person may change."""
 
     def revise(self, call: ToolCall) -> ToolCall:
-        """Return the call with its other arguments computed again from the argument that the person changed. Raises
-        AgentKernelError if the call cannot run.
+        """Return the call with its other arguments computed again from the argument that the user changed before
+        approving it. Raises AgentKernelError if the call cannot run.
         """
 
 

@@ -1,4 +1,4 @@
-"""Decodes prompts to text. A prompt is encoded from the longest prefix whose token ids are known, and generated tokens
+"""Generates text from prompts. A prompt is encoded from the longest prefix whose token ids are known, and generated tokens
 are converted to text."""
 
 from __future__ import annotations
