@@ -1,5 +1,5 @@
-"""Generates text from prompts. A prompt is encoded from the longest prefix whose token ids are known, and generated tokens
-are converted to text."""
+"""Generates text from prompts. A prompt is encoded from the longest prefix whose token ids are known, and generated
+tokens are converted to text."""
 
 from __future__ import annotations
 
