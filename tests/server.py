@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -25,6 +26,7 @@ LABEXTENSIONS = ROOT / "jupyter_ext" / "labextensions"
 """As built last; what an editable install has is the copy of that day."""
 TOKEN = "test-token"
 START_S = 60.0
+FIRST_PORT, PORTS, WORKERS = 20_000, 1_500, 8
 STOP_S = 30.0
 KERNEL_HEADER = "X-Agent-Kernel-Token"
 
@@ -190,14 +192,18 @@ class AgentServer:
         return {**inherited, **own, **self.env}
 
     async def _until_up(self, answer: int) -> None:
+        """Wait until this server answers. It writes the file about itself when it has the port, so an answer without
+        that file is of another server, which took the port before.
+        """
+        assert self.process is not None
+        own = Path(self._environment()["JUPYTER_RUNTIME_DIR"]) / f"jpserver-{self.process.pid}.json"
         until = time.monotonic() + START_S
         async with self.client(self.login) as client:
             while time.monotonic() < until:
-                assert self.process is not None
                 if self.process.poll() is not None:
                     raise RuntimeError(f"the server did not start:\n{self.log.read_text()[-4000:]}")
                 with contextlib.suppress(httpx.TransportError):
-                    if (await client.get("agent/v1/turns/none")).status_code == answer:
+                    if own.exists() and (await client.get("agent/v1/turns/none")).status_code == answer:
                         return
                 await asyncio.sleep(0.1)
         raise RuntimeError(f"the server did not answer:\n{self.log.read_text()[-4000:]}")
@@ -260,9 +266,15 @@ class AgentServer:
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """Return a port that nothing listens on. Until its server has it, other tests could take it: so each process of
+    pytest-xdist has ports of its own, and none is among those that the system gives to connections.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    while True:
+        port = FIRST_PORT + PORTS * (worker % WORKERS) + secrets.randbelow(PORTS)
+        with socket.socket() as found, contextlib.suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return port
 
 
 async def start_turn(client: httpx.AsyncClient, prompt: str, **body: Any) -> Json:

@@ -15,8 +15,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-CLUSTER_PORT = 55535
-"""The highest port of a Redis server in a cluster."""
+from tests.server import free_port
 
 
 class Postgres:
@@ -60,7 +59,7 @@ class Redis:
         self._directory = directory
         self._options = options
         # Each server of a cluster also listens on the port that is 10,000 higher.
-        self.port = _free_port(CLUSTER_PORT)
+        self.port = free_port()
         self._numbers = itertools.count()
         self.start()
 
@@ -117,7 +116,7 @@ class FakeDynamo:
 
     def __init__(self, python: Path, directory: Path) -> None:
         assert python.exists(), "make test-stores creates the environment of moto"
-        self.port = _free_port()
+        self.port = free_port()
         self._log = (directory / "moto.log").open("wb")
         self._process = subprocess.Popen(
             [str(python), "-I", "-c", MOTO, str(self.port)], stdout=self._log, stderr=subprocess.STDOUT
@@ -174,15 +173,6 @@ class RealMongo:
         with pymongo.MongoClient(self._url) as client:
             for name in self._made:
                 client.drop_database(name)
-
-
-def _free_port(highest: int = 65535) -> int:
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-        if port <= highest:
-            return port
 
 
 def _listens(port: int) -> bool:
