@@ -77,6 +77,7 @@ def test_half_of_each_kind_of_a_task_set_that_comes_along_is_held_out(name: str)
         ("notebook", 60, {"computation", "pandas", "plot", "file", "follow-up", "chat"}),
         ("files", 20, {"file"}),
         ("unseen", 40, {"file", "steps", "repair", "table"}),
+        ("independent", 28, {"file", "steps", "repair", "table"}),
         ("tools", 40, {"read", "transform", "plot", "save", "fix", "web", "mcp", "several", "refuse"}),
     ],
 )
