@@ -368,16 +368,9 @@ class Event:
 
     def to_json(self) -> dict[str, Any]:
         """Return the event as it is sent to clients; ``from_json`` reads it."""
-        body = self.body
-        return {
-            "seq": self.seq,
-            "turn": self.turn,
-            "session": self.session,
-            "round": self.round,
-            "time": round(self.time, 4),
-            "type": body.type,
-            "data": {name: getattr(body, name) for name in _FIELDS[body.type]},
-        }
+        data = {name: getattr(self.body, name) for name in _FIELDS[self.body.type]}
+        place = {"seq": self.seq, "turn": self.turn, "session": self.session, "round": self.round}
+        return {**place, "time": round(self.time, 4), "type": self.body.type, "data": data}
 
     @classmethod
     def from_json(cls, wire: Mapping[str, Any]) -> Event:
