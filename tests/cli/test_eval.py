@@ -192,7 +192,9 @@ def test_help_names_the_task_sets(command: Command, capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit):
         command("eval", "notebook", "--help")
     shown = capsys.readouterr().out
-    assert all(name in shown for name in ("files", "independent", "notebook", "tools", "unseen", "--resume", "--at-once"))
+    assert all(
+        name in shown for name in ("files", "independent", "notebook", "tools", "unseen", "--resume", "--at-once")
+    )
     with pytest.raises(SystemExit):
         command("eval", "--help")
     assert "compare" in capsys.readouterr().out
@@ -201,7 +203,10 @@ def test_help_names_the_task_sets(command: Command, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("nonesuch",), "There is no task set 'nonesuch'. Name one of files, independent, notebook, tools, unseen, or give a path."),
+        (
+            ("nonesuch",),
+            "There is no task set 'nonesuch'. Name one of files, independent, notebook, tools, unseen, or give a path.",
+        ),
         (("notebook", "--only", "nonesuch"), "has no task named 'nonesuch'"),
         (("{folder}",), "has no da-dev-questions.jsonl"),
         (("notebook", "--resume", "{folder}/none.json"), "cannot be read"),
