@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jupyter_ext.api.http.handler import AgentHandler, guard
-from jupyter_ext.api.schemas import caller_limits as shapes
+from jupyter_ext.api.schemas import server as shapes
 from jupyter_ext.api.schemas.operation import Raw, operation
 
 TEXT = Raw(("text/plain", "application/openmetrics-text"))
