@@ -12,8 +12,6 @@ export interface Undone {
   words: string[];
 }
 
-const ALREADY = new Set(["it says again what it said before", "it is gone already", "it is there again already"]);
-
 /** Whether `undoTurn` could undo anything. */
 export function canUndo(host: NotebookHost | null, turn: TurnView): boolean {
   const keeper = host?.changes;
@@ -23,10 +21,10 @@ export function canUndo(host: NotebookHost | null, turn: TurnView): boolean {
 /** Works for stored turns and for new ones. */
 export function undoTurn(host: NotebookHost | null, turn: TurnView): Undone {
   const changes = changesOf(turn);
-  const outcomes =
+  const outcomes: Outcome[] =
     host?.changes?.undo(changes) ?? changes.map((change) => ({ change, done: false, why: closedReason() }));
   const done = outcomes.filter((outcome) => outcome.done);
-  const skipped = outcomes.filter((outcome) => !outcome.done && !ALREADY.has(outcome.why));
+  const skipped = outcomes.filter((outcome) => !outcome.done && !outcome.needless);
   const cells = new Set(done.map((outcome) => outcome.change.cell)).size;
   const left = effectsOf(turn);
   return {
@@ -38,6 +36,12 @@ export function undoTurn(host: NotebookHost | null, turn: TurnView): Undone {
       ...(left.length > 0 ? [trans.__("Not undone: %1.", left.join("; "))] : []),
     ],
   };
+}
+
+/** Undo one change. Returns why it was not undone, or "". */
+export function undoChange(keeper: ChangeKeeper | undefined, change: Change): string {
+  const [outcome] = keeper?.undo([change]) ?? [];
+  return outcome && !outcome.done ? trans.__("Not undone: %1.", outcome.why) : "";
 }
 
 export const closedReason = (): string => trans.__("its notebook is not open here");
