@@ -5,21 +5,14 @@ import { cellName } from "../turn/cellName";
 import type { ChangeKeeper, NotebookHost, Outcome } from "./notebook";
 import { trans } from "../translation/translation";
 
-export interface Undone {
-  done: number;
-  skipped: Outcome[];
-  /** Sentences for the user. */
-  words: string[];
-}
-
 /** Whether `undoTurn` could undo anything. */
 export function canUndo(host: NotebookHost | null, turn: TurnView): boolean {
   const keeper = host?.changes;
   return !!keeper && changesOf(turn).some((change) => isUndoable(keeper, change));
 }
 
-/** Works for stored turns and for new ones. */
-export function undoTurn(host: NotebookHost | null, turn: TurnView): Undone {
+/** Undo the changes of a stored or new turn. Returns sentences for the user. */
+export function undoTurn(host: NotebookHost | null, turn: TurnView): string[] {
   const changes = changesOf(turn);
   const outcomes: Outcome[] =
     host?.changes?.undo(changes) ?? changes.map((change) => ({ change, done: false, why: closedReason() }));
@@ -27,15 +20,11 @@ export function undoTurn(host: NotebookHost | null, turn: TurnView): Undone {
   const skipped = outcomes.filter((outcome) => !outcome.done && !outcome.needless);
   const cells = new Set(done.map((outcome) => outcome.change.cell)).size;
   const left = effectsOf(turn);
-  return {
-    done: done.length,
-    skipped,
-    words: [
-      cells === 0 ? trans.__("Nothing was undone.") : trans._n("Undone in one cell.", "Undone in %1 cells.", cells),
-      ...skipped.map(({ change, why }) => trans.__("%1 was not undone: %2.", nameOf(host, change), why)),
-      ...(left.length > 0 ? [trans.__("Not undone: %1.", left.join("; "))] : []),
-    ],
-  };
+  return [
+    cells === 0 ? trans.__("Nothing was undone.") : trans._n("Undone in one cell.", "Undone in %1 cells.", cells),
+    ...skipped.map(({ change, why }) => trans.__("%1 was not undone: %2.", nameOf(host, change), why)),
+    ...(left.length > 0 ? [trans.__("Not undone: %1.", left.join("; "))] : []),
+  ];
 }
 
 /** Undo one change. Returns why it was not undone, or "". */

@@ -131,7 +131,7 @@ export function ReviewTurn({ turn }: { turn: TurnView }) {
         </button>
       )}
       {undoable && (
-        <button type="button" onClick={() => (said.value = undoTurn(host.notebook, turn).words)}>
+        <button type="button" onClick={() => (said.value = undoTurn(host.notebook, turn))}>
           {open.length > 1 && open.length === all ? trans.__("Reject all") : trans.__("Undo changes")}
         </button>
       )}
