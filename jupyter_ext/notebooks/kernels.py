@@ -1,9 +1,9 @@
 """Registers the kernels of this server, gives each one a credential, notices its restarts and its end, and loads the
 ``%%agent`` magic in those that run IPython.
 
-This module wraps the kernel manager's ``pre_start_kernel``, because it is the only place where the environment and
-arguments of a kernel can be set whoever starts it (sessions, the kernels API, other extensions). A manager of kernels
-behind a gateway has no such step: there ``start_kernel`` is wrapped.
+Sessions, the kernels API and other extensions all start kernels. The kernel manager's ``pre_start_kernel`` is the only
+step that they share and where the environment and the arguments of a kernel can be set, so this module wraps it. A
+manager of kernels behind a gateway has no such step: there ``start_kernel`` is wrapped.
 """
 
 from __future__ import annotations

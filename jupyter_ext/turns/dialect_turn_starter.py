@@ -178,8 +178,10 @@ def _final_request(asked: DialectRequest) -> TurnRequest:
 
 
 class PendingClientCalls:
-    """The newest MOST calls that wait for a client's result, in memory. ``scope`` is the value that
-    ``sessions.conversation_match.scope`` computes for the conversation."""
+    """The newest MOST tool calls that wait for a client's result, in memory. A client that names no session sends each
+    result with the id of its call, which identifies the session, even before there is any answer text by which the
+    conversation could be found. ``scope`` is the value that ``sessions.conversation_match.scope`` computes for the
+    conversation."""
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[tuple[str, str, str], SessionKey] = OrderedDict()

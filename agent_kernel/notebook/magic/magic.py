@@ -236,8 +236,9 @@ def unload(shell: Any) -> None:
 
 
 def version_notice(environment: Mapping[str, str] = os.environ, own: str = __version__) -> str:
-    """Return what the user is told if this kernel and its server have different versions; "" if the first two numbers
-    are the same, or if the server did not say its version."""
+    """Return a notice for the user if this kernel and its server have different versions of this package; "" if the
+    first two numbers of the versions are the same, or if the server did not state its version. The versions differ if
+    the kernel has an environment of its own, and only one of the two environments was updated."""
     server = environment.get(VARIABLE, "")
     if not server or _series(server) == _series(own):
         return ""

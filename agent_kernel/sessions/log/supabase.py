@@ -23,7 +23,7 @@ VERSION = 1
 FUNCTION = "agent_kernel_log"
 TIMEOUT_S = 60.0
 ATTEMPTS = 2
-"""How often a request is sent when the connection breaks. Each of ours can be repeated."""
+"""How often a request is sent when the connection breaks. Each request of this module can be repeated without harm."""
 _MISSING = {"PGRST202", "42883", "42P01"}
 """Codes of errors that a missing function or table causes."""
 _HERE = {"127.0.0.1", "localhost", "::1"}

@@ -191,8 +191,9 @@ class CountTokensHandler(AnthropicHandler):
 
 
 def estimate_tokens(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
-    """Estimate the tokens from the characters, by ``token_estimate.CHARS_PER_TOKEN``. The estimate is more often too
-    high than too low. ``estimated`` in the result marks it as an estimate."""
+    """Estimate the tokens of a request from its characters, by ``token_estimate.CHARS_PER_TOKEN``. An exact count needs
+    the tokenizer of the engine's model, and a count must not load a model. The estimate is more often too high than
+    too low. ``estimated`` in the result marks it as an estimate."""
     media = sum(len(message.media) for message in messages)
     declared = sum(len(tool.name) + len(tool.description) + len(json.dumps(tool.schema)) + PER_TOOL for tool in tools)
     chars = token_estimate.total_chars(messages) + declared

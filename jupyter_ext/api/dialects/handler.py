@@ -169,8 +169,9 @@ def raise_failure(end: TurnFinished | None) -> None:
 
 
 async def fetch_all(fetcher: Fetcher, urls: Sequence[str], bounds: FetchLimits, *, purpose: str) -> list[FetchResult]:
-    """Return the media in the order of ``urls``. ``bounds.bytes`` limits all of them together; the other bounds
-    apply to each. The first failure cancels the others. Raises the errors of ``Fetcher.get``."""
+    """Fetch all remote media of one request at the same time, and return them in the order of ``urls``.
+    ``bounds.bytes`` limits all of them together; the other bounds apply to each. The first failure cancels the other
+    fetches. Raises the errors of ``Fetcher.get``."""
     left = bounds.bytes
 
     async def fetch_one(url: str) -> FetchResult:

@@ -1,4 +1,5 @@
-"""Routes that report how much is used: the metrics of this server for Prometheus, and the limits of one caller."""
+"""Routes of the server's metrics in the format of Prometheus, and of the limits of the caller and how much of them is
+used."""
 
 from __future__ import annotations
 
