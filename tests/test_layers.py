@@ -155,7 +155,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "pydantic",
     ),
     "jupyter_ext.api.http": (
-        "core core.net jupyter_ext.api.schemas jupyter_ext.auth jupyter_ext.notebooks jupyter_ext.services "
+        "core jupyter_ext.api.schemas jupyter_ext.auth jupyter_ext.notebooks jupyter_ext.services "
         "sessions.export.formats",
         "jupyter_core jupyter_server pydantic python_multipart tornado",
     ),

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from agent_kernel.notebook.magic.server_version import version_notice
+from agent_kernel.notebook.magic.magic import version_notice
 from tests.server import AgentServer, Json
 from tests.test_layers import ROOT, imports
 from tests.test_packaging import run

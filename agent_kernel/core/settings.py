@@ -256,7 +256,7 @@ class Settings:
 
     # Files and time.
     run_timeout_s: float = setting(60.0, "Maximum number of seconds that a run of python takes.", bound=POSITIVE)
-    shell_timeout_s: float = setting(600.0, "Maximum number of seconds that a shell script takes.", bound=POSITIVE)
+    shell_timeout_s: float = setting(600.0, "Maximum number of seconds that a shell script may run.", bound=POSITIVE)
     surface: Switch = setting("on", "Store and show files that code created without being asked for them: on or off.")
     upload_mb: int = setting(64, "Size of the largest file that a user may upload, in MB.", bound=POSITIVE)
     output_mb: int = setting(256, "Size of the largest file that code may produce, in MB.", bound=POSITIVE)

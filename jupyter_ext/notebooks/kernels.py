@@ -1,13 +1,14 @@
 """Registers the kernels of this server, gives each one a credential, notices its restarts and its end, and loads the
 ``%%agent`` magic in those that run IPython.
 
-This module wraps the kernel manager's ``pre_start_kernel``, because it is the only place where the environment and
-arguments of a kernel can be set whoever starts it (sessions, the kernels API, other extensions). A manager of kernels
-behind a gateway has no such step: there ``start_kernel`` is wrapped.
+Sessions, the kernels API and other extensions all start kernels. The kernel manager's ``pre_start_kernel`` is the only
+step that they share and where the environment and the arguments of a kernel can be set, so this module wraps it. A
+manager of kernels behind a gateway has no such step: there ``start_kernel`` is wrapped.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import secrets
@@ -22,8 +23,6 @@ from jupyter_client.manager import KernelManager
 from jupyter_client.multikernelmanager import MultiKernelManager
 from jupyter_core.utils import ensure_async
 from jupyter_server.gateway.managers import GatewayKernelManager, GatewayMappingKernelManager
-
-from jupyter_ext.notebooks.kernel_credentials import KernelCredentials
 
 EXTENSION_ARGUMENT = "--ext=agent_kernel"
 GATEWAY_PREFIX = "KERNEL_"
@@ -215,3 +214,35 @@ def runs_ipykernel(manager: KernelManager) -> bool:
     except NoSuchKernel:
         return False
     return not IPYKERNEL_MODULES.isdisjoint(argv)
+
+
+class KernelCredentials:
+    """Issues and checks the credential of each kernel. Only that kernel knows it, and it is valid until the kernel
+    restarts or ends. SHA-256 hashes of the tokens are stored, never the tokens."""
+
+    def __init__(self) -> None:
+        self._kernels: dict[str, str] = {}
+        self._hashes: dict[str, str] = {}
+
+    def issue(self, kernel: str) -> str:
+        """Return a new token for the kernel and revoke its earlier one."""
+        token = secrets.token_urlsafe(32)
+        self.accept(kernel, token)
+        return token
+
+    def accept(self, kernel: str, token: str) -> None:
+        """Register a token that the kernel has chosen."""
+        self.revoke(kernel)
+        self._hashes[kernel] = _hash(token)
+        self._kernels[_hash(token)] = kernel
+
+    def kernel(self, token: str) -> str | None:
+        """Return the id of the kernel to which the token belongs; None if the token is not valid."""
+        return self._kernels.get(_hash(token))
+
+    def revoke(self, kernel: str) -> None:
+        self._kernels.pop(self._hashes.pop(kernel, ""), None)
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

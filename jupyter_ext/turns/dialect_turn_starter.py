@@ -5,21 +5,24 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from agent_kernel.core.errors import SessionBusy
-from agent_kernel.core.session import UNLISTED, new_id
+from agent_kernel.core.messages import Message
+from agent_kernel.core.session import UNLISTED, SessionKey, new_id
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.permissions.policy import DEFAULTS
 from agent_kernel.sessions import conversation_match, history_merge
+from agent_kernel.tools.base.caller_tools import AWAITED
 from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.auth.callers import Caller, subject
 from jupyter_ext.turns.dialect_request import DialectRequest
 from jupyter_ext.turns.ephemeral_sessions import EphemeralSessions, is_ephemeral
 from jupyter_ext.turns.idempotency import StartedTurn
-from jupyter_ext.turns.pending_client_calls import PendingClientCalls
 from jupyter_ext.turns.turn_starter import OpenedSession, TurnDescription, TurnStarter
 from jupyter_ext.turns.turns import LiveTurn, Turns
 
@@ -29,6 +32,7 @@ approvals, so its silence counts as a refusal after ``approval_timeout_s``. The 
 the turn would then wait forever."""
 RETURNED = 150
 """Number of items at the end of a turn that are searched for calls whose results the client still has to send."""
+MOST = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,3 +175,32 @@ def _final_request(asked: DialectRequest) -> TurnRequest:
     history = "replay" if brings and request.history == "auto" and not request.after else request.history
     answers = ANSWERS if asked.streams else frozenset[str]()
     return dataclasses.replace(request, tools=tools, max_tool_rounds=rounds, history=history, answers=answers)
+
+
+class PendingClientCalls:
+    """The newest MOST tool calls that wait for a client's result, in memory. A client that names no session sends each
+    result with the id of its call, which identifies the session, even before there is any answer text by which the
+    conversation could be found. ``scope`` is the value that ``sessions.conversation_match.scope`` computes for the
+    conversation."""
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[tuple[str, str, str], SessionKey] = OrderedDict()
+
+    def add(self, key: SessionKey, scope: str, messages: Iterable[Message]) -> None:
+        """Add the calls of these messages that still wait for a result."""
+        for said in messages:
+            if said.role == "tool" and said.call_id and said.text == AWAITED:
+                name = (key.namespace, scope, said.call_id)
+                self._sessions[name] = key
+                self._sessions.move_to_end(name)
+        while len(self._sessions) > MOST:
+            self._sessions.popitem(last=False)
+
+    def find(self, namespace: str, scope: str, messages: Sequence[Message]) -> SessionKey | None:
+        """Return the session whose calls are answered by the results at the end of these messages."""
+        for said in reversed(messages):
+            if said.role == "assistant":
+                return None
+            if said.role == "tool" and (key := self._sessions.get((namespace, scope, said.call_id or ""))):
+                return key
+        return None

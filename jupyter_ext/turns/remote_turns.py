@@ -44,7 +44,7 @@ def server_unreachable() -> ServerUnreachable:
 
 
 class CopiedLog(EventLog):
-    """The copy of another server's log, under its numbers. ``used`` is when somebody last read it."""
+    """The copy of another server's log, under its numbers. ``idle_s`` tells how long nobody has read it."""
 
     def __init__(self, turn: str, session: str) -> None:
         super().__init__(turn, session)
@@ -75,7 +75,7 @@ class CopiedLog(EventLog):
 
     @property
     def idle_s(self) -> float:
-        """Seconds since somebody last read the copy."""
+        """Seconds since the copy was last read; 0 while it is being read."""
         return 0.0 if self._readers else time.monotonic() - self._used
 
 

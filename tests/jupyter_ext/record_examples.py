@@ -15,8 +15,7 @@ from typing import Any
 
 import httpx
 
-from jupyter_ext.api.openapi.document import verbs
-from jupyter_ext.api.openapi.examples import FILE
+from jupyter_ext.api.openapi.document import EXAMPLES, verbs
 from jupyter_ext.api.routes import PREFIX, routes
 from tests.jupyter_ext.test_auth import SCRIPT, TABLE, World, filled, prepare
 from tests.server import ROOT, AgentServer
@@ -149,7 +148,7 @@ def main() -> None:
         finally:
             server.sweep()
         text = json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False)
-        FILE.write_text(anonymous(text, server) + "\n")
+        EXAMPLES.write_text(anonymous(text, server) + "\n")
     names = {verb.id for verb in verbs(routes(), PREFIX)}
     print(f"{len(found)} of {len(names)} operations; none of", *sorted(names - found.keys()))
 

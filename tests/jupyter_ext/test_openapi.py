@@ -15,8 +15,7 @@ from jsonschema import Draft202012Validator
 from agent_kernel.core.events import EVENT_TYPES, Event, TextDelta
 from jupyter_ext.api.http.allowed_methods import VERBS
 from jupyter_ext.api.http.json_body import MAX_BODY
-from jupyter_ext.api.openapi.document import document, verbs
-from jupyter_ext.api.openapi.examples import FILE
+from jupyter_ext.api.openapi.document import EXAMPLES, document, verbs
 from jupyter_ext.api.openapi.handler import OpenApiHandler
 from jupyter_ext.api.openapi.html_page import STYLE, page
 from jupyter_ext.api.openapi.json_schemas import PUBLISHED, PUBLISHED_OF_MODULE
@@ -176,7 +175,7 @@ def answers_json(entry: Json) -> bool:
 
 
 def test_examples_name_no_place_of_the_machine_that_they_come_from() -> None:
-    assert not re.search(r"/tmp/|/root|/var/|127\.0\.0\.1|site-packages", FILE.read_text())
+    assert not re.search(r"/tmp/|/root|/var/|127\.0\.0\.1|site-packages", EXAMPLES.read_text())
 
 
 def test_errors_have_one_shape_for_each_dialect(told: Json) -> None:

@@ -3,29 +3,43 @@ record."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from agent_kernel.cli.replaying.notebook_code import NotebookCode
-from agent_kernel.cli.replaying.recorded_engine import RecordedEngine
-from agent_kernel.cli.replaying.recorded_tool import RecordedTool
-from agent_kernel.cli.replaying.recorded_turn import RecordedTurn
+from agent_kernel.cli.replaying.recorded_turn import RecordedTurn, same_call
 from agent_kernel.cli.replaying.verdict import ReplayedTurn, ReplayVerdict, verdict
 from agent_kernel.core.files import File
-from agent_kernel.core.messages import Message
-from agent_kernel.core.protocols import Engine, Sampling, Tool
+from agent_kernel.core.messages import Message, ToolCall, Usage
+from agent_kernel.core.protocols import (
+    CallChunk,
+    Chunk,
+    EndChunk,
+    Engine,
+    EngineInfo,
+    EngineRequest,
+    Sampling,
+    TextChunk,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+)
 from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.core.session import SessionKey, new_id
 from agent_kernel.core.turn_request import Note, TurnRequest
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.tools.base.tool_source import ToolSource
+from agent_kernel.tools.code.python import SANDBOXED
 from agent_kernel.turn.agent import Agent
 from agent_kernel.turn.agent_options import TurnServices
 
 IN_KERNEL = ("live", "draft")
 LIVE_TOOLS = ("python", "reset_python", "shell")
+NOT_RECORDED = "This call was not recorded, so there is no result for it. Answer from the results that there are."
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +158,60 @@ class Replay:
 
 def _with_files(found: ReplayVerdict, absent: Sequence[str]) -> ReplayVerdict:
     return replace(found, files=(*found.files, *absent)) if found.result == "could not run" and absent else found
+
+
+class RecordedEngine:
+    """An engine whose answers are ``replies`` in order, one for each model call. The agent makes a call without tools
+    after repeated failures; such a call gets the last reply."""
+
+    def __init__(self, replies: Sequence[Message]) -> None:
+        self._replies = list(replies)
+
+    def info(self) -> EngineInfo:
+        return EngineInfo("recorded", True, 0, vision=True, state="ready")
+
+    async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+        if not request.tools:
+            self._replies = self._replies[-1:]
+        reply = self._replies.pop(0) if self._replies else Message("assistant")
+        if reply.text:
+            yield TextChunk(reply.text)
+        calls = reply.calls if request.tools else ()
+        for call in calls:
+            yield CallChunk(call)
+        yield EndChunk("calls" if calls else "stop", Usage())
+
+    async def aclose(self) -> None:
+        """Do nothing, because the engine holds no resources."""
+
+
+class RecordedTool:
+    """One tool as a recorded turn used it. A call with the arguments of a recorded call gets the result of that call;
+    each result is returned only once. ``unknown`` collects the calls that were not recorded."""
+
+    def __init__(self, name: str, turn: RecordedTurn) -> None:
+        self.spec = _spec(name, [call.arguments for call in turn.calls if call.name == name])
+        self._left = [call for call in turn.calls if call.name == name]
+        self._results = turn.results
+        self.unknown: list[ToolCall] = []
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        asked = ToolCall(context.call.id, self.spec.name, arguments)
+        known = next((call for call in self._left if same_call(call, asked)), None)
+        result = self._results.get(known.id) if known else None
+        if known is None or result is None:
+            self.unknown.append(asked)
+            return ToolOutput(NOT_RECORDED, "error")
+        self._left.remove(known)
+        return ToolOutput(result.text, result.status or "success", result.media)
+
+
+def _spec(name: str, given: Sequence[Mapping[str, Any]]) -> ToolSpec:
+    """Return the specification of a tool. For python, this is the specification of the sandbox's tool. For any other
+    tool, the specification states only the names of the arguments, which are taken from the recorded arguments
+    ``given``."""
+    if name == SANDBOXED.name:
+        return SANDBOXED
+    names = dict.fromkeys(argument for arguments in given for argument in arguments)
+    schema = {"type": "object", "properties": {argument: {} for argument in names}}
+    return ToolSpec(name, f"The tool {name}, as it was used before.", schema, kind=SANDBOXED.kind, where="sandbox")

@@ -20,8 +20,8 @@ from agent_kernel.notebook.kernel.python_syntax import loop_names, to_plain_pyth
 from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
 from agent_kernel.notebook.kernel.variable_summary import ONE_LETTER_WORDS
 
-QUESTION = "Keep {names} in your kernel? It runs the same code for real."
-SET = "Set {name} in your kernel? It runs the same code for real."
+QUESTION = "Keep {names} in your kernel? The same code then runs there."
+SET = "Set {name} in your kernel? The same code then runs there."
 FOR_REAL = "A draft may not do this. Run it in your kernel for real?"
 LATER = "In a draft only: {names}. %agent keep brings {them} into your kernel."
 NOTHING_TO_KEEP = "there is nothing to keep: no draft has made or changed a variable since your kernel was last used."

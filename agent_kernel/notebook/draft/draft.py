@@ -133,9 +133,9 @@ class Drafts:
     def run(
         self, turn: str, code: str, listener: Listener, show: Show, *, returns_value: bool = False
     ) -> ExecutionOutcome:
-        """Run code in the current copy, or in a new one. Errors of the code are in the result; an interrupt ends the
-        call. With ``returns_value`` the result of a successful call has a copy of the value that the program ends
-        with."""
+        """Run code in the current draft; if there is none, fork one. An error of the code is part of the result. An
+        interrupt by the user ends the call. With ``returns_value``, the result of a successful call contains a copy
+        of the value of the program's last expression."""
         if refused := self._review.refuse(code):
             return ExecutionOutcome("error", refused, refused, (), False)
         heard = _Heard(listener)

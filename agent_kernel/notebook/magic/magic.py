@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
+import os
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import CompletionContext, SimpleMatcherResult, context_matcher
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
 from agent_kernel.core.errors import AgentKernelError
+from agent_kernel.core.version import __version__
 from agent_kernel.notebook.draft.apply_draft import DraftApplier
 from agent_kernel.notebook.draft.draft import Drafts
 from agent_kernel.notebook.kernel.cell_identity import CellIdentity
@@ -22,7 +26,6 @@ from agent_kernel.notebook.kernel.one_line_errors import AgentError, AgentInterr
 from agent_kernel.notebook.kernel.variable_fingerprints import VariableTracker
 from agent_kernel.notebook.magic.command_context import CommandContext
 from agent_kernel.notebook.magic.embedded_server import EmbeddedServer
-from agent_kernel.notebook.magic.server_version import version_notice
 from agent_kernel.notebook.server_client import ServerClient, server_of_this_kernel
 from agent_kernel.notebook.turn.cell_options import CellOptions, parse_options, usage
 from agent_kernel.notebook.turn.client_tool_registry import ClientTools
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
 
 QUESTION = re.compile(r"\s*%agent\s+\S+\s.*\?\s*$")
 """Matches an ``%agent`` line of at least two words that ends with a question mark."""
+VARIABLE = "AGENT_KERNEL_VERSION"
+"""The environment variable in which a server gives its version to its kernels."""
 
 
 @magics_class
@@ -228,3 +233,21 @@ def unload(shell: Any) -> None:
     shell.Completer.custom_matchers.remove(magics.complete)
     for cleanup in CLEANUPS:
         shell.input_transformers_cleanup.remove(cleanup)
+
+
+def version_notice(environment: Mapping[str, str] = os.environ, own: str = __version__) -> str:
+    """Return a notice for the user if this kernel and its server have different versions of this package; "" if the
+    first two numbers of the versions are the same, or if the server did not state its version. The versions differ if
+    the kernel has an environment of its own, and only one of the two environments was updated."""
+    server = environment.get(VARIABLE, "")
+    if not server or _series(server) == _series(own):
+        return ""
+    name = "agent-kernel" if importlib.util.find_spec("jupyter_ext") else "agent-kernel-magic"
+    return (
+        f"This kernel has agent-kernel {own}, and its server has {server}. Some of %%agent may not work. To install "
+        f"the server's version here: {sys.executable} -m pip install '{name}=={server}'. Then restart the kernel."
+    )
+
+
+def _series(version: str) -> list[str]:
+    return version.split(".")[:2]

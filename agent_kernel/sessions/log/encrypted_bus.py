@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 class EncryptedBus:
     """A MessageBus over ``bus``, with a ``key`` of 32 bytes. A message is bound to its topic. If a message cannot be
-    decrypted, its receiver gets it with an empty body and without an error, so that somebody who can write to the
+    decrypted, its receiver gets it with an empty body and without an error, so that a forged message in the
     database cannot stop the receivers."""
 
     def __init__(self, bus: MessageBus, key: bytes) -> None:

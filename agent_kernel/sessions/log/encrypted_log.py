@@ -2,9 +2,9 @@
 
 Bodies are encrypted with AES-256-GCM. HKDF-SHA256 (RFC 5869) derives a key for each namespace from the key of the
 store. The encryption of an entry includes its namespace, its session and the entry before it. So the reader notices if
-somebody who can write to the database exchanges, repeats or leaves out entries; only the removal of the newest entries
-of a session is not noticed. The names of media are HMAC-SHA256 of their hashes: equal media have equal names within a
-namespace only. What remains readable are namespaces, ids of sessions, sizes, times and the number of changes.
+entries have been exchanged, repeated or left out in the database; only the removal of the newest entries of a session
+is not noticed. The names of media are HMAC-SHA256 of their hashes: equal media have equal names within a namespace
+only. Namespaces, ids of sessions, sizes, times and the number of changes remain readable.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ class BusMessage:
 
 @dataclass(frozen=True, slots=True)
 class SharedValue:
-    """A value under a name, kept for a bounded time. ``version`` is chosen by whoever writes it, and is not encrypted.
-    ``age_s``: how many seconds ago it was written, by the clock of the database."""
+    """A value under a name, kept for a bounded time. The writer chooses ``version``, which is not encrypted. ``age_s``:
+    how many seconds ago it was written, by the clock of the database."""
 
     version: str
     body: bytes

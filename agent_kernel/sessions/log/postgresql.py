@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from agent_kernel.sessions.log import log_errors
@@ -17,84 +18,9 @@ if TYPE_CHECKING:
 VERSION = 1
 PAGE = 5000
 """Maximum number of entries that one ``read`` returns."""
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS agent_kernel_version (version integer NOT NULL);
-CREATE TABLE IF NOT EXISTS agent_kernel_namespaces (name text PRIMARY KEY, position bigint NOT NULL);
-CREATE TABLE IF NOT EXISTS agent_kernel_entries (
-    namespace text NOT NULL,
-    position bigint NOT NULL,
-    session text NOT NULL,
-    replaces boolean NOT NULL,
-    body bytea NOT NULL,
-    PRIMARY KEY (namespace, position)
-);
-CREATE INDEX IF NOT EXISTS agent_kernel_streams ON agent_kernel_entries (namespace, session, position);
-CREATE TABLE IF NOT EXISTS agent_kernel_commits (
-    id text PRIMARY KEY, positions bigint[] NOT NULL, time timestamptz NOT NULL
-);
-CREATE INDEX IF NOT EXISTS agent_kernel_commits_by_time ON agent_kernel_commits (time);
-CREATE TABLE IF NOT EXISTS agent_kernel_blobs (
-    namespace text NOT NULL,
-    digest text NOT NULL,
-    stored timestamptz NOT NULL,
-    data bytea NOT NULL,
-    PRIMARY KEY (namespace, digest)
-);
--- The row of a namespace is locked until the commit, so its positions become visible in their order. The result is NULL
--- when a stream has a later entry than the writer expects. Ids are kept for a day.
-CREATE OR REPLACE FUNCTION agent_kernel_commit(
-    given text, names text[], sessions text[], expected bigint[], bodies bytea[], replacing boolean[]
-) RETURNS bigint[] LANGUAGE plpgsql AS $$
-DECLARE
-    place bigint;
-    places bigint[] := '{}';
-BEGIN
-    INSERT INTO agent_kernel_namespaces SELECT DISTINCT name, 0 FROM unnest(names) AS name ORDER BY name
-    ON CONFLICT DO NOTHING;
-    PERFORM 1 FROM agent_kernel_namespaces WHERE name = ANY (names) ORDER BY name FOR UPDATE;
-    SELECT positions INTO places FROM agent_kernel_commits WHERE id = given;
-    IF FOUND THEN RETURN places; END IF;
-    places := '{}';
-    FOR i IN 1 .. cardinality(names) LOOP
-        SELECT coalesce(max(position), 0) INTO place FROM agent_kernel_entries
-        WHERE namespace = names[i] AND session = sessions[i];
-        IF place <> expected[i] THEN RETURN NULL; END IF;
-    END LOOP;
-    FOR i IN 1 .. cardinality(names) LOOP
-        place := 0;
-        IF bodies[i] IS NOT NULL THEN
-            UPDATE agent_kernel_namespaces SET position = position + 1 WHERE name = names[i]
-            RETURNING position INTO place;
-            IF replacing[i] THEN
-                DELETE FROM agent_kernel_entries WHERE namespace = names[i] AND session = sessions[i];
-                DELETE FROM agent_kernel_commits WHERE time < now() - interval '1 day';
-            END IF;
-            INSERT INTO agent_kernel_entries VALUES (names[i], place, sessions[i], replacing[i], bodies[i]);
-        END IF;
-        places := places || place;
-    END LOOP;
-    INSERT INTO agent_kernel_commits VALUES (given, places, now());
-    RETURN places;
-END $$;
-"""
-_COMMIT_AFTER = """
--- As agent_kernel_commit. The result is also NULL when a namespace in homes has another last position than reached.
-CREATE OR REPLACE FUNCTION agent_kernel_commit_after(
-    homes text[], reached bigint[],
-    given text, names text[], sessions text[], expected bigint[], bodies bytea[], replacing boolean[]
-) RETURNS bigint[] LANGUAGE plpgsql AS $$
-BEGIN
-    INSERT INTO agent_kernel_namespaces SELECT home, 0 FROM unnest(homes) AS home ORDER BY home ON CONFLICT DO NOTHING;
-    PERFORM 1 FROM agent_kernel_namespaces WHERE name = ANY (homes) ORDER BY name FOR UPDATE;
-    IF EXISTS (
-        SELECT 1 FROM agent_kernel_namespaces AS n JOIN unnest(homes, reached) AS r (name, position) USING (name)
-        WHERE n.position <> r.position
-    ) AND NOT EXISTS (SELECT 1 FROM agent_kernel_commits WHERE id = given) THEN
-        RETURN NULL;
-    END IF;
-    RETURN agent_kernel_commit(given, names, sessions, expected, bodies, replacing);
-END $$;
-"""
+TABLES = "postgresql_tables.sql"
+COMMIT_AFTER = "postgresql_commit_after.sql"
+"""Files with the tables and the function that commits, and with the function ``agent_kernel_commit_after``."""
 _SELECT = f"""
 SELECT extract(epoch FROM clock_timestamp())::float8, e.* FROM (SELECT 1) AS always LEFT JOIN LATERAL (
     SELECT e.namespace, e.position, e.session, e.replaces, e.body FROM %s
@@ -203,11 +129,16 @@ class PostgresLog:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (SETUP_LOCK,))
             known = connection.execute("SELECT to_regclass('agent_kernel_version') IS NOT NULL").fetchone()
             if not (known and known[0]):
-                connection.execute(_SCHEMA.encode())
+                connection.execute(read_sql(TABLES).encode())
                 connection.execute("INSERT INTO agent_kernel_version VALUES (%s)", (VERSION,))
             known = connection.execute("SELECT to_regproc('agent_kernel_commit_after') IS NOT NULL").fetchone()
             if not (known and known[0]):
-                connection.execute(_COMMIT_AFTER.encode())
+                connection.execute(read_sql(COMMIT_AFTER).encode())
             row = connection.execute("SELECT max(version) FROM agent_kernel_version").fetchone()
         if row is None or row[0] != VERSION:
             raise log_errors.newer_format(self.name, row and row[0], VERSION, "database or schema")
+
+
+def read_sql(name: str) -> str:
+    """Return the text of an SQL file of this folder."""
+    return files("agent_kernel.sessions.log").joinpath(name).read_text("utf-8")

@@ -1,7 +1,8 @@
 """The log of several servers in a Supabase project: the tables of ``postgresql.py``, used through the project's API.
 
-The log calls only one SQL function. ``supabase.sql`` contains this function, the tables and the permissions. A person
-runs that file in the project's SQL editor: ``python -m agent_kernel.sessions.log.supabase`` prints it.
+The log calls only one SQL function. ``supabase.sql`` contains this function and the permissions. A person runs that
+file, with the SQL of ``postgresql.py`` in it, in the project's SQL editor: ``python -m
+agent_kernel.sessions.log.supabase`` prints it.
 """
 
 from __future__ import annotations
@@ -10,19 +11,19 @@ import base64
 import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from agent_kernel.core.errors import InvalidRequest, StoreError
 from agent_kernel.sessions.log import log_errors
 from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail, map_positions
+from agent_kernel.sessions.log.postgresql import COMMIT_AFTER, TABLES, read_sql
 
 VERSION = 1
 FUNCTION = "agent_kernel_log"
 TIMEOUT_S = 60.0
 ATTEMPTS = 2
-"""How often a request is sent when the connection breaks. Each of ours can be repeated."""
+"""How often a request is sent when the connection breaks. Each request of this module can be repeated without harm."""
 _MISSING = {"PGRST202", "42883", "42P01"}
 """Codes of errors that a missing function or table causes."""
 _HERE = {"127.0.0.1", "localhost", "::1"}
@@ -159,9 +160,13 @@ class SupabaseLog:
         return log_errors.unusable(self.name, line[:300].replace(self._key, "..."), hint)
 
 
-def read_sql() -> str:
-    """Return the SQL that a person runs in the SQL editor of the project."""
-    return files("agent_kernel.sessions.log").joinpath("supabase.sql").read_text("utf-8")
+def project_sql() -> str:
+    """Return the SQL that a person runs in the SQL editor of the project: ``supabase.sql``, in which the comments that
+    name other files are replaced by these files."""
+    sql = read_sql("supabase.sql")
+    for name in (TABLES, COMMIT_AFTER):
+        sql = sql.replace(f"-- {name}\n", read_sql(name))
+    return sql
 
 
 def _read_url(url: str) -> tuple[str, str, str]:
@@ -185,4 +190,4 @@ def _to_text(data: bytes) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(read_sql())
+    sys.stdout.write(project_sql())

@@ -27,7 +27,8 @@ class MovedStoreCheck:
         self._identity: tuple[int, int] | None = None
 
     def note(self) -> None:
-        """Remember what is at the path now as the store that this process uses."""
+        """Remember the file or directory that is at the path now. From now on, it counts as the store that this process
+        uses."""
         self._identity = self._stat()
 
     def is_replaced(self) -> bool:

@@ -59,7 +59,8 @@ def _of(node: ast.AST) -> Iterator[Effect]:
 
 
 def _kind(call: ast.Call) -> Kind | None:
-    """Return the kind of effect of a call, derived from its name and its first arguments; None if it has none."""
+    """Return what kind of effect a call in Python code has, judged by the name of the function and its arguments; None
+    if no effect is known."""
     name, owner = _function_name(call.func)
     if any(isinstance(word, ast.Constant) and _is_url(word.value) for word in ast.walk(call)):
         return "network"

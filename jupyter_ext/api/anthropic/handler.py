@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agent_kernel.core import token_estimate
 from agent_kernel.core.errors import (
     AgentKernelError,
     ContextOverflow,
@@ -15,7 +18,9 @@ from agent_kernel.core.errors import (
     NotFound,
 )
 from agent_kernel.core.events import TurnFinished
+from agent_kernel.core.messages import Message
 from agent_kernel.core.net.fetch import FetchLimits, FetchResult
+from agent_kernel.core.protocols import ToolSpec
 from agent_kernel.core.session import new_id
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.sandbox.host.pool import LinuxSandbox
@@ -24,7 +29,6 @@ from jupyter_ext.api.anthropic.codec import PING, Container, MessagesCodec
 from jupyter_ext.api.anthropic.conversation import AnthropicConversation, Source, conversation, sources
 from jupyter_ext.api.anthropic.message_threads import MessageThread, threads_of
 from jupyter_ext.api.anthropic.request import CountBody, MessagesBody, PromptBody
-from jupyter_ext.api.anthropic.token_count import estimate_tokens
 from jupyter_ext.api.anthropic.tools import tools_of
 from jupyter_ext.api.dialects import anthropic_errors
 from jupyter_ext.api.dialects.handler import DialectHandler
@@ -38,6 +42,10 @@ from jupyter_ext.turns.ephemeral_sessions import IDLE_S, NAMED, is_ephemeral
 from jupyter_ext.turns.idempotency import StartedTurn
 
 FETCHED = FetchLimits(total_s=30.0, bytes=MAX_MEDIA)
+MEDIUM_TOKENS = 1_500
+"""Estimated tokens of one picture; Anthropic counts about this number for a large one."""
+PER_TOOL = 60
+"""Number of characters that a chat template adds for each tool."""
 
 
 class AnthropicHandler(DialectHandler):
@@ -180,3 +188,16 @@ class CountTokensHandler(AnthropicHandler):
         name = DialectRequest(model, TurnRequest()).name
         if name and self.services.access.may_choose(self.caller, name):
             self.services.runtime.engines.get(name)
+
+
+def estimate_tokens(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
+    """Estimate the tokens of a request from its characters, by ``token_estimate.CHARS_PER_TOKEN``. An exact count needs
+    the tokenizer of the engine's model, and a count must not load a model. The estimate is more often too high than
+    too low. ``estimated`` in the result marks it as an estimate."""
+    media = sum(len(message.media) for message in messages)
+    declared = sum(len(tool.name) + len(tool.description) + len(json.dumps(tool.schema)) + PER_TOOL for tool in tools)
+    chars = token_estimate.total_chars(messages) + declared
+    return {
+        "input_tokens": math.ceil(chars / token_estimate.CHARS_PER_TOKEN) + media * MEDIUM_TOKENS,
+        "estimated": True,
+    }

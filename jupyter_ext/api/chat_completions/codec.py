@@ -25,10 +25,10 @@ from agent_kernel.core.events import (
     TextDelta,
     TurnFinished,
 )
+from agent_kernel.core.messages import Usage
 from agent_kernel.core.session import creation_time, new_id
 from jupyter_ext.api.dialects.codec import DONE, Frame
 from jupyter_ext.api.dialects.openai_errors import openai_error
-from jupyter_ext.api.dialects.openai_usage import chat_usage
 from jupyter_ext.api.dialects.token_logprob import token_logprob
 from jupyter_ext.api.dialects.tool_call_log import ToolCallLog, arguments_text
 from jupyter_ext.turns.dialect_request import DEFAULT
@@ -170,3 +170,40 @@ def call_for_client(body: CallReturned) -> dict[str, Any]:
 
 def describe_stop(end: TurnFinished | None) -> str:
     return f"The turn was stopped before its end{f': {end.reason}' if end and end.reason else ''}."
+
+
+def chat_usage(wire: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the token usage in the format of chat/completions.
+
+    ``wire`` is ``TurnFinished.usage``, the sum of all rounds. The result has ``estimated`` if the engine does not count
+    tokens.
+    """
+    usage = Usage.from_json(wire)
+    body: dict[str, Any] = {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.reused_tokens},
+        **speeds(usage),
+    }
+    return body | ({"estimated": True} if usage.estimated else {})
+
+
+def speeds(usage: Usage) -> dict[str, float]:
+    """Return mistral.rs's fields: tokens per second and durations in seconds, for the prompt, the completion and both.
+    They are 0 where nothing was measured. The duration of the prompt is the total duration minus that of decoding."""
+    decoding = usage.decode_s or max(0.0, usage.seconds - usage.first_token_s)
+    reading = max(0.0, usage.seconds - decoding)
+    total = usage.prompt_tokens + usage.completion_tokens
+    return {
+        "avg_tok_per_sec": _rate(total, usage.seconds),
+        "avg_prompt_tok_per_sec": _rate(usage.prompt_tokens, reading),
+        "avg_compl_tok_per_sec": _rate(usage.completion_tokens, decoding),
+        "total_time_sec": round(usage.seconds, 4),
+        "total_prompt_time_sec": round(reading, 4),
+        "total_completion_time_sec": round(decoding, 4),
+    }
+
+
+def _rate(tokens: int, seconds: float) -> float:
+    return round(tokens / seconds, 2) if seconds > 0 else 0.0

@@ -7,6 +7,7 @@ import asyncio
 import dataclasses
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, FetchFailed, InvalidRequest, Unprocessable
@@ -17,7 +18,6 @@ from jupyter_ext.api.dialects.codec import Codec
 from jupyter_ext.api.dialects.openai_errors import openai_error
 from jupyter_ext.api.http.error_status import error_of
 from jupyter_ext.api.http.handler import AgentHandler
-from jupyter_ext.api.http.media_fetch import fetch_all
 from jupyter_ext.api.schemas.errors import AnthropicError, ModelError
 from jupyter_ext.turns.dialect_request import DialectRequest
 from jupyter_ext.turns.idempotency import HEADER, REPLAYED, KeyEntry, StartedTurn, read_key
@@ -166,3 +166,28 @@ async def _frames(codec: Codec, events: AsyncGenerator[Event, None]) -> AsyncGen
 def raise_failure(end: TurnFinished | None) -> None:
     if end is not None and end.state == "failed":
         raise error_of(end.error or {})
+
+
+async def fetch_all(fetcher: Fetcher, urls: Sequence[str], bounds: FetchLimits, *, purpose: str) -> list[FetchResult]:
+    """Fetch all remote media of one request at the same time, and return them in the order of ``urls``.
+    ``bounds.bytes`` limits all of them together; the other bounds apply to each. The first failure cancels the other
+    fetches. Raises the errors of ``Fetcher.get``."""
+    left = bounds.bytes
+
+    async def fetch_one(url: str) -> FetchResult:
+        nonlocal left
+        held: list[bytes] = []
+        async with fetcher.open(url, bounds, purpose=purpose) as (answer, pieces):
+            async for piece in pieces:
+                left -= len(piece)
+                if left < 0:
+                    raise FetchFailed(f"The media of a request can have at most {bounds.bytes >> 20} MiB together.")
+                held.append(piece)
+        return replace(answer, data=b"".join(held))
+
+    tasks = [asyncio.ensure_future(fetch_one(url)) for url in urls]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,9 +1,10 @@
-"""Routes that report how much is used: the metrics of this server for Prometheus, and the limits of one caller."""
+"""Routes of the server's metrics in the format of Prometheus, and of the limits of the caller and how much of them is
+used."""
 
 from __future__ import annotations
 
 from jupyter_ext.api.http.handler import AgentHandler, guard
-from jupyter_ext.api.schemas import caller_limits as shapes
+from jupyter_ext.api.schemas import server as shapes
 from jupyter_ext.api.schemas.operation import Raw, operation
 
 TEXT = Raw(("text/plain", "application/openmetrics-text"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any, Literal
 
@@ -19,7 +20,6 @@ from agent_kernel.core.session import Item, Session, SessionKey, new_id
 from agent_kernel.sessions.export.import_export import export_session, import_session
 from agent_kernel.sessions.serialization import fields_to_json
 from agent_kernel.sessions.store.private_store import is_private, private_id
-from jupyter_ext.api.http.etag import etag, read_if_match
 from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.request_schemas import DescribeBody, EmptyBody, SessionBody
 from jupyter_ext.api.responses.live_responses import responses_of
@@ -36,6 +36,8 @@ SERIALIZED = Parameter(
     "facts: the session without its history. Any other value: only the history, in that format.",
     Literal["facts", "agent-kernel", "openai", "mistralrs"],
 )
+REVISION = re.compile(r'(?:W/)?"?([0-9]{1,15})"?')
+"""Matches the revision of a session as a client sends it back in If-Match: the ETag of ``sessions/{id}``."""
 SEARCHED = 5000
 """Number of the most recently used sessions among which a search by name looks."""
 
@@ -301,3 +303,18 @@ class BlobHandler(AgentHandler):
         self.set_header("Cache-Control", "private, max-age=31536000, immutable")
         self.set_header("Content-Disposition", "attachment")
         self.finish(data, set_content_type="application/octet-stream")
+
+
+def etag(revision: int) -> str:
+    return f'"{revision}"'
+
+
+def read_if_match(handler: AgentHandler) -> int | None:
+    """Return the revision in If-Match; None if the client does not send one. Raises InvalidRequest."""
+    header = handler.request.headers.get("If-Match", "*").strip()
+    if header == "*":
+        return None
+    match = REVISION.fullmatch(header)
+    if match is None:
+        raise InvalidRequest("If-Match must be the ETag of the session: its revision in quotes.")
+    return int(match[1])

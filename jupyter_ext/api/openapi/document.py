@@ -11,11 +11,11 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.session import MAX_ID
 from jupyter_ext.api.http.allowed_methods import GUARD, list_verbs
-from jupyter_ext.api.openapi.examples import examples
 from jupyter_ext.api.openapi.json_schemas import Schemas
 from jupyter_ext.api.openapi.limits import DESCRIPTION, LIMITS
 from jupyter_ext.api.schemas.operation import ID_PATTERN, Operation, Parameter, Raw, operation_of
@@ -47,6 +47,8 @@ SECURITY: Mapping[str, Mapping[str, str]] = {
         "description": "The credential that a notebook's kernel was started with; for the notebook's own sessions.",
     },
 }
+EXAMPLES = Path(__file__).with_name("examples.json")
+"""Examples that were recorded from a server with a scripted model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,3 +268,11 @@ def _of_group(group: str) -> dict[str, Any]:
 
 def _phrase(status: int) -> str:
     return HTTPStatus(status).phrase
+
+
+@functools.cache
+def examples() -> Mapping[str, Mapping[str, Any]]:
+    """Return the examples by ``operationId``: the ``request`` that was sent, the ``status`` and the ``reply``, which is
+    None if it is empty."""
+    by_operation: Mapping[str, Mapping[str, Any]] = json.loads(EXAMPLES.read_text(encoding="utf-8"))
+    return by_operation

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 from jupyter_client.kernelspec import NoSuchKernel
 
-from jupyter_ext.notebooks.kernel_credentials import KernelCredentials
-from jupyter_ext.notebooks.kernels import runs_ipykernel
+from jupyter_ext.notebooks.kernels import KernelCredentials, runs_ipykernel
 from tests.jupyter_ext.conftest import HANG, HELLO
 from tests.server import ROOT, AgentServer, Json, followed, start_turn, wait_for_event
 

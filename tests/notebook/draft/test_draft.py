@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(bool(jail.missing()), reason=jail.missing())
 
 TRAITS = {"python_in": ""}
 DF = "import pandas as pd\ndf = pd.DataFrame({'month': ['a', 'b', 'a'], 'rain': [1, 2, 3]})"
-KEEP = "Keep {} in your kernel? It runs the same code for real. [y]es / [n]o: "
+KEEP = "Keep {} in your kernel? The same code then runs there. [y]es / [n]o: "
 FOR_REAL = "A draft may not do this. Run it in your kernel for real? [y]es / [n]o: "
 LOOK = """import os
 print()

@@ -117,7 +117,7 @@ async def test_without_a_table_the_cell_says_so(kernel: Notebook) -> None:
 
 async def test_a_value_that_no_copy_can_hold_is_made_for_real_after_a_question(kernel: Notebook) -> None:
     ran = await kernel.run("%%agent -> mine: City\nmake one of mine", ["y"])
-    assert ran.asked == ["Set mine in your kernel? It runs the same code for real. [y]es / [n]o: "]
+    assert ran.asked == ["Set mine in your kernel? The same code then runs there. [y]es / [n]o: "]
     assert "mine: City = City(name='Oslo', size=1) (computed)" in ran.plain
     assert await value(kernel, "mine") == "City(name='Oslo', size=1)"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from agent_kernel.sessions.log.supabase import read_sql
+from agent_kernel.sessions.log.supabase import project_sql
 from tests.sessions.log.servers import Postgres
 
 SECRET, ANON = "sb_secret_of-the-project", "sb_publishable_for-web-pages"
@@ -61,7 +61,7 @@ class FakeSupabase:
         url = self.postgres.fresh()
         schema = url.rpartition("%3D")[2]
         with psycopg.connect(url, autocommit=True) as database:
-            database.execute(read_sql().encode())
+            database.execute(project_sql().encode())
             database.execute(f"GRANT USAGE ON SCHEMA {schema} TO anon, authenticated, service_role".encode())
         return f"supabase://{key}@127.0.0.1:{self.port}?schema={schema}"
 

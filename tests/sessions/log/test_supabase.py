@@ -16,7 +16,7 @@ from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
 from agent_kernel.core.messages import user
 from agent_kernel.sessions.log import postgresql
 from agent_kernel.sessions.log.log_store import Append
-from agent_kernel.sessions.log.supabase import SupabaseLog, read_sql
+from agent_kernel.sessions.log.supabase import SupabaseLog, project_sql
 from agent_kernel.sessions.store.store_url import open_log, open_store
 from tests.sessions.log.test_log_store import append, everything
 from tests.sessions.talk import KEY
@@ -112,7 +112,7 @@ async def test_a_project_with_the_function_of_an_earlier_version_works_and_the_s
         log = SupabaseLog(url)
         log.read({})
         assert not log.compares
-        database.execute(read_sql().encode())
+        database.execute(project_sql().encode())
     assert await requests_of_a_write(supabase, url) == 1
     assert [entry.position for entry in everything(log, {"local": 1})] == [2, 3, 4]
     log.close()
@@ -130,9 +130,9 @@ async def requests_of_a_write(supabase: Any, url: str) -> int:
 
 
 def test_the_tables_are_those_of_the_store_postgresql_and_both_can_use_them(supabase: Any) -> None:
-    for statements in (postgresql._SCHEMA, postgresql._COMMIT_AFTER):
-        assert statements.strip() in read_sql()
-    assert f"INSERT INTO agent_kernel_version SELECT {postgresql.VERSION} WHERE" in read_sql()
+    for name in (postgresql.TABLES, postgresql.COMMIT_AFTER):
+        assert postgresql.read_sql(name) in project_sql()
+    assert f"INSERT INTO agent_kernel_version SELECT {postgresql.VERSION} WHERE" in project_sql()
     url = supabase.fresh()
     schema = url.rpartition("schema=")[2]
     log, direct = open_log(url), open_log(f"{supabase.postgres.url}&options=-csearch_path%3D{schema}")
@@ -157,7 +157,7 @@ def test_a_project_without_the_function_and_one_of_a_newer_version_are_refused(s
 
 def test_what_a_person_runs_in_the_project_is_printed() -> None:
     command = [sys.executable, "-m", "agent_kernel.sessions.log.supabase"]
-    assert subprocess.run(command, capture_output=True, check=True, text=True).stdout == read_sql()
+    assert subprocess.run(command, capture_output=True, check=True, text=True).stdout == project_sql()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import type { ISharedCell, ISharedNotebook, SharedCell } from "@jupyter/ydoc";
 import type { Change } from "../turn/cellChanges";
 import type { Outcome, Standing } from "../notebook/notebook";
+import { trans } from "../translation/translation";
 import type { Facts, Json } from "../wire/schema";
 
 export const TAG = "agent_kernel";
@@ -106,25 +107,28 @@ export function undo(notebook: ISharedNotebook, changes: readonly Change[]): Out
   return outcomes;
 }
 
-function undoOne(notebook: ISharedNotebook, change: Change): { done: boolean; why: string } {
+function undoOne(notebook: ISharedNotebook, change: Change): Omit<Outcome, "change"> {
   const skip = (why: string) => ({ done: false, why });
+  const needless = (why: string) => ({ done: false, why, needless: true });
   if (change.lost) return skip(change.lost);
   const { cell, index } = find(notebook, change.cell);
   if (change.do === "delete") {
-    if (cell) return skip("it is there again already");
+    if (cell) return needless(trans.__("it is there again already"));
     notebook.insertCell(placeAgain(notebook, change), restoreCell(change));
     return { done: true, why: "" };
   }
-  if (!cell) return skip(change.do === "insert" ? "it is gone already" : "it was deleted since");
+  if (!cell && change.do === "insert") return needless(trans.__("it is gone already"));
+  if (!cell) return skip(trans.__("it was deleted since"));
   if (change.do === "move") {
-    if (above(notebook, change.cell) !== change.below) return skip("it was moved since");
-    if (change.from && !find(notebook, change.from).cell) return skip("the cell it stood below is gone");
+    if (above(notebook, change.cell) !== change.below) return skip(trans.__("it was moved since"));
+    if (change.from && !find(notebook, change.from).cell) return skip(trans.__("the cell it stood below is gone"));
     notebook.moveCell(index, movedTo(index, placeBelow(notebook, change.from)));
     return { done: true, why: "" };
   }
   const source = cell.getSource();
-  if (change.do === "edit" && source === change.before) return skip("it says again what it said before");
-  if (source !== change.after) return skip("you changed it since");
+  if (change.do === "edit" && source === change.before)
+    return needless(trans.__("its text is already the earlier one"));
+  if (source !== change.after) return skip(trans.__("you changed it since"));
   if (change.do === "insert") {
     notebook.deleteCell(index);
   } else {

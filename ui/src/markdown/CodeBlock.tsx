@@ -3,8 +3,8 @@ import { useContext, useRef, useState } from "preact/hooks";
 import { PanelContext } from "../conversation/panelContext";
 import { copy } from "./clipboard";
 import { Code } from "./Code";
-import { Diagram } from "./Diagram";
 import { IconButton } from "./IconButton";
+import { EnlargeButton } from "./Lightbox";
 import { useDiagram } from "./useDiagram";
 import { useShortMessage } from "./useShortMessage";
 import { trans } from "../translation/translation";
@@ -43,7 +43,7 @@ export function CodeBlock({ code, language, open = false }: Block) {
       </div>
       {diagram.problem && <p class="ak-code-note">{diagram.problem}</p>}
       {isDrawn ? (
-        <Diagram address={diagram.address} title={diagram.title} />
+        <EnlargeButton address={diagram.address} alt={diagram.title || trans.__("Diagram")} name="ak-diagram" />
       ) : (
         <pre tabIndex={0} aria-label={trans.__("Source")}>
           <Code code={code} language={language} open={open} />

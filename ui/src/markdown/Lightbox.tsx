@@ -1,13 +1,11 @@
-/** A picture over the whole window, until Escape, a click beside it, or the close button: as large as fits, or in its
- * actual size, where one pixel of it is one of the page. */
+/** A picture that a click enlarges. */
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { IconButton } from "./IconButton";
 import { trans } from "../translation/translation";
 
-interface Shown {
+interface Picture {
   address: string;
   alt: string;
-  onEnd: () => void;
 }
 
 /** A point of the picture, as fractions of its width and height. */
@@ -18,7 +16,28 @@ interface Point {
 
 const CENTER: Point = { x: 0.5, y: 0.5 };
 
-export function Lightbox({ address, alt, onEnd }: Shown) {
+/** `name` is the class of the button. */
+export function EnlargeButton({ address, alt, name, onError }: Picture & { name: string; onError?: () => void }) {
+  const [large, setLarge] = useState(false);
+  return (
+    <>
+      <button
+        type="button"
+        class={name}
+        title={trans.__("Enlarge")}
+        aria-label={trans.__("Enlarge: %1", alt)}
+        onClick={() => setLarge(true)}
+      >
+        <img src={address} alt={alt} onError={onError} />
+      </button>
+      {large && <Lightbox address={address} alt={alt} onEnd={() => setLarge(false)} />}
+    </>
+  );
+}
+
+/** The picture over the whole window, until Escape, a click beside it, or the close button: as large as fits, or in its
+ * actual size, where one pixel of it is one of the page. */
+function Lightbox({ address, alt, onEnd }: Picture & { onEnd: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const view = useRef<HTMLDivElement>(null);
   const [shownAt, setShownAt] = useState<Point | null>(null);

@@ -1,7 +1,7 @@
 /** An image from bytes; an animated one gets a player. Bytes of a type that is not listed are never shown as an image.
  */
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { Lightbox } from "../markdown/Lightbox";
+import { EnlargeButton } from "../markdown/Lightbox";
 import { filmOf, type Film } from "./film";
 import { isAnimated } from "./mediaTypes";
 import { useAddress } from "./useBytes";
@@ -12,26 +12,12 @@ export function Picture({ blob, mime, alt }: { blob: Blob; mime: string; alt: st
   const typed = useTyped(blob, mime);
   const address = useAddress(typed);
   const film = useFilm(typed, mime);
-  const [large, setLarge] = useState(false);
   const [broken, setBroken] = useState(false);
   if (broken) return <p class="ak-media-note">{trans.__("This picture cannot be shown: %1", alt)}</p>;
   if (!address || film === "unread") return null;
   if (film === "no frames") return <Still address={address} alt={alt} />;
   if (film) return <Player film={film} alt={alt} />;
-  return (
-    <>
-      <button
-        type="button"
-        class="ak-picture-button"
-        title={trans.__("Enlarge")}
-        aria-label={trans.__("Enlarge: %1", alt)}
-        onClick={() => setLarge(true)}
-      >
-        <img src={address} alt={alt} onError={() => setBroken(true)} />
-      </button>
-      {large && <Lightbox address={address} alt={alt} onEnd={() => setLarge(false)} />}
-    </>
-  );
+  return <EnlargeButton address={address} alt={alt} name="ak-picture-button" onError={() => setBroken(true)} />;
 }
 
 /** The server returns bytes without a type. */

@@ -28,8 +28,10 @@ export type Standing = "open" | "accepted" | "undone" | "touched" | "gone" | "cl
 export interface Outcome {
   change: Change;
   done: boolean;
-  /** Why it was not done. */
+  /** Why it was not done, for the user. */
   why: string;
+  /** The document already is as it was before the change. */
+  needless?: boolean;
 }
 
 /** Review and undo of the agent's changes in open notebooks. */

@@ -5,39 +5,32 @@ import { cellName } from "../turn/cellName";
 import type { ChangeKeeper, NotebookHost, Outcome } from "./notebook";
 import { trans } from "../translation/translation";
 
-export interface Undone {
-  done: number;
-  skipped: Outcome[];
-  /** Sentences for the user. */
-  words: string[];
-}
-
-const ALREADY = new Set(["it says again what it said before", "it is gone already", "it is there again already"]);
-
 /** Whether `undoTurn` could undo anything. */
 export function canUndo(host: NotebookHost | null, turn: TurnView): boolean {
   const keeper = host?.changes;
   return !!keeper && changesOf(turn).some((change) => isUndoable(keeper, change));
 }
 
-/** Works for stored turns and for new ones. */
-export function undoTurn(host: NotebookHost | null, turn: TurnView): Undone {
+/** Undo the changes of a stored or new turn. Returns sentences for the user. */
+export function undoTurn(host: NotebookHost | null, turn: TurnView): string[] {
   const changes = changesOf(turn);
-  const outcomes =
+  const outcomes: Outcome[] =
     host?.changes?.undo(changes) ?? changes.map((change) => ({ change, done: false, why: closedReason() }));
   const done = outcomes.filter((outcome) => outcome.done);
-  const skipped = outcomes.filter((outcome) => !outcome.done && !ALREADY.has(outcome.why));
+  const skipped = outcomes.filter((outcome) => !outcome.done && !outcome.needless);
   const cells = new Set(done.map((outcome) => outcome.change.cell)).size;
   const left = effectsOf(turn);
-  return {
-    done: done.length,
-    skipped,
-    words: [
-      cells === 0 ? trans.__("Nothing was undone.") : trans._n("Undone in one cell.", "Undone in %1 cells.", cells),
-      ...skipped.map(({ change, why }) => trans.__("%1 was not undone: %2.", nameOf(host, change), why)),
-      ...(left.length > 0 ? [trans.__("Not undone: %1.", left.join("; "))] : []),
-    ],
-  };
+  return [
+    cells === 0 ? trans.__("Nothing was undone.") : trans._n("Undone in one cell.", "Undone in %1 cells.", cells),
+    ...skipped.map(({ change, why }) => trans.__("%1 was not undone: %2.", nameOf(host, change), why)),
+    ...(left.length > 0 ? [trans.__("Not undone: %1.", left.join("; "))] : []),
+  ];
+}
+
+/** Undo one change. Returns why it was not undone, or "". */
+export function undoChange(keeper: ChangeKeeper | undefined, change: Change): string {
+  const [outcome] = keeper?.undo([change]) ?? [];
+  return outcome && !outcome.done ? trans.__("Not undone: %1.", outcome.why) : "";
 }
 
 export const closedReason = (): string => trans.__("its notebook is not open here");

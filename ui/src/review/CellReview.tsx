@@ -2,6 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useId, useRef } from "preact/hooks";
 import { usePanel } from "../conversation/panelContext";
+import { undoChange } from "../notebook/undo";
 import { hasInvisible } from "../turn/invisibleCharacters";
 import { proposalTitle } from "../view/proposalTitle";
 import { Diff } from "../view/Review";
@@ -9,6 +10,7 @@ import { TextEdit } from "../view/TextEdit";
 import { editableText, useDecision } from "../view/useDecision";
 import type { ReviewItem } from "./items";
 import type { Reviewing } from "./reviewing";
+import { Problem } from "../view/Problem";
 import { trans } from "../translation/translation";
 
 interface Reviewed {
@@ -85,11 +87,7 @@ function Proposed({ item }: { item: ReviewItem }) {
           </div>
         </>
       )}
-      {problem.value && (
-        <p class="ak-problem" role="alert">
-          {problem.value}
-        </p>
-      )}
+      <Problem text={problem.value} />
     </>
   );
 }
@@ -100,10 +98,7 @@ function Made({ item, reviews }: Reviewed) {
   const said = useSignal("");
   const { change } = item;
   const hasText = item.do === "insert" || item.do === "edit";
-  const reject = () => {
-    const [outcome] = change ? reviews.keeper.undo([change]) : [];
-    said.value = outcome && !outcome.done ? trans.__("Not undone: %1.", outcome.why) : "";
-  };
+  const reject = () => (said.value = change ? undoChange(reviews.keeper, change) : "");
   const accept = () => {
     if (change && hasText) reviews.keeper.accept([change]);
     else reviews.dismiss(item.key);
@@ -124,11 +119,7 @@ function Made({ item, reviews }: Reviewed) {
           </button>
         )}
       </div>
-      {said.value && (
-        <p class="ak-problem" role="status">
-          {said.value}
-        </p>
-      )}
+      <Problem text={said.value} role="status" />
     </>
   );
 }

@@ -18,7 +18,7 @@ export function ReviewBar({ reviews, turn }: { reviews: Reviewing; turn: TurnVie
   const changes = open.flatMap(({ change }) => change ?? []);
   const here = items.findIndex((item) => item.key === reviews.current.value);
   const isUndoable = turn.state !== "open" && canUndo(host.notebook, turn);
-  const undo = () => (said.value = { turn: turn.id, text: undoTurn(host.notebook, turn).words.join(" ") });
+  const undo = () => (said.value = { turn: turn.id, text: undoTurn(host.notebook, turn).join(" ") });
   const rejectAll = () => {
     const kept = reviews.keeper.undo(changes).filter(({ done }) => !done);
     said.value = {

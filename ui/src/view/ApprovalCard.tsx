@@ -15,6 +15,7 @@ import { Remaining } from "./Elapsed";
 import { Source } from "./Source";
 import { usePanel } from "../conversation/panelContext";
 import { withParts } from "./withParts";
+import { Problem } from "./Problem";
 import { trans } from "../translation/translation";
 
 /** Delay before keys work, from when the card appears or gets the focus. */
@@ -125,11 +126,7 @@ export function ApprovalCard({ approval }: { approval: Approval }) {
           }}
         />
       )}
-      {problem.value && (
-        <p class="ak-problem" role="alert">
-          {problem.value}
-        </p>
-      )}
+      <Problem text={problem.value} />
     </div>
   );
 }

@@ -6,6 +6,7 @@ import type { Attachment } from "../conversation/entry";
 import { formatBytes } from "../turn/labels";
 import { useDesk } from "./panelStateContext";
 import { ButtonIcon } from "./ButtonIcon";
+import { Problem } from "./Problem";
 import { trans } from "../translation/translation";
 
 export function AttachmentChips() {
@@ -50,11 +51,7 @@ export function AttachmentChips() {
       {blind && attached.some(({ kind }) => kind === "image") && (
         <p class="ak-hint">{trans.__("%1 reads text only and does not see the image.", engine.current.value.model)}</p>
       )}
-      {problem && (
-        <p class="ak-failure" role="alert">
-          {problem}
-        </p>
-      )}
+      <Problem text={problem} name="ak-failure" />
     </>
   );
 }

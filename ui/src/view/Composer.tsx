@@ -11,6 +11,7 @@ import { ButtonIcon } from "./ButtonIcon";
 import { TurnOptions } from "./TurnOptions";
 import { options, type Option } from "./completionOptions";
 import { Queue } from "./Queue";
+import { Problem } from "./Problem";
 import { trans } from "../translation/translation";
 
 const LIST = "ak-completion";
@@ -220,11 +221,7 @@ function Offered({ options: all, chosen, choose, problem: why }: OfferedProps) {
           </li>
         ))}
       </ul>
-      {why && (
-        <p class="ak-hint" role="status">
-          {why}
-        </p>
-      )}
+      <Problem text={why} role="status" name="ak-hint" />
     </div>
   );
 }

@@ -5,6 +5,7 @@ import { saveFile } from "../media/saveFile";
 import { formatBytes } from "../turn/labels";
 import { Icon } from "./Icon";
 import { markInvisible } from "./Source";
+import { Problem } from "./Problem";
 import { usePanel } from "../conversation/panelContext";
 import { trans } from "../translation/translation";
 
@@ -42,11 +43,7 @@ function File({ file }: { file: Facts }) {
           {trans.__("Download")}
         </button>
       )}
-      {problem.value && (
-        <span class="ak-problem" role="alert">
-          {problem.value}
-        </span>
-      )}
+      <Problem text={problem.value} inline />
     </li>
   );
 }

@@ -1,6 +1,7 @@
 /** Imports a conversation from a document, after a preview. */
 import { useSignal } from "@preact/signals";
 import { useDesk } from "./panelStateContext";
+import { Problem } from "./Problem";
 import { trans } from "../translation/translation";
 
 /** The server's limit for one document. */
@@ -39,11 +40,7 @@ export function Import() {
         accept=".json,.jsonl"
         onChange={(event) => chosen(event.currentTarget.files?.[0] ?? null)}
       />
-      {problem.value && (
-        <p class="ak-failure" role="alert">
-          {problem.value}
-        </p>
-      )}
+      <Problem text={problem.value} name="ak-failure" />
       {seen.value && (
         <>
           <dl class="ak-facts" aria-label={trans.__("Preview of the import")}>

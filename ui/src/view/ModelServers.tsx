@@ -7,6 +7,7 @@ import { ApiError } from "../transport/transport";
 import { trans } from "../translation/translation";
 import type { ModelServer, ProbeReport } from "../wire/schema";
 import { useDesk } from "./panelStateContext";
+import { Problem } from "./Problem";
 
 export function AddedServers() {
   const { host } = usePanel();
@@ -182,11 +183,7 @@ function Form({ servers, saved, close }: Adding) {
           {trans.__("Cancel")}
         </button>
       </div>
-      {problem.value && (
-        <p class="ak-failure" role="alert">
-          {problem.value}
-        </p>
-      )}
+      <Problem text={problem.value} name="ak-failure" />
       {report.value && <Report report={report.value} choose={(one) => (model.value = one)} />}
     </form>
   );

@@ -4,8 +4,10 @@ import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 import { cellName } from "../turn/cellName";
 import { usePanel } from "../conversation/panelContext";
+import { undoChange } from "../notebook/undo";
 import { Diff, standingText } from "./Review";
 import { Output } from "./Output";
+import { Problem } from "./Problem";
 import type { TurnView } from "../turn/turn";
 import type { Change } from "../turn/cellChanges";
 import { trans } from "../translation/translation";
@@ -26,10 +28,6 @@ function Proposed({ change, printed }: { change: Change; printed: string }) {
   const standing = useMemo(() => keeper?.standing(change) ?? "closed", [keeper, change, version]);
   const isOpen = standing === "undone"; // the cell has the source that failed
   const name = cellName(keeper?.place(change) ?? change.index);
-  const undo = () => {
-    const [outcome] = keeper?.undo([change]) ?? [];
-    said.value = outcome && !outcome.done ? trans.__("Not undone: %1.", outcome.why) : "";
-  };
   return (
     <div class="ak-review" role="group" aria-label={trans.__("Correction of %1", name)}>
       <details open={isOpen}>
@@ -58,7 +56,7 @@ function Proposed({ change, printed }: { change: Change; printed: string }) {
             </>
           )}
           {standing === "accepted" && (
-            <button type="button" onClick={undo}>
+            <button type="button" onClick={() => (said.value = undoChange(keeper, change))}>
               {trans.__("Undo")}
             </button>
           )}
@@ -69,11 +67,7 @@ function Proposed({ change, printed }: { change: Change; printed: string }) {
           )}
         </div>
       </details>
-      {said.value && (
-        <p class="ak-problem" role="status">
-          {said.value}
-        </p>
-      )}
+      <Problem text={said.value} role="status" />
     </div>
   );
 }

@@ -6,9 +6,10 @@ import { type Change, changeOf, changesOf, isSuperseded, isApproved } from "../t
 import { cellName } from "../turn/cellName";
 import { counts, diff, hunks } from "../notebook/diff";
 import type { ChangeKeeper, Standing } from "../notebook/notebook";
-import { canUndo, undoTurn } from "../notebook/undo";
+import { canUndo, undoChange, undoTurn } from "../notebook/undo";
 import type { CallBlock, TurnView } from "../turn/turn";
 import { markInvisible } from "./Source";
+import { Problem } from "./Problem";
 import { usePanel } from "../conversation/panelContext";
 import "./review.css";
 import { trans } from "../translation/translation";
@@ -76,10 +77,7 @@ function Reviewed({ call, change }: { call: CallBlock; change: Change }) {
   const step = turn ? isSuperseded(turn, change) : false;
   const size = useMemo(() => summary(change), [change]);
   const isOpen = standing === "open" && !isApproved(call);
-  const reject = () => {
-    const [outcome] = keeper?.undo([change]) ?? [];
-    said.value = outcome && !outcome.done ? trans.__("Not undone: %1.", outcome.why) : "";
-  };
+  const reject = () => (said.value = undoChange(keeper, change));
   const told = step ? supersededText() : standingText(standing, change, isOpen);
   return (
     <div class="ak-review" data-standing={standing} role="group" aria-label={trans.__("Change of a cell: %1", name)}>
@@ -110,11 +108,7 @@ function Reviewed({ call, change }: { call: CallBlock; change: Change }) {
           )}
         </div>
       </details>
-      {said.value && (
-        <p class="ak-problem" role="status">
-          {said.value}
-        </p>
-      )}
+      <Problem text={said.value} role="status" />
     </div>
   );
 }
@@ -137,7 +131,7 @@ export function ReviewTurn({ turn }: { turn: TurnView }) {
         </button>
       )}
       {undoable && (
-        <button type="button" onClick={() => (said.value = undoTurn(host.notebook, turn).words)}>
+        <button type="button" onClick={() => (said.value = undoTurn(host.notebook, turn))}>
           {open.length > 1 && open.length === all ? trans.__("Reject all") : trans.__("Undo changes")}
         </button>
       )}

@@ -7,6 +7,7 @@ import { formatBytes } from "../turn/labels";
 import type { Arrival, Sidecar } from "../wire/sidecar";
 import "./arrivals.css";
 import { withParts } from "./withParts";
+import { Problem } from "./Problem";
 import { usePanel } from "../conversation/panelContext";
 import { formatTime, trans } from "../translation/translation";
 
@@ -111,11 +112,7 @@ function Offer({ beside, arrival, bring, close }: Offered) {
         </p>
       )}
       {open.value && !arrival.refused && <Facts arrival={arrival} size={beside.size} />}
-      {problem.value && (
-        <p class="ak-problem" role="alert">
-          {problem.value}
-        </p>
-      )}
+      <Problem text={problem.value} />
       <div class="ak-arrival-actions">
         {!arrival.refused && (
           <>

@@ -9,6 +9,7 @@ import { usePanel } from "../conversation/panelContext";
 import { Turn } from "./Turn";
 import "./turns.css";
 import { useTurnKeys } from "./turnKeys";
+import { Problem } from "./Problem";
 import { trans } from "../translation/translation";
 
 export function Turns() {
@@ -78,11 +79,7 @@ function Older() {
       <button type="button" ref={place} disabled={loading.value} onClick={() => void load()}>
         {loading.value ? trans.__("Loading") : trans.__("Earlier turns")}
       </button>
-      {problem.value && (
-        <span class="ak-problem" role="alert">
-          {problem.value}
-        </span>
-      )}
+      <Problem text={problem.value} inline />
     </p>
   );
 }

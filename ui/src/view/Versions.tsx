@@ -3,6 +3,7 @@ import { useSignal } from "@preact/signals";
 import { ApiError } from "../transport/transport";
 import type { TurnView } from "../turn/turn";
 import { Icon } from "./Icon";
+import { Problem } from "./Problem";
 import { usePanel } from "../conversation/panelContext";
 import { trans } from "../translation/translation";
 
@@ -38,11 +39,7 @@ export function Versions({ turn }: { turn: TurnView }) {
         off={version.number >= version.count}
         onClick={() => void to(1)}
       />
-      {problem.value && (
-        <span class="ak-problem" role="alert">
-          {problem.value}
-        </span>
-      )}
+      <Problem text={problem.value} inline />
     </span>
   );
 }

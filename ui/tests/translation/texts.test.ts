@@ -46,7 +46,6 @@ const NOT_SHOWN: Record<string, readonly string[]> = {
   "lab/sidebar.ts": ["agent-kernel: the settings of the panel cannot be loaded; their defaults apply."],
   "lab/status.ts": ["ak-status jp-StatusBar-TextItem"],
   "markdown/elements.tsx": ["noopener noreferrer nofollow"],
-  "notebook/undo.ts": ["it says again what it said before", "it is gone already", "it is there again already"],
   "media/Chart.tsx": ["plotly"],
   "media/Picture.tsx": ["no frames"],
   "media/rows.ts": ["NaN", "NaT", "True", "False"],

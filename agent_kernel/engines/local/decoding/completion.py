@@ -8,6 +8,7 @@ import functools
 import math
 import sys
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from typing import Any, TypeAlias
 
 from agent_kernel.core.errors import AgentKernelError, ContextOverflow, EngineError, InvalidRequest
 from agent_kernel.core.messages import Usage
-from agent_kernel.core.protocols import Sampling, TextChunk
+from agent_kernel.core.protocols import Sampling, TextChunk, TokenLogprob
 from agent_kernel.engines.local.backend import (
     Backend,
     ChatMessage,
@@ -28,7 +29,6 @@ from agent_kernel.engines.local.backend import (
 )
 from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.decoding.known_prefixes import CachedBlocks, TokenChains
-from agent_kernel.engines.local.decoding.logprob_buffer import Logprobs
 from agent_kernel.engines.local.decoding.request_queue import Admission, Tell
 from agent_kernel.engines.local.decoding.text_stream import TextStream
 from agent_kernel.engines.local.media.prompt_media import in_parts
@@ -48,6 +48,26 @@ RANGES = (
     ("frequency_penalty", -2.0, 2.0),
     ("max_tokens", 1, 2**31 - 1),
 )
+
+
+class Logprobs:
+    """Holds the tokens whose text has not been sent yet, each with the position at which its text ends."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, TokenLogprob]] = deque()
+
+    def add(self, text: str, end: int, logprob: float) -> None:
+        """Add a token. ``text`` is the text that the token completed, ``end`` the position in the answer at which this
+        text ends. If several tokens form one character, ``text`` is empty for all but the last of them."""
+        self._waiting.append((end, TokenLogprob(text, logprob)))
+
+    def due(self, length: int) -> tuple[TokenLogprob, ...]:
+        """Return the tokens whose text lies within the first ``length`` characters of the answer. Each token is
+        returned by one call only."""
+        due = []
+        while self._waiting and self._waiting[0][0] <= length:
+            due.append(self._waiting.popleft()[1])
+        return tuple(due)
 
 
 @dataclass(slots=True)

@@ -130,7 +130,8 @@ class Native:
         yield EndChunk(reason, completion.usage, completion.stopped_by(sampling.stop))
 
     async def _force_call(self, answer: NativeRound, tools: Sequence[ToolSpec]) -> AsyncGenerator[Chunk, None]:
-        """Yield one call of one of ``tools``. If there are several tools, the model chooses one."""
+        """Decode a reply that must be a call of one of ``tools``, and yield its chunks. If there are several tools, the
+        model chooses one."""
         template, completer, sampling = answer.template, answer.completer, answer.request.sampling
         prompt = reasoning.without_thinking(answer.prompt, self._loaded.template)
         tool, head, spent = tools[0], f'{template.opening}{{"name": "{tools[0].name}", "{template.key}":', Usage()

@@ -44,7 +44,8 @@ ASSUMED_FREE = GIB
 
 
 class GenerateBackend:
-    """Decodes up to AT_ONCE requests in turn. The number is limited because each request needs a cache of its own."""
+    """Decodes up to AT_ONCE requests at the same time: each step computes a token of one request, and the requests take
+    turns. Their number is limited, because each request needs a cache of its own."""
 
     def __init__(self, cache_dir: Path) -> None:
         self._cache_dir = cache_dir

@@ -52,8 +52,8 @@ class SingleRun:
         return KeptState(tuple(self._keys[: self._ran]), self._cache, self._logits)
 
     def step(self) -> StepOutput | None:
-        """Compute and return one token of the answer. Return None if the step computed a slice of the prompt that is
-        not the last one."""
+        """Compute the next slice of the prompt if one is left, and then one token of the answer. Return the token, or
+        None if further slices of the prompt have to be computed first."""
         if self._ran < len(self._ids):
             self._run_slice()
         if self._ran < len(self._ids):

@@ -8,7 +8,7 @@ from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import FetchFailed
 from agent_kernel.core.net.fetch import Fetcher, FetchLimits
 from agent_kernel.core.net.guard import Guard
-from jupyter_ext.api.http.media_fetch import fetch_all
+from jupyter_ext.api.dialects.handler import fetch_all
 from tests.core.net.web import Web, says, served
 
 SIZE = 1 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent_kernel.core.messages import Message, ToolCall, assistant, tool_result, user
 from agent_kernel.core.session import SessionKey
 from agent_kernel.tools.base.caller_tools import AWAITED
-from jupyter_ext.turns.pending_client_calls import MOST, PendingClientCalls
+from jupyter_ext.turns.dialect_turn_starter import MOST, PendingClientCalls
 
 KEY = SessionKey("a", "s")
 CALL = ToolCall("c1", "weather", {})
