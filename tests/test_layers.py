@@ -88,10 +88,13 @@ LAYERS: dict[str, tuple[str, str]] = {
     "evaluation": ("core engines.local.tool_calling notebook.draft", ""),
     "notebook": ("core core.wire", ""),
     "notebook.display": ("core notebook notebook.kernel", ""),
-    "notebook.draft": ("core core.wire core.wire.framing notebook.display notebook.kernel sandbox.jail", ""),
+    "notebook.draft": (
+        "core core.wire core.wire.framing notebook.display notebook.kernel sandbox.jail sandbox.worker",
+        "",
+    ),
     "notebook.kernel": ("core sandbox.worker", "IPython"),
     "notebook.magic": (
-        "core core.wire notebook notebook.display notebook.draft notebook.kernel notebook.turn",
+        "core core.wire notebook notebook.display notebook.draft notebook.kernel notebook.turn sandbox.worker",
         "IPython",
     ),
     "notebook.panel": ("core notebook", "IPython anywidget traitlets"),

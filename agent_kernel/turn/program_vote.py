@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agent_kernel.core.messages import shorten
@@ -109,24 +109,37 @@ def vote(programs: Sequence[TriedProgram]) -> Vote | None:
     """Return the result of the vote; None if no program ran without an error.
 
     ``programs`` are ordered by likelihood, and ties go to the first. A program that shows and changes nothing loses
-    against every group that does.
+    against every group that does. If no two outcomes agree, those agree that end with the same numbers: what a program
+    prints before its last line is often its own choice.
     """
-    groups: list[list[int]] = []
     views = [OutcomeView(one) for one in programs]
-    for index, one in enumerate(programs):
-        if not one.ran:
-            continue
-        group = next((group for group in groups if views[group[0]].agrees(views[index])), None)
-        if group is None:
-            groups.append([index])
-        else:
-            group.append(index)
+    groups = _groups(programs, views, OutcomeView.agrees)
     if not groups:
         return None
+    if max(map(len, groups)) == 1:
+        groups = _groups(programs, views, OutcomeView.ends_like)
     best, *others = sorted(groups, key=lambda group: (views[group[0]].is_empty, -len(group)))
     if not others:
         return Vote(best[0], len(best), len(programs))
     return Vote(best[0], len(best), len(programs), programs[others[0][0]].outcome, len(others[0]))
+
+
+def _groups(
+    programs: Sequence[TriedProgram],
+    views: Sequence[OutcomeView],
+    agree: Callable[[OutcomeView, OutcomeView], bool],
+) -> list[list[int]]:
+    """Return the indices of the programs that ran, in groups of which each outcome agrees with the first."""
+    groups: list[list[int]] = []
+    for index, one in enumerate(programs):
+        if not one.ran:
+            continue
+        group = next((group for group in groups if agree(views[group[0]], views[index])), None)
+        if group is None:
+            groups.append([index])
+        else:
+            group.append(index)
+    return groups
 
 
 class OutcomeView:
@@ -140,6 +153,8 @@ class OutcomeView:
         literals = " ".join(_literals(program.code))
         labels = {match[0] for match in NUMBER.finditer(literals)}
         self.numbers = [match[0] for match in NUMBER.finditer(text) if match[0] not in labels]
+        last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
+        self.last_numbers = [match[0] for match in NUMBER.finditer(last) if match[0] not in labels]
         self.words = [word.lower() for word in WORD.findall(text)]
         self.labels = {word.lower() for word in WORD.findall(literals)}
         self.figures = outcome.figures
@@ -148,6 +163,15 @@ class OutcomeView:
     @property
     def is_empty(self) -> bool:
         return not (self.numbers or self.words or self.figures or self.variables)
+
+    def ends_like(self, other: OutcomeView) -> bool:
+        """Return whether the last lines of both outputs have the same numbers, at least one, and the figures agree."""
+        return (
+            bool(self.last_numbers)
+            and self.figures == other.figures
+            and len(self.last_numbers) == len(other.last_numbers)
+            and all(map(_same_number, self.last_numbers, other.last_numbers))
+        )
 
     def agrees(self, other: OutcomeView) -> bool:
         labels = self.labels | other.labels

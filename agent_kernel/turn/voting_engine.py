@@ -20,6 +20,7 @@ from typing import TypeAlias
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.core.messages import Message, ToolCall, Usage
 from agent_kernel.core.program_outcome import ProgramOutcome
+from agent_kernel.core.program_repair import repair_program
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, Engine, EngineInfo, EngineRequest, WaitChunk
 from agent_kernel.turn.model_reply import Reply
 from agent_kernel.turn.program_vote import TriedProgram, Vote, vote
@@ -85,14 +86,28 @@ class VotingEngine:
         if len(programs) < 2:
             return first, spent
         names = dict.fromkeys(NAME.findall(_question(request.messages)))
-        outcomes = dict(zip(distinct, await self.try_programs(distinct, list(names)[:MAX_NAMES]), strict=False))
-        tried = [TriedProgram(code, outcomes[code]) for code in programs if code in outcomes]
+        found = await self._try(distinct, list(names)[:MAX_NAMES])
+        tried = [found[code] for code in programs if code in found]
         decided = vote(tried)
         if decided is None:
             return first, spent
         self.report(decided)
         winner = tried[decided.winner].code
         return CallChunk(replace(first.call, arguments={**first.call.arguments, "code": winner})), spent
+
+    async def _try(self, programs: Sequence[str], names: Sequence[str]) -> dict[str, TriedProgram]:
+        """Return each program with its outcome. A program whose error says how to correct it is tried once more with
+        the correction, which takes its place if it runs."""
+        outcomes = await self.try_programs(programs, names)
+        tried = {code: TriedProgram(code, outcome) for code, outcome in zip(programs, outcomes, strict=False)}
+        corrections = {code: repair_program(code, one.outcome.text) for code, one in tried.items() if not one.ran}
+        corrections = {code: corrected for code, corrected in corrections.items() if corrected}
+        if corrections:
+            again = await self.try_programs(list(corrections.values()), names)
+            for (code, corrected), outcome in zip(corrections.items(), again, strict=False):
+                if outcome.status == "success":
+                    tried[code] = TriedProgram(corrected, outcome)
+        return tried
 
     async def _sample(self, request: EngineRequest) -> list[tuple[str, Usage]]:
         """Return (code, usage) of each sample; the code is empty if the sample contains no program."""
@@ -117,6 +132,16 @@ def without_failed_call(request: EngineRequest) -> EngineRequest:
     if len(messages) == len(request.messages) or not messages or messages[-1].role != "assistant":
         return request
     return replace(request, messages=tuple(messages[:-1]))
+
+
+def is_correctable(messages: Sequence[Message]) -> bool:
+    """Return whether the last call failed with an error that says how to correct its program, so that no further
+    programs are needed."""
+    last = messages[-1] if messages else None
+    if last is None or last.role != "tool" or last.status != "error":
+        return False
+    calls = [call for message in _turn(messages) for call in message.calls if call.id == last.call_id]
+    return any(repair_program(_code(call), last.text) for call in calls)
 
 
 def failed_programs(messages: Sequence[Message]) -> list[str]:

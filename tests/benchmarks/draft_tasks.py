@@ -23,7 +23,7 @@ from agent_kernel.evaluation.task import TASK_SETS, Task, load_tasks
 from agent_kernel.notebook.draft import child_process, fork_safety
 from agent_kernel.notebook.draft.draft_process import DraftProcess
 from agent_kernel.notebook.kernel.live_execution import LiveCode
-from agent_kernel.notebook.kernel.missing_imports import missing_imports
+from agent_kernel.sandbox.worker.missing_imports import missing_imports
 
 ADDRESS = re.compile(r"0x[0-9a-f]+|Out\[\d+\]|in \d+\.\d+ s")
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from agent_kernel.core.messages import Media, Status
 from agent_kernel.core.protocols import RunResult, ToolContext, ToolOutput, ToolSpec
-from agent_kernel.notebook.kernel.missing_imports import missing_imports
+from agent_kernel.sandbox.worker.missing_imports import missing_imports
 from agent_kernel.tools.code.python import SANDBOXED
 from agent_kernel.tools.code.sandbox_environment import format_result
 

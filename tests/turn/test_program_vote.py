@@ -42,6 +42,12 @@ def test_a_tie_goes_to_the_likelier_program() -> None:
     assert decided.winner == 0
 
 
+def test_if_no_two_outcomes_agree_those_agree_that_end_with_the_same_numbers() -> None:
+    decided = vote([ran("rows: 12\n4"), ran("12 rows\nmean 7.25"), ran("7.251"), ran("no number")])
+    assert decided is not None
+    assert (decided.winner, decided.agree, decided.tried) == (1, 2, 4)
+
+
 @pytest.mark.parametrize(
     ("texts", "close"),
     [

@@ -55,7 +55,8 @@ def execute(code: str, namespace: dict[str, Any]) -> tuple[Status, str]:
         with contextlib.redirect_stdout(printed):
             exec(code, namespace)
     except Exception as error:  # noqa: BLE001  the program of a test may raise anything
-        return "error", f"{type(error).__name__}: {error}"
+        last = code.splitlines()[-1]
+        return "error", f"Traceback:\n  line 1, in <module>\n    {last}\n{type(error).__name__}: {error}"
     return "success", printed.getvalue() or "(no output)"
 
 
@@ -209,3 +210,9 @@ async def test_a_cancelled_turn_cancels_its_samples() -> None:
         await task
     await asyncio.sleep(0)
     assert not (asyncio.all_tasks() & others)
+
+
+async def test_a_program_whose_error_says_how_to_correct_it_is_compared_as_corrected() -> None:
+    removed = "import numpy as np\nprint(np.product([2, 3]))"
+    tool, _, _ = await ask(rounds("print(1 / 0)", *[removed] * SAMPLES), "thorough")
+    assert tool.ran == [removed.replace("product", "prod")]

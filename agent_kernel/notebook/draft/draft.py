@@ -28,11 +28,11 @@ from agent_kernel.notebook.kernel.cell_identity import metadata_of_code
 from agent_kernel.notebook.kernel.changed_names import NameChanges
 from agent_kernel.notebook.kernel.content_digest import variable_digest
 from agent_kernel.notebook.kernel.live_execution import MAX_IMAGES, RESULT_CHARS, ExecutionOutcome, interruptible
-from agent_kernel.notebook.kernel.missing_imports import missing_imports
 from agent_kernel.notebook.kernel.python_syntax import loop_names, names_in, to_plain_python
 from agent_kernel.notebook.kernel.variable_fingerprints import NOTHING, WeakMark
 from agent_kernel.notebook.kernel.variable_summary import DATA_TITLES
 from agent_kernel.notebook.kernel.variable_transfer import decode_draft_value
+from agent_kernel.sandbox.worker.missing_imports import missing_imports
 
 IDLE_S = 1800.0
 TRIAL_S = 10.0

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 from agent_kernel.core.messages import shorten
 from agent_kernel.notebook.kernel.capture import CapturedOutput, Listener, Show, capturing
 from agent_kernel.notebook.kernel.changed_names import NameChanges, NamespaceSnapshot, StrongMark
-from agent_kernel.notebook.kernel.missing_imports import missing_imports
 from agent_kernel.notebook.kernel.program_value import ProgramValue, recording_value
 from agent_kernel.notebook.kernel.python_syntax import to_plain_python
 from agent_kernel.notebook.kernel.row_number_replacement import with_row_values
 from agent_kernel.notebook.kernel.variable_fingerprints import WeakMark
 from agent_kernel.sandbox.worker.error_hints import describe_error
 from agent_kernel.sandbox.worker.library_warnings import short_text
+from agent_kernel.sandbox.worker.missing_imports import missing_imports
 
 RESULT_CHARS = 4_000
 MAX_IMAGES = 8

@@ -10,11 +10,9 @@ import ast
 import builtins
 import faulthandler
 import hashlib
-import importlib
 import linecache
 import os
 import signal
-import symtable
 import sys
 import types
 import warnings
@@ -25,18 +23,10 @@ from agent_kernel.sandbox.worker import cpu_limit, library_warnings, rich_displa
 from agent_kernel.sandbox.worker.figures import BACKEND, Figures
 from agent_kernel.sandbox.worker.import_hooks import AfterImport
 from agent_kernel.sandbox.worker.installed_packages import packages
+from agent_kernel.sandbox.worker.missing_imports import missing_imports
 from agent_kernel.sandbox.worker.shell_script import Script
 from agent_kernel.sandbox.worker.standard_streams import Streams
 from agent_kernel.sandbox.worker.worker_channel import WorkerChannel
-
-READY_MADE = {
-    "np": "numpy",
-    "pd": "pandas",
-    "plt": "matplotlib.pyplot",
-    **{name: name for name in ("math", "json", "re", "os", "csv", "datetime", "sys", "random", "statistics")},
-}
-"""Names that code may use without importing them, and their modules. A module is imported when code first uses its
-name, because importing pandas takes time."""
 
 
 def main(fd: int, workdir: str, limits: Mapping[str, int], layers: Mapping[str, Any]) -> None:
@@ -172,7 +162,7 @@ class CodeWorker:
         last = tree.body[-1] if tree.body else None
         if isinstance(last, ast.Expr):
             tree.body.pop()
-        self._provide(code, filename)
+        self._provide(code)
         exec(compile(tree, filename, "exec", dont_inherit=True), self._namespace)
         if not isinstance(last, ast.Expr):
             return None
@@ -182,14 +172,10 @@ class CodeWorker:
         self._namespace["_"] = value
         return self._present(value)
 
-    def _provide(self, code: str, filename: str) -> None:
-        """Import the libraries of READY_MADE whose names the code uses without importing them."""
-        for name in _free_names(symtable.symtable(code, filename, "exec")):
-            if name in READY_MADE and name not in self._namespace:
-                try:
-                    self._namespace[name] = importlib.import_module(READY_MADE[name])
-                except ModuleNotFoundError:
-                    continue  # The library is not installed, so the code raises a NameError.
+    def _provide(self, code: str) -> None:
+        """Import what the code uses without importing it."""
+        for line in missing_imports(code, self._namespace):
+            exec(line, self._namespace)
         rich_display.sane_frames()
 
     def _present(self, value: Any) -> str:
@@ -244,16 +230,3 @@ class CodeWorker:
     def _interrupt(self, number: int, frame: types.FrameType | None) -> None:
         if self._running and os.getpid() == self._pid:
             raise KeyboardInterrupt
-
-
-def _free_names(table: symtable.SymbolTable) -> set[str]:
-    """Return names that the code reads as globals in some scope and never assigns at the top level."""
-    bound = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
-    names: set[str] = set()
-    scopes = [table]
-    while scopes:
-        scope = scopes.pop()
-        scopes += scope.get_children()
-        top = scope is table
-        names |= {s.get_name() for s in scope.get_symbols() if s.is_referenced() and (top or s.is_global())}
-    return names - bound

@@ -45,6 +45,48 @@ EACH = re.compile(
 ERROR = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Warning|Interrupt|Exit|Iteration)\b(?::.*)?")
 
 
+FACTS = re.compile(
+    r"(?:Columns of|Types of the columns of|Keys of|Names that exist|Names in|Attributes of|Files in)\b[^:]*:"
+    r"|[^:]* (?:has the (?:shape|type)|is not installed\.) "
+)
+"""Matches the beginning of a line with facts about an error."""
+FORM = re.compile(
+    r"\bexact(?:ly)? (?:in )?(?:this|the following) form(?:at)?\b|\b(?:in|as|with) (?:this|the following) form(?:at)?\b"
+    r"|\b(?:answer|reply|respond)(?: only| just)? with (?:only|just|nothing but)\b|\bnothing else\b",
+    re.IGNORECASE,
+)
+"""Finds words with which a question demands a form of the answer."""
+SLOT = re.compile(r"@(\w+)\[")
+"""Matches the beginning of a value with a name, ``@mean[12.5]``, in a question that demands this form of the answer, or
+in an output that has it. InfiAgent-DABench (arXiv 2401.05507) asks for its answers in this form."""
+SLOT_VALUE = r"[^\[\]@\n]{1,80}"
+MAX_SLOTS = 40
+
+
+def asks_for_form(question: str) -> bool:
+    """Return whether the question demands a form of the answer, so that a sentence would be a wrong answer."""
+    return bool(SLOT.search(question) or FORM.search(question))
+
+
+def slots_of(question: str) -> list[str]:
+    """Return the names of the values that the answer must have in the form ``@name[value]``, in their order."""
+    return list(dict.fromkeys(SLOT.findall(question)))[:MAX_SLOTS]
+
+
+def slots_regex(names: Sequence[str]) -> str:
+    """Return a regular expression for an answer with exactly these values."""
+    return " ".join(rf"@{re.escape(name)}\[{SLOT_VALUE}\]" for name in names)
+
+
+def in_slots(output: str, names: Sequence[str]) -> str:
+    """Return the values of an output that has all of ``names`` in the form ``@name[value]``, each on its line; an empty
+    string if the output lacks one of them."""
+    values = dict(re.findall(rf"@(\w+)\[({SLOT_VALUE})\]", output))
+    return (
+        "\n".join(f"@{name}[{values[name].strip()}]" for name in names) if names and set(names) <= set(values) else ""
+    )
+
+
 def error_line(text: str) -> str:
     """Return the line of a result's text that states the error: the last line with an exception, otherwise the last
     line that is not a note in parentheses."""
@@ -54,15 +96,25 @@ def error_line(text: str) -> str:
     return (named or no_notes or lines or ["an error"])[-1]
 
 
+def error_facts(text: str) -> str:
+    """Return the line of a result's text with facts about the error, as ``sandbox.worker.error_hints`` writes it before
+    the traceback; an empty string if there is none."""
+    lines = text.partition("Traceback")[0].strip().splitlines()
+    return lines[-1] if lines and FACTS.match(lines[-1]) else ""
+
+
 def plain(results: Sequence[Message], rows: Sequence[str], question: str, unchanged: str = "") -> str:
-    """Return the answer if it does not need the model: the rows if the question asks for them, that there are none, or
-    the error if the last call failed. Otherwise return an empty string. ``unchanged`` is the function that the last
-    call should have changed and did not."""
+    """Return the answer if it does not need the model: the values that the program printed in the form that the
+    question demands, the rows if the question asks for them, that there are none, or the error if the last call failed.
+    Otherwise return an empty string. ``unchanged`` is the function that the last call should have changed and did
+    not."""
     if unchanged:
         return UNCHANGED.format(function=unchanged)
+    if results[-1].status == "success" and (form := in_slots(results[-1].text, slots_of(question))):
+        return form
     if results[-1].status == "success" and EMPTY_TABLE.fullmatch("\n".join(_lines_of(results[-1].text))):
         return NO_ROWS
-    return in_rows(rows) if rows and EACH.search(question) else failure(results)
+    return in_rows(rows) if rows and EACH.search(question) and not asks_for_form(question) else failure(results)
 
 
 def failure(results: Sequence[Message]) -> str:

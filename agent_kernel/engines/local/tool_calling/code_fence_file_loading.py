@@ -29,16 +29,20 @@ KIND = (
     r"(?:(?:an?|the|my)\s+)?(?:new\s+)?(?:pandas\s+)?"
     r"(?:(?:data\s?frame|table|list|dict(?:ionary)?|variable|string)\s+)?(?:(?:called|named)\s+)?"
 )
+OTHERS = ("column", "columns", "feature", "field", "function", "sheet")
+NO_TABLE = "".join(rf"(?<!{word}\s)" for word in OTHERS)
+"""Refuses the name of something else than a table, with a look-behind for each word, because their widths differ."""
 MAX_ASKED = 4_000
 """Maximum number of characters of a question that are searched for files and names."""
 MAX_FACT = 2_000
 GIVEN = (
     re.compile(rf"\b(?:load|read|open|import|get|put)\b.*?\b(?:as|into)\s+{KIND}[`{{]?([A-Za-z_]\w*)", re.I),
     re.compile(rf"\b(?:make|create|build)\s+{KIND}[`{{]?([A-Za-z_]\w*)[`}}]?\s+(?:from|out of)\b", re.I),
-    re.compile(r"\b(?:called|named|call it|name it)\s+[`{]?([A-Za-z_]\w*)", re.I),
-    re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*=(?!=)"),
+    re.compile(rf"(?:{NO_TABLE})\b(?:called|named|call it|name it)\s+[`{{]?([A-Za-z_]\w*)", re.I),
+    re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*=\s*(?:pd\.|json\.|open\b|read\b|[\"'`]?[\w./-]*\.[a-z]{2,7}\b)"),
 )
-"""Patterns that find the name that the user gives to the variable for a file."""
+"""Patterns that find the name that the user gives to the variable for a file. Neither a column (``a column called
+total``) nor a parameter of a method (``random_state=42``) is such a variable."""
 NO_NAME = re.compile(
     r"an?|the|its?|th(?:is|at)|my|one|and|with|memory|pandas|python|data|dataframe|table|list|dict|text|string|json|csv"
     r"|dates?|numbers?|file|index",

@@ -76,6 +76,16 @@ ASKS_FOR_CHANGE = re.compile(rf"\b(?:{CHANGE})\w*", re.IGNORECASE)
 """Finds words in a question that ask for a change of a function."""
 COMPLAINS = re.compile(rf"\b(?:{CHANGE}|{COMPLAINT})\w*", re.IGNORECASE)
 """Finds words in a question that ask for a change of a function, or say that it does not do what it should."""
+RESULT_NAME = re.compile(
+    r"\b(?:table|data ?frame|series|list|dict|array|variable|result)s? (?:called|named) [`'\"]?([A-Za-z_]\w*)"
+    r"|\b(?:call|name) (?:it|them|this|that|the (?:result|table|data ?frame|list|series)) [`'\"]?([A-Za-z_]\w*)"
+    r"(?!\w|\.\w)",
+    re.IGNORECASE,
+)
+"""Finds the name that a question gives to a result."""
+UNDEFINED = re.compile(r"^NameError: name '(\w+)' is not defined", re.MULTILINE)
+IN_F_STRING = re.compile(r"@(?P<slot>\w+)\[\{(?P<name>[A-Za-z_]\w*)(?P<format>:[^{}]*)?\}\]")
+"""Matches a value in the form that a question demands (``code_fence_fallback_answer.SLOT``) in an f-string."""
 LITERAL = r"""-?\d+(?:\.\d+)?|'[^'\n]*'|"[^"\n]*"|\[[^\[\]\n]*\]|\([^()\n]*\)|\{[^{}\n]*\}|True|False|None"""
 EXAMPLE = re.compile(
     r"(?<![\w.])(?P<call>(?P<name>[A-Za-z_]\w*)\((?:[^()\n]|\([^()\n]*\))*\))[^(\n]{0,60}?"
@@ -125,6 +135,60 @@ def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingConversi
         if any(map(uses.search, lines)) and not converts and line not in code:
             return MissingConversion(line, is_named=False)
     return None
+
+
+def with_printed_values(code: str, slots: Sequence[str]) -> str:
+    """Return the code so that it prints the values that the question demands in the form ``@name[value]`` (``slots``).
+    A line ``@mean[m] @count[n]``, which is no Python, becomes a call of print. A placeholder of the question
+    in an f-string, ``@mean[{value}]``, becomes the variable ``mean`` if the program sets that and not ``value``."""
+    if not slots or "@" not in code:
+        return code
+    code = "\n".join(map(_printed_slots, code.split("\n")))
+    names = _names_set(code)
+
+    def placeholder(match: re.Match[str]) -> str:
+        wrong = match["slot"] in names and match["name"] not in names
+        return f"@{match['slot']}[{{{match['slot']}{match['format'] or ''}}}]" if wrong else match[0]
+
+    return IN_F_STRING.sub(placeholder, code) if names else code
+
+
+def lacks_name(code: str, errors: Sequence[str]) -> bool:
+    """Return whether the code uses a name that it does not set and that was not defined in an earlier try, as one of
+    ``errors``, the texts of the earlier results, says."""
+    missing = {match[1] for text in errors for match in UNDEFINED.finditer(text)}
+    return bool(missing & _names_in(code) - _names_set(code)) if missing else False
+
+
+def misses_variable(code: str, question: str) -> bool:
+    """Return whether the question says how a result is called and the code, which is valid, sets no such variable."""
+    wanted = {name for match in RESULT_NAME.finditer(question) for name in match.groups() if name}
+    return bool(wanted) and bool(_parse_or_empty(code).body) and not wanted & _names_set(code)
+
+
+def _names_set(code: str) -> set[str]:
+    """Return the names that the code assigns, imports, defines, or has as parameters."""
+    nodes = list(ast.walk(_parse_or_empty(code)))
+    names = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    names |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    names |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    return names | {(node.asname or node.name).partition(".")[0] for node in nodes if isinstance(node, ast.alias)}
+
+
+def _printed_slots(line: str) -> str:
+    """Return a line ``@name[expression] ...`` as a call of print; any other line as it is."""
+    parts: list[str] = []
+    rest = line.strip()
+    while match := re.match(r"[ ,;]*@(\w+)\[", rest):
+        ends = [at for at, char in enumerate(rest) if char == "]" and at >= match.end()]
+        inside = (rest[match.end() : end] for end in ends)
+        expression = next((text for text in inside if _parse_or_empty(text).body), "")
+        if not expression:
+            return line
+        parts.append(f"'{' ' if parts else ''}@{match[1]}[', {expression}, ']'")
+        rest = rest[match.end() + len(expression) + 1 :]
+    indent = line[: len(line) - len(line.lstrip())]
+    return f"{indent}print({', '.join(parts)}, sep='')" if parts and not rest.strip(" ,;.") else line
 
 
 def unchanged_function(code: str, hidden: Sequence[str], question: str) -> str:

@@ -15,8 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agent_kernel.core.messages import Message, ToolCall
+from agent_kernel.core.program_repair import repair_program
 from agent_kernel.engines.local.backend import ChatMessage
-from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import error_line
+from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
+    asks_for_form,
+    error_facts,
+    error_line,
+    slots_of,
+)
 from agent_kernel.engines.local.tool_calling.code_fence_file_loading import reading_lines
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import surplus_rows, unchanged_function
 
@@ -59,6 +65,9 @@ RULES = (
     "If no code is needed, answer in plain text."
 )
 ANSWER = "Answer my question in one plain sentence from this output."
+ANSWER_IN_FORM = "Answer with the values from this output, in exactly the form that I asked for."
+MAX_CORRECTIONS = 4
+"""Maximum number of programs of a turn that are corrected without the model."""
 
 
 def _example(asked: str, code: str, output: str, answer: str) -> tuple[ChatMessage, ...]:
@@ -190,7 +199,9 @@ class Exchange:
         result needs no second try. A call is tried again if it ended with an error, if it printed many rows for a
         question that asks for one value, or if it left the function that the question asks to change as it was."""
         if result.status == "error":
-            return f"ended with: {error_line(result.text)}"
+            facts = error_facts(result.text)
+            error = error_line(result.text)
+            return f"ended with: {error.rstrip('.')}. {facts}" if facts else f"ended with: {error}"
         if result.status != "success" or not self.ran_python(result):
             return ""
         if function := self.unchanged_function(result):
@@ -208,13 +219,36 @@ class Exchange:
         failed = [result for result in self.results if self.objection(result)]
         return [self._code_of(result) for result in failed if self.ran_python(result)]
 
+    @property
+    def slots(self) -> list[str]:
+        """The names of the values that the answer must state in the form ``@name[value]``."""
+        return slots_of(self.question)
+
+    @property
+    def correction(self) -> str:
+        """The program of the last call with the correction that its error asks for; an empty string if there was no
+        error, if no correction is known, or if the corrected program ran already."""
+        result = self.awaiting
+        if result is None or result.status != "error" or not self.ran_python(result):
+            return ""
+        programs = [self._code_of(one) for one in self.results]
+        corrected = repair_program(programs[-1], result.text)
+        return "" if corrected in programs or len(self._corrected) >= MAX_CORRECTIONS else corrected
+
+    @property
+    def _corrected(self) -> list[Message]:
+        """The results of calls that a corrected program followed."""
+        pairs = zip(self.results, self.results[1:], strict=False)
+        return [one for one, then in pairs if repair_program(self._code_of(one), one.text) == self._code_of(then) != ""]
+
     def _code_of(self, result: Message) -> str:
         calls = [call for message in self.replies for call in message.calls if call.id == result.call_id]
         return str(calls[0].arguments.get("code", "")) if calls else ""
 
     @property
     def failures(self) -> int:
-        return sum(result.status == "error" for result in self.results)
+        """The number of calls that ended with an error, without those that a corrected program followed."""
+        return sum(result.status == "error" for result in self.results) - len(self._corrected)
 
     def chat(self, *, retry: bool) -> list[ChatMessage]:
         """Return the messages of this turn for the chat template. Calls that were tried again are left out, because a
@@ -228,7 +262,7 @@ class Exchange:
             shown.append({"role": "user", "content": "\n\n".join([*self.asked, *notes])})
         for message in self.replies:
             if message.role == "tool" and message.call_id not in dropped:
-                shown.append({"role": "user", "content": output_text(message)})
+                shown.append({"role": "user", "content": output_text(message, self.question)})
             elif message.role == "assistant":
                 content = _assistant_text(message, dropped)
                 if content:
@@ -279,28 +313,34 @@ def without_unnamed_data(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def chat(
-    messages: Sequence[Message], *, tools: bool, retry: bool = False, examples: Sequence[ChatMessage] = EXAMPLES
+    messages: Sequence[Message],
+    *,
+    tools: bool,
+    retry: bool = False,
+    examples: Sequence[ChatMessage] = EXAMPLES,
+    in_retry: bool = False,
 ) -> list[ChatMessage]:
     """Return the messages for the chat template. With ``tools``, the rules and the worked ``examples`` come first.
     ``retry`` means that the last call is to be tried again. If it ended with an error, the rules allow every import,
-    and the examples are left out, since code that ends with an error is often a copy of an example."""
+    and the examples are left out unless ``in_retry`` is True: what fails with a very small model is often a copy of an
+    example, while a larger model without examples writes programs that invent the data."""
     instructions, turns = exchanges(messages)
     failed = retry and turns[-1].failures > 0
     rules = (RULES.replace(IMPORTED, "") if failed else RULES) if tools else ""
     system = " ".join(part for part in (instructions, rules) if part)
     shown: list[ChatMessage] = [{"role": "system", "content": system}] if system else []
-    if tools and not failed:
+    if tools and (in_retry or not failed):
         shown += examples
     for turn in turns:
         shown += turn.chat(retry=retry and turn is turns[-1])
     return shown
 
 
-def output_text(result: Message) -> str:
-    """Return the text of a result with a label and an instruction, in the form in which the model sees it."""
+def output_text(result: Message, question: str) -> str:
+    """Return the text of a result of ``question`` with a label and an instruction, as the model sees it."""
     text = result.text.strip() or "(no output)"
     label = "Output" if result.status in ("success", None) else f"Output ({result.status})"
-    return f"{label}:\n{text}\n\n{ANSWER}"
+    return f"{label}:\n{text}\n\n{ANSWER_IN_FORM if asks_for_form(question) else ANSWER}"
 
 
 def code_block(code: str) -> str:

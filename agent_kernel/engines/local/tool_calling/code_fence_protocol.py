@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from agent_kernel.core.messages import Message, Usage
+from agent_kernel.core.program_mistakes import rewrite_mistakes
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
 from agent_kernel.engines.local.backend import ChatMessage, DecodingOptions, OutputGrammar
 from agent_kernel.engines.local.decoding import reasoning
@@ -36,8 +37,11 @@ from agent_kernel.engines.local.tool_calling import code_fence_fallback_answer, 
 from agent_kernel.engines.local.tool_calling.call_json import new_call
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     find_missing_conversion,
+    lacks_name,
+    misses_variable,
     unchanged_function,
     with_check,
+    with_printed_values,
 )
 from agent_kernel.engines.local.tool_calling.forced_call import forced_call, must_call
 
@@ -60,7 +64,7 @@ was 1 of the 88 and 29 of the 74, with this margin alone 1 and 15 (Qwen2.5-Coder
 FILE_MARGIN = 12.0
 """The margin, like MARGIN, for a question that names a file of which the model is shown the first rows. Anything beyond
 these rows needs code."""
-MAX_CODE_TOKENS = 512
+MAX_CODE_TOKENS = 768
 MISSED_DATA = re.compile(
     r"\A[^.!?\n]*\b(?:(?:don't|can't|cannot|not|no|without|need|provide)\b[^.!?\n]*\b(?:access|information|data|context|details)"
     r"|keinen Zugriff|keine (?:Informationen|Daten)|pas (?:accès|d'informations)|no tengo (?:acceso|información))\b",
@@ -89,7 +93,8 @@ them."""
 @dataclass(frozen=True, slots=True)
 class Fence:
     """The code-fence protocol. ``margin`` and ``named_margin`` replace MARGIN and NAMED_MARGIN. ``template`` is the
-    model's chat template, ``examples`` are the worked examples before the conversation.
+    model's chat template, ``examples`` are the worked examples before the conversation, which a second try keeps with
+    ``examples_in_retry``.
 
     If the template supports reasoning and code is possible, an empty reasoning block is inserted, because the first
     token of the answer decides between code and text. If the request has no tools, the model may reason, and its
@@ -100,6 +105,7 @@ class Fence:
     named_margin: float = NAMED_MARGIN
     template: str = ""
     examples: Sequence[ChatMessage] = code_fence_prompt.EXAMPLES
+    examples_in_retry: bool = False
 
     def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
         """Return the chunks of one round, EndChunk last. Raises InvalidRequest for a contradictory request. Iterating
@@ -124,16 +130,14 @@ class Fence:
             and bool(turns[-1].objection(ran))
             and (turns[-1].failures if failed else len(turns[-1].results)) <= RETRIES
         )
-        rows = code_fence_fallback_answer.rows_of(ran.text) if ran is not None and ran.status == "success" else []
-        plain = ""
-        if ran is not None and not (must or retry or request.output):
-            unchanged = turns[-1].unchanged_function(ran) if ran.status == "success" else ""
-            plain = code_fence_fallback_answer.plain(turns[-1].results, rows, turns[-1].question, unchanged)
-        if plain:
-            yield TextChunk(plain)
-            yield EndChunk("stop", Usage())
+        if ran is not None and (reply := _reply_without_model(turns[-1], ran, request, retry=retry, must=must)):
+            for chunk in reply:
+                yield chunk
             return
-        chat = code_fence_prompt.chat(request.messages, tools=offered, retry=retry, examples=self.examples)
+        succeeded = ran is not None and ran.status == "success"
+        chat = code_fence_prompt.chat(
+            request.messages, tools=offered, retry=retry, examples=self.examples, in_retry=self.examples_in_retry
+        )
         prompt = await completer.render(chat)
         if offered or request.sampling.reasoning_effort == "none":
             prompt = reasoning.without_thinking(prompt, self.template)
@@ -154,15 +158,13 @@ class Fence:
             )
             chunks = stream_formatted(shortened_prompt, request, completer)
         else:
-            chunks = self._text(text_prompt, request, completer, offered)
-            if rows:
-                chunks = _sentence_or_rows(chunks, rows, turns[-1].question)
-            elif offered and result is None and turns and turns[-1].has_its_tables:
-                regex = _code_regex(turns[-1], retry=False)
+            chunks = self._text(text_prompt, request, completer, offered, slots=turn.slots if succeeded else ())
+            if ran is not None and succeeded and not code_fence_fallback_answer.asks_for_form(turn.question):
+                chunks = _checked_sentence(chunks, ran, turn.question, dates=not request.sampling.logprobs)
+            elif offered and result is None and turn.has_its_tables:
+                regex = _code_regex(turn, retry=False)
                 code = self._code(prompt, "", request, completer, regex=regex, turn=turn)
                 chunks = _unless_data_are_missed(chunks, code)
-            elif ran is not None and ran.status == "success" and not request.sampling.logprobs:
-                chunks = _with_true_dates(chunks, ran.text, turns[-1].question)
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield replace(chunk, usage=_after(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
@@ -205,8 +207,12 @@ class Fence:
             program = await _write_program(prompt, reading, turn, decoding, completer)
             code = program.code
             spent += program.usage
-            unchanged = unchanged_function(code, turn.hidden, turn.question) if retry else ""
-            if program.finish == "length" or not (unchanged or _tree_of(code) in known):
+            repeated = retry and (
+                _tree_of(code) in known
+                or bool(unchanged_function(code, turn.hidden, turn.question))
+                or lacks_name(code, [result.text for result in turn.results])
+            )
+            if program.finish == "length" or not (repeated or misses_variable(code, turn.question)):
                 break
             # A change of the seed alone has no effect on greedy decoding.
             decoding = replace(decoding, temperature=max(decoding.temperature, RESAMPLE_TEMPERATURE), seed=seed + 1)
@@ -222,17 +228,47 @@ class Fence:
         yield EndChunk("calls", spent)
 
     async def _text(
-        self, prompt: str, request: EngineRequest, completer: Completer, offered: bool
+        self, prompt: str, request: EngineRequest, completer: Completer, offered: bool, *, slots: Sequence[str] = ()
     ) -> AsyncGenerator[Chunk, None]:
+        """Yield the chunks of an answer in text. With ``slots``, it consists of these values."""
         completion = DecodedCompletion(prompt)
         # If tools are offered, a fence in text would be code that is not run.
         stop = (*request.sampling.stop, *((code_fence_prompt.CLOSE,) if offered else ()))
         decoding = decoding_options(request.sampling)
+        if slots:
+            regex = code_fence_fallback_answer.slots_regex(slots)
+            decoding = replace(decoding, grammar=OutputGrammar("regex", regex))
         deltas = completer.stream(completion, decoding, stop=stop, marks=reasoning.TAGS)
         async with aclosing(reasoning.split_reasoning(deltas, prompt)) as parts:
             async for part in parts:
                 yield part
         yield EndChunk(completion.finish, completion.usage, completion.stopped_by(request.sampling.stop))
+
+
+def _reply_without_model(
+    turn: code_fence_prompt.Exchange, ran: Message, request: EngineRequest, *, retry: bool, must: bool
+) -> list[Chunk]:
+    """Return the chunks that follow the result ``ran`` of a python call if they do not need the model: a call with the
+    correction of a program that failed, or an answer. Return an empty list if the model is needed."""
+    if request.tool_choice != "none" and _has_python(request.tools) and (corrected := turn.correction):
+        return [CallChunk(new_call(code_fence_prompt.TOOL, {"code": corrected})), EndChunk("calls", Usage())]
+    if must or retry or request.output:
+        return []
+    succeeded = ran.status == "success"
+    rows = code_fence_fallback_answer.rows_of(ran.text) if succeeded else []
+    unchanged = turn.unchanged_function(ran) if succeeded else ""
+    plain = code_fence_fallback_answer.plain(turn.results, rows, turn.question, unchanged)
+    return [TextChunk(plain), EndChunk("stop", Usage())] if plain else []
+
+
+def _checked_sentence(
+    chunks: AsyncGenerator[Chunk, None], ran: Message, question: str, *, dates: bool
+) -> AsyncGenerator[Chunk, None]:
+    """Return the model's answer ``chunks`` to the result ``ran``, checked against it: the rows in place of a sentence
+    that disagrees with them or, with ``dates``, the right names of months and weekdays."""
+    if rows := code_fence_fallback_answer.rows_of(ran.text):
+        return _sentence_or_rows(chunks, rows, question)
+    return _with_true_dates(chunks, ran.text, question) if dates else chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +302,10 @@ async def _write_program(
             break
         reading += conversion.line
     complete = completion.finish != "length"
-    return _Program(with_check(code, turn.hidden, turn.question) if complete else code, completion.finish, spent)
+    if complete:
+        code = rewrite_mistakes(with_printed_values(code, turn.slots))
+        code = with_check(code, turn.hidden, turn.question)
+    return _Program(code, completion.finish, spent)
 
 
 def _code_regex(turn: code_fence_prompt.Exchange, *, retry: bool) -> str | None:

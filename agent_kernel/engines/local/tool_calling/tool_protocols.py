@@ -22,7 +22,7 @@ model solved 0, 7 and 10. Larger models were not measured."""
 
 FIRM = 1_000_000_000
 """Number of parameters from which a model itself tells questions that need code from those that do not, so that the
-code fence uses FIRM_MARGIN and KNOWLEDGE_EXAMPLES."""
+code fence uses FIRM_MARGIN and KNOWLEDGE_EXAMPLES, and keeps the examples in a second try."""
 
 
 class ToolProtocol(Protocol):
@@ -58,7 +58,7 @@ def fence_for(loaded: LoadedModel) -> Fence:
     counts as small."""
     if loaded.parameters >= FIRM:
         examples = code_fence_prompt.KNOWLEDGE_EXAMPLES
-        return Fence(FIRM_MARGIN, FIRM_MARGIN, template=loaded.template, examples=examples)
+        return Fence(FIRM_MARGIN, FIRM_MARGIN, template=loaded.template, examples=examples, examples_in_retry=True)
     return Fence(template=loaded.template)
 
 

@@ -30,6 +30,8 @@ READS = "pd.read_csv('teas.csv')"
         ("Make df from teas.csv.", f"df = {READS}\n"),
         ("t = teas.csv, please", f"t = {READS}\n"),
         ("Treat teas.csv as a table.", f"teas = {READS}\n"),
+        ("Split teas.csv with random_state=42, ddof = 0 and alpha = 0.05.", f"teas = {READS}\n"),
+        ("Read teas.csv and make a column called total.", f"teas = {READS}\n"),
         ("What does `teas.csv` hold? It is in CSV.", f"teas = {READS}\n"),
         ("How many teas are there?", ""),
         ("How long is oldteas.csv or x/teas.csv or teas.csvx?", ""),

@@ -60,12 +60,16 @@ def test_rules_and_examples_come_only_with_tools() -> None:
     ]
 
 
-def test_a_failed_call_that_is_tried_again_leaves_only_its_last_line() -> None:
-    failed = tool_result(call(""), "Traceback ...\nNameError: name 'x' is not defined", "error")
+def test_a_failed_call_that_is_tried_again_leaves_its_error_and_the_facts_about_it() -> None:
+    failed = tool_result(
+        call(""), "7\nNames that exist: y.\nTraceback ...\nNameError: name 'x' is not defined", "error"
+    )
 
     shown = chat_contents(user("Go."), assistant("", [call("x")]), failed, retry=True)
 
-    assert shown == ["Go.\n\n(Note: an earlier try ended with: NameError: name 'x' is not defined)"]
+    assert shown == [
+        "Go.\n\n(Note: an earlier try ended with: NameError: name 'x' is not defined. Names that exist: y.)"
+    ]
 
 
 def test_history_shows_a_retried_call_as_the_retry_did() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
 import pytest
 
-from agent_kernel.core.messages import ToolCall, assistant, tool_result, user
+from agent_kernel.core.messages import Message, Status, ToolCall, assistant, tool_result, user
 from agent_kernel.core.protocols import CallChunk, EndChunk, EngineRequest, TextChunk, ToolSpec
 from agent_kernel.engines.local.backend import LoadedModel, StepOutput
+from agent_kernel.engines.local.tool_calling.code_fence_prompt import ANSWER_IN_FORM
 from agent_kernel.engines.local.tool_calling.code_fence_protocol import RESAMPLE_TEMPERATURE, RESAMPLES, Fence
 from agent_kernel.engines.local.tool_calling.tool_protocols import FIRM, fence_for
 from tests.engines.local.scripted_backend import ScriptedBackend, chunks_of
@@ -36,6 +39,106 @@ async def test_a_second_try_that_is_the_failed_program_is_sampled_anew(same: str
     assert code == "print(a)\n"
     assert [decoding.temperature for _, decoding in backend.submitted] == [0.0, RESAMPLE_TEMPERATURE]
     assert end.usage.completion_tokens > len("print(a)\n```"), "the first sample was decoded too"
+
+
+def turn_so_far(question: str, *programs: tuple[str, str, Status]) -> list[Message]:
+    """Return the messages of a turn with these calls: (code, result, status)."""
+    messages = [user(question)]
+    for number, (code, result, status) in enumerate(programs):
+        call = ToolCall(f"c{number}", "python", {"code": code})
+        messages += [assistant("", [call]), tool_result(call, result, status)]
+    return messages
+
+
+async def reply_to(messages: Sequence[Message], *answers: str) -> tuple[str, str, ScriptedBackend]:
+    """Return the code and the text of the next round, in which the model writes ``answers``."""
+    backend = ScriptedBackend(chat_templates.PLAIN, answers)
+    chunks = await chunks_of(Fence(), backend.completer(), EngineRequest(tuple(messages), (PYTHON,)))
+    code = "".join(str(chunk.call.arguments["code"]) for chunk in chunks if isinstance(chunk, CallChunk))
+    return code, "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk)), backend
+
+
+REMOVED = "Traceback:\n  line 1, in <module>\n    x = np.NaN\nAttributeError: `np.NaN` was removed. Use `np.nan`."
+
+
+async def test_a_program_whose_error_says_how_to_correct_it_is_corrected_without_the_model() -> None:
+    code, _, backend = await reply_to(turn_so_far("Go.", ("x = np.NaN\n", REMOVED, "error")))
+    assert code == "x = np.nan\n"
+    assert not backend.submitted
+
+
+async def test_a_correction_is_no_second_try_of_the_model_and_is_made_once() -> None:
+    tried = turn_so_far("Go.", ("x = np.NaN\n", REMOVED, "error"), ("x = np.nan\n", "ValueError: no", "error"))
+    code, _, _ = await reply_to(tried, "x = 0\n```")
+    assert code == "x = 0\n"
+    again = turn_so_far("Go.", ("x = np.nan\n", "ValueError: no", "error"), ("x = np.NaN\n", REMOVED, "error"))
+    assert (await reply_to(again))[0] == ""
+
+
+FORM = "The mean? Answer in the form @mean[value] @count[n]."
+
+
+async def test_values_that_the_program_printed_in_the_demanded_form_are_the_answer() -> None:
+    printed = "mean: 3.5\n@count[4]\n@mean[3.5]"
+    _, text, backend = await reply_to(turn_so_far(FORM, ("print(m)", printed, "success")))
+    assert text == "@mean[3.5]\n@count[4]"
+    assert not backend.submitted
+
+
+async def test_otherwise_the_model_states_the_values_in_the_demanded_form() -> None:
+    answer = "@mean[3.5] @count[4]"
+    _, text, backend = await reply_to(turn_so_far(FORM, ("print(m)", "3.5\n4", "success")), answer)
+    assert text == answer
+    ((prompt, decoding),) = backend.submitted
+    assert ANSWER_IN_FORM in prompt
+    assert decoding.grammar is not None
+    assert re.fullmatch(decoding.grammar.text, answer)
+    assert not re.fullmatch(decoding.grammar.text, "The mean is 3.5.")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (
+            "m = 3\n@mean[m] @count[len(t['a'])]\n",
+            "m = 3\nprint('@mean[', m, ']', ' @count[', len(t['a']), ']', sep='')\n",
+        ),
+        ("mean = 3\nprint(f'@mean[{value:.1f}]')\n", "mean = 3\nprint(f'@mean[{mean:.1f}]')\n"),
+        ("value = 3\nprint(f'@mean[{value:.1f}]')\n", "value = 3\nprint(f'@mean[{value:.1f}]')\n"),
+    ],
+)
+async def test_code_prints_the_values_in_the_demanded_form(written: str, meant: str) -> None:
+    backend = ScriptedBackend(chat_templates.PLAIN, [f"{written}```"])
+    request = EngineRequest((user(FORM),), (PYTHON,), tool_choice="python")
+    chunks = await chunks_of(Fence(), backend.completer(), request)
+    (call,) = [chunk.call for chunk in chunks if isinstance(chunk, CallChunk)]
+    assert call.arguments["code"] == meant
+
+
+async def test_a_second_try_that_lacks_the_same_name_is_sampled_anew() -> None:
+    tried = turn_so_far("Go.", ("print(low)\n", "NameError: name 'low' is not defined", "error"))
+    code, _, backend = await reply_to(tried, "print(min(low))\n```", "low = 1\nprint(low)\n```")
+    assert code == "low = 1\nprint(low)\n"
+    assert len(backend.submitted) == 2
+
+
+@pytest.mark.parametrize(
+    ("question", "programs"),
+    [
+        ("Sum a and call the result total.", 2),
+        ("Make a table called total of a.", 2),
+        ("Sum the column called total.", 1),
+        ("How old is the child named Total?", 1),
+        ("Write a to a file named total.csv.", 1),
+    ],
+)
+async def test_a_program_that_does_not_set_the_variable_that_the_question_names_is_sampled_anew(
+    question: str, programs: int
+) -> None:
+    backend = ScriptedBackend(chat_templates.PLAIN, ["print(sum(a))\n```", "total = sum(a)\n```"])
+    request = EngineRequest((user(question),), (PYTHON,), tool_choice="python")
+    await chunks_of(Fence(), backend.completer(), request)
+    assert len(backend.submitted) == programs
 
 
 async def test_another_program_is_taken_as_it_is() -> None:

@@ -1,0 +1,97 @@
+"""Reads the syntax tree of a program and replaces parts of its text. The functions have no side effects."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import TypeAlias
+
+MAX_CODE = 20_000
+"""Maximum number of characters of a program that is changed."""
+REDUCTIONS = frozenset({"mean", "median", "std", "var", "sum", "min", "max", "corr", "cov", "quantile", "skew", "sem"})
+"""Methods of pandas that compute statistics."""
+Edit: TypeAlias = tuple[int, int, str]
+"""A replacement of a part of a program: (first character, character after the last, new text)."""
+
+
+class Program:
+    """A program with its syntax tree, which is empty if the program cannot be parsed."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self._tree)) if self._tree is not None else []
+
+    @cached_property
+    def expressions(self) -> list[ast.expr]:
+        return [node for node in self.nodes if isinstance(node, ast.expr)]
+
+    @cached_property
+    def assigned(self) -> frozenset[str]:
+        """The names that the program sets."""
+        return frozenset(
+            node.id for node in self.nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        )
+
+    def span(self, node: ast.expr | ast.stmt | ast.keyword) -> tuple[int, int]:
+        """Return the position of the first character of a node and that after its last."""
+        return self._at(node.lineno, node.col_offset), self._at(node.end_lineno or 0, node.end_col_offset or 0)
+
+    def source(self, node: ast.expr) -> str:
+        start, end = self.span(node)
+        return self.code[start:end]
+
+    def arguments(self, call: ast.Call, *, without: Iterable[str] = ()) -> list[str]:
+        """Return the text of the arguments of a call, except for the keywords ``without``."""
+        dropped = set(without)
+        keywords = [one for one in call.keywords if one.arg not in dropped]
+        return [*map(self.source, call.args), *(self.code[slice(*self.span(one))] for one in keywords)]
+
+    def edited(self, edits: Iterable[Edit]) -> str:
+        """Return the code with the edits. An edit inside of a larger one is left out. Return an empty string if there
+        is no edit, or if the result is no Python."""
+        code, last = self.code, len(self.code) + 1
+        kept = [one for one in set(edits) if not any(_is_inside(one, other) for other in edits)]
+        for start, end, new in sorted(kept, reverse=True):
+            if end > last:
+                return ""
+            code, last = code[:start] + new + code[end:], start
+        return code if kept and _parse(code) is not None else ""
+
+    @cached_property
+    def _tree(self) -> ast.Module | None:
+        return _parse(self.code) if len(self.code) <= MAX_CODE else None
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        return self.code.splitlines(keepends=True)
+
+    def _at(self, line: int, offset: int) -> int:
+        """Return the position of a character in the code. ``offset`` counts bytes, as positions in a syntax tree do."""
+        text = self._lines[line - 1].encode()[:offset].decode(errors="ignore")
+        return sum(map(len, self._lines[: line - 1])) + len(text)
+
+
+Rule: TypeAlias = Callable[[Program], Iterator[Edit]]
+
+
+def apply_all(code: str, rules: Sequence[Rule]) -> str:
+    """Return the code after each of the rules was applied once, in their order."""
+    for rule in rules:
+        program = Program(code)
+        code = program.edited(list(rule(program))) or code
+    return code
+
+
+def _is_inside(one: Edit, other: Edit) -> bool:
+    return one != other and other[0] <= one[0] and one[1] <= other[1]
+
+
+def _parse(code: str) -> ast.Module | None:
+    try:
+        return ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

@@ -1,0 +1,119 @@
+"""Rewrites statements of a program that newer versions of pandas run without an effect, or that Python reads in another
+way than their author means. None of them ends with an error. The functions have no side effects.
+
+- Since pandas 3 a column is a copy: ``t['a'].fillna(0, inplace=True)`` and ``t[t['a'] > 1]['b'] = 2`` change nothing.
+- No value of a column equals ``None`` or ``np.nan``, not even a missing one.
+- ``&`` and ``|`` bind more strongly than comparisons: ``t['a'] > 1 & t['b'] < 2`` compares with ``1 & t['b']``.
+- ``fillna`` with one value for each group finds no group, because it looks for the labels of rows.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from agent_kernel.core.program_edits import REDUCTIONS, Edit, Program, apply_all
+
+IN_PLACE = frozenset({"fillna", "replace", "clip", "ffill", "bfill", "interpolate", "where", "mask"})
+"""Methods of a column whose argument ``inplace`` has no effect on its table."""
+COUNTS = frozenset({"sum", "mean", "any", "all"})
+
+
+def rewrite_mistakes(code: str) -> str:
+    """Return the program with these mistakes corrected; the program itself if it has none or is no Python."""
+    rules = (_in_place, _chained_assignment, _missing_values, _group_values, _comparisons_first, _counted_last)
+    return apply_all(code, rules)
+
+
+def _in_place(program: Program) -> Iterator[Edit]:
+    """A column that a method changes in place is assigned instead."""
+    for node in program.nodes:
+        call = node.value if isinstance(node, ast.Expr) else None
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        column, method = call.func.value, call.func.attr
+        flags = [one.value for one in call.keywords if one.arg == "inplace"]
+        if flags and _is_column(column) and method in IN_PLACE and ast.unparse(flags[0]) == "True":
+            place, others = program.source(column), ", ".join(program.arguments(call, without=("inplace",)))
+            yield (*program.span(call), f"{place} = {place}.{method}({others})")
+
+
+def _chained_assignment(program: Program) -> Iterator[Edit]:
+    """``t[rows]['a'] = x`` and ``t['a'][rows] = x`` set values by ``t.loc``."""
+    targets = [target for node in program.nodes if isinstance(node, ast.Assign) for target in node.targets]
+    for target in targets:
+        if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Subscript):
+            continue
+        inner = target.value
+        rows, column = (target.slice, inner.slice) if _is_column(inner) else (inner.slice, target.slice)
+        label = isinstance(column, ast.Constant) and isinstance(column.value, str)
+        if label and isinstance(inner.value, ast.Name) and isinstance(rows, ast.Compare | ast.BinOp | ast.UnaryOp):
+            parts = (program.source(inner.value), program.source(rows), program.source(column))
+            yield (*program.span(target), "{}.loc[{}, {}]".format(*parts))
+
+
+def _missing_values(program: Program) -> Iterator[Edit]:
+    """A column is compared with a missing value, to which nothing is equal."""
+    for node in program.expressions:
+        if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not _is_column(node.left):
+            continue
+        if ast.unparse(node.comparators[0]) in ("None", "np.nan", "pd.NA", "float('nan')"):
+            method = {ast.Eq: "isna", ast.NotEq: "notna"}.get(type(node.ops[0]))
+            if method:
+                yield (*program.span(node), f"{program.source(node.left)}.{method}()")
+
+
+def _group_values(program: Program) -> Iterator[Edit]:
+    """A column is filled with the value of the group of each row."""
+    for node in program.expressions:
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "fillna":
+            continue
+        value = node.args[0] if node.args else None
+        if not _is_column(node.func.value) or not isinstance(value, ast.Call) or value.args or value.keywords:
+            continue
+        if isinstance(value.func, ast.Attribute) and value.func.attr in REDUCTIONS and _is_grouped(value.func.value):
+            start, end = program.span(value.func.value)[1], program.span(value)[1]
+            yield (start, end, f".transform({value.func.attr!r})")
+
+
+def _comparisons_first(program: Program) -> Iterator[Edit]:
+    """``a > x & b < y`` becomes ``(a > x) & (b < y)``."""
+    for node in program.expressions:
+        middle = node.comparators[0] if isinstance(node, ast.Compare) and len(node.ops) == 2 else None
+        if not isinstance(node, ast.Compare) or not isinstance(middle, ast.BinOp):
+            continue
+        sign = {ast.BitAnd: "&", ast.BitOr: "|"}.get(type(middle.op))
+        before, after = program.span(node)[0], program.span(node)[1]
+        first = program.code[before : program.span(middle.left)[1]]
+        second = program.code[program.span(middle.right)[0] : after]
+        if sign and first.count("(") == first.count(")") and second.count("(") == second.count(")"):
+            yield (before, after, f"({first}) {sign} ({second})")
+
+
+def _counted_last(program: Program) -> Iterator[Edit]:
+    """``(a < x) | (b > y).sum()`` becomes ``((a < x) | (b > y)).sum()``."""
+    for node in program.expressions:
+        sign = {ast.BitAnd: "&", ast.BitOr: "|"}.get(type(node.op)) if isinstance(node, ast.BinOp) else None
+        if not sign or not isinstance(node, ast.BinOp) or not isinstance(call := node.right, ast.Call):
+            continue
+        compares = isinstance(node.left, ast.Compare) and isinstance(call.func, ast.Attribute)
+        if compares and isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Compare):
+            both = f"({program.source(node.left)}) {sign} ({program.source(call.func.value)})"
+            if call.func.attr in COUNTS:
+                yield (*program.span(node), f"({both}).{call.func.attr}({', '.join(program.arguments(call))})")
+
+
+def _is_column(node: ast.expr) -> bool:
+    """Return whether the expression is a column of a variable: ``t['a']``."""
+    return (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and isinstance(node.slice, ast.Constant)
+        and isinstance(node.slice.value, str)
+    )
+
+
+def _is_grouped(node: ast.expr) -> bool:
+    """Return whether the expression is a column of groups: ``t.groupby('a')['b']``."""
+    call = node.value if isinstance(node, ast.Subscript) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "groupby"

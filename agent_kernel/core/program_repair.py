@@ -1,0 +1,348 @@
+"""Corrects a program from the error that it ended with, where the error itself says what to change: a method that newer
+versions of pandas have under another name, a column label that differs in case or spaces, text that must be converted.
+The functions have no side effects.
+
+Small models learned to write programs for older versions of pandas, and repeat a mistake when they try again.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+from agent_kernel.core.program_edits import REDUCTIONS, Edit, Program
+from agent_kernel.core.program_outcome import FRAME
+
+LABELS = re.compile(r"Columns of [^:\n]+: ((?:(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|-?\d+)(?:, )?)+)")
+"""Matches the fact about an error that lists the columns of a table (see ``error_hints``)."""
+QUOTED = re.compile(r"'((?:[^'\\\n]|\\.)*)'")
+FREQUENCY = (
+    re.compile(r"Invalid frequency: (\w+)\. Did you mean (\w+)\?"),
+    re.compile(r"'(\w+)' is no longer supported for offsets\. Please use '(\w+)' instead"),
+    re.compile(r"for Period, please use '(?P<new>\w+)' instead of '(?P<old>\w+)'"),
+)
+NEW_NAMES = {
+    "iteritems": "items",
+    "applymap": "map",
+    "ix": "loc",
+    "NaN": "nan",
+    "Inf": "inf",
+    "trapz": "trapezoid",
+    "product": "prod",
+    "in1d": "isin",
+    "row_stack": "vstack",
+}
+"""The present names of attributes that pandas 3 and NumPy 2 removed."""
+BUILTINS = frozenset({"float", "int", "bool", "object", "str", "complex"})
+"""Types of Python that NumPy had as attributes."""
+REMOVED_OPTIONS = frozenset({"infer_datetime_format", "error_bad_lines", "warn_bad_lines", "squeeze", "date_parser"})
+"""Arguments that pandas removed and whose effect is the default now or is not needed."""
+NUMERIC_ONLY = re.compile(
+    r"Cannot perform reduction '\w+' with string dtype|dtype '(?:str|object)' does not support operation '\w+'"
+    r"|agg function failed \[how->\w+,dtype->\w+\]|could not convert string to float"
+)
+NOT_A_NUMBER = re.compile(
+    r"could not convert string to float: '(?P<float>.*)'|invalid literal for int\(\) with base 10: '(?P<int>.*)'"
+    r"|Unable to parse string [\"'](?P<parsed>.*)[\"'] at position"
+)
+YEARS = range(1800, 2200)
+"""Numbers that are years if dates are compared with them."""
+DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?!\d)")
+
+
+def repair_program(code: str, result: str) -> str:
+    """Return the program with the correction that ``result`` asks for, the text of the error with its traceback, as a
+    model reads it. Return an empty string if no correction is known."""
+    failure = _Failure(code, result)
+    if not failure.error:
+        return ""
+    corrected = (failure.edited(list(rule(failure))) for rule in RULES)
+    return next(filter(None, corrected), "")
+
+
+class _Failure(Program):
+    """A program and the text of its error."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(code)
+        self.text = text
+
+    @cached_property
+    def error(self) -> str:
+        """The error itself with the lines after it, without the traceback and the facts about it."""
+        found = list(re.finditer(r"^(?:[A-Za-z_][\w.]*\.)?[A-Za-z_]\w*(?:Error|Exception)\b", self.text, re.MULTILINE))
+        return self.text[found[-1].start() :] if found else ""
+
+    @cached_property
+    def lines(self) -> frozenset[int]:
+        """The numbers of the lines of the program at which the error arose. They are found by their text: a kernel may
+        have run the program with imports before it, and frames of libraries have numbers of their own."""
+        failed = {line.strip() for _, line in FRAME.findall(self.text)} - {""}
+        return frozenset(at for at, line in enumerate(self.code.splitlines(), 1) if line.strip() in failed)
+
+    @cached_property
+    def failed(self) -> list[ast.expr]:
+        """The expressions on the lines that failed."""
+        return [
+            node for node in self.expressions if any(node.lineno <= at <= (node.end_lineno or 0) for at in self.lines)
+        ]
+
+    @cached_property
+    def calls(self) -> list[ast.Call]:
+        return [node for node in self.failed if isinstance(node, ast.Call)]
+
+    def converted(self, column: ast.expr) -> str:
+        """Return the variable to which an earlier statement assigned the numbers of a column of text, otherwise an
+        expression that converts it."""
+        source = self.source(column)
+        for node in self.nodes:
+            value = node.value if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) else None
+            if isinstance(value, ast.Call) and self.source(value).startswith(f"pd.to_numeric({source}"):
+                return ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else ""
+        return _to_numbers(source)
+
+
+def _labels(failure: _Failure) -> Iterator[Edit]:
+    """A column label that differs from the only similar one in case, spaces or punctuation."""
+    columns = [label for listed in LABELS.findall(failure.text) for label in _strings(listed)]
+    if failure.error.startswith("KeyError"):
+        wanted = set(_strings(failure.error)) - set(columns)
+    elif lacks := re.search(r"object has no attribute '(\w+)'", failure.error):
+        wanted = {lacks[1]} - set(columns)
+    else:
+        return
+    for label in wanted:
+        # A model may take a variable for a column: t['price_number'] after price_number = ...
+        variables = [name for name in failure.assigned if _plain(name) == _plain(label)]
+        similar = {column for column in columns if _plain(column) == _plain(label)}
+        if variables and not similar:
+            places = [node for node in failure.failed if isinstance(node, ast.Subscript)]
+            yield from ((*failure.span(node), variables[0]) for node in places if _has_label(node, label))
+        if not _plain(label) or len(similar) != 1:
+            continue
+        (column,) = similar
+        for node in failure.nodes:
+            if isinstance(node, ast.Constant) and node.value == label:
+                yield (*failure.span(node), repr(column))
+            elif isinstance(node, ast.Attribute) and node.attr == label and node in failure.failed:
+                yield (failure.span(node.value)[1], failure.span(node)[1], f"[{column!r}]")
+
+
+def _has_label(node: ast.Subscript, label: str) -> bool:
+    return isinstance(node.slice, ast.Constant) and node.slice.value == label
+
+
+def _strings(text: str) -> list[str]:
+    return [re.sub(r"\\(.)", r"\1", one) for one in QUOTED.findall(text)]
+
+
+def _plain(label: str) -> str:
+    return re.sub(r"[\W_]+", "", label).casefold()
+
+
+def _frequency(failure: _Failure) -> Iterator[Edit]:
+    """A frequency that has another name now: 'H' is 'h', 'M' is 'ME'."""
+    for pattern in FREQUENCY:
+        if found := pattern.search(failure.error):
+            named = found.groupdict()
+            old, new = (named["old"], named["new"]) if named else found.groups()
+            for node in failure.failed:
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    renamed = re.sub(rf"(?<![A-Za-z]){old}(?![A-Za-z])", new, node.value)
+                    if renamed != node.value:
+                        yield (*failure.span(node), repr(renamed))
+            return
+
+
+def _removed_names(failure: _Failure) -> Iterator[Edit]:
+    """An attribute that pandas or NumPy removed. ``append`` of a table is ``pd.concat`` now."""
+    found = re.search(r"has no attribute '(\w+)'|`np\.(\w+)` was removed", failure.error)
+    name = (found[1] or found[2]) if found else ""
+    of_table = re.search(r"'(?:DataFrame|Series)' object has no attribute 'append'", failure.error)
+    owners = {failure.source(node.value) for node in failure.failed if isinstance(node, ast.Attribute)}
+    calls = [node for node in failure.expressions if isinstance(node, ast.Call)]
+    for node in failure.expressions:
+        if not isinstance(node, ast.Attribute) or node.attr != name or failure.source(node.value) not in owners:
+            continue
+        start, end = failure.span(node)
+        owner = failure.source(node.value)
+        if name in NEW_NAMES:
+            yield (failure.span(node.value)[1], end, f".{NEW_NAMES[name]}")
+        elif name in BUILTINS and owner in ("np", "numpy"):
+            yield (start, end, name)
+        elif of_table:
+            call = next((call for call in calls if call.func is node and call.args), None)
+            if call is not None and not isinstance(call.args[0], ast.Dict):
+                first, *options = failure.arguments(call, without=("verify_integrity",))
+                yield (*failure.span(call), f"pd.concat({', '.join([f'[{owner}, {first}]', *options])})")
+
+
+def _options(failure: _Failure) -> Iterator[Edit]:
+    """An argument that a newer version does not accept."""
+    found = re.search(r"got an unexpected keyword argument '(\w+)'", failure.error)
+    name = found[1] if found else ""
+    for call in failure.calls:
+        value = next((one.value for one in call.keywords if one.arg == name), None)
+        if value is None:
+            continue
+        plain = f"{failure.source(call.func)}({', '.join(failure.arguments(call, without=(name,)))})"
+        constant = value.value if isinstance(value, ast.Constant) else None
+        if name in REMOVED_OPTIONS:
+            yield (*failure.span(call), plain)
+        elif name == "squared" and constant is False:
+            yield (*failure.span(call), f"({plain} ** 0.5)")
+        elif name == "method" and isinstance(call.func, ast.Attribute) and call.func.attr == "fillna":
+            fill = {"ffill": "ffill", "pad": "ffill", "bfill": "bfill", "backfill": "bfill"}.get(str(constant), "")
+            if fill:
+                yield (*failure.span(call), f"{failure.source(call.func.value)}.{fill}()")
+
+
+def _numbers_in_text(failure: _Failure) -> Iterator[Edit]:
+    """A conversion of text such as '1,234' or '5 kg' to numbers."""
+    found = NOT_A_NUMBER.search(failure.error)
+    text = next((one for one in found.groups() if one is not None), "") if found else ""
+    if not found or DECIMAL_COMMA.search(text):
+        return
+    for call in failure.calls:
+        function = failure.source(call.func)
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "astype" and len(call.args) == 1:
+            yield (*failure.span(call), _to_numbers(failure.source(call.func.value)))
+        elif function == "pd.to_numeric" and len(call.args) == 1 and not call.keywords:
+            yield (*failure.span(call), _to_numbers(failure.source(call.args[0])))
+
+
+def _to_numbers(column: str) -> str:
+    return f"pd.to_numeric({column}.astype(str).str.replace(r'[^\\d.eE+-]', '', regex=True), errors='coerce')"
+
+
+def _numeric_only(failure: _Failure) -> Iterator[Edit]:
+    """A statistic of a whole table that has columns of text, or of a column of text."""
+    if not NUMERIC_ONLY.search(failure.error):
+        return
+    for call in failure.calls:
+        func = call.func
+        if isinstance(func, ast.Attribute) and func.attr in REDUCTIONS and not (call.args or call.keywords):
+            column = func.value
+            if isinstance(column, ast.Subscript) and isinstance(column.value, ast.Name):
+                yield (*failure.span(column), failure.converted(column))
+            elif not (isinstance(column, ast.Subscript) and isinstance(column.slice, ast.Constant)):
+                end = failure.span(call)[1]
+                yield (end - 1, end - 1, "numeric_only=True")
+
+
+def _accessors(failure: _Failure) -> Iterator[Edit]:
+    """The accessor of dates on a column of text, or the accessor of text on a column of numbers."""
+    if "Can only use .dt accessor" in failure.error:
+        name, converted = "dt", "pd.to_datetime({})"
+    elif "Can only use .str accessor" in failure.error:
+        name, converted = "str", "{}.astype(str)"
+    else:
+        return
+    owners = [node.value for node in failure.failed if isinstance(node, ast.Attribute) and node.attr == name]
+    for owner in owners:
+        yield (*failure.span(owner), converted.format(failure.source(owner)))
+
+
+def _date_index(failure: _Failure) -> Iterator[Edit]:
+    """A series of time whose index has dates as text."""
+    if "Only valid with DatetimeIndex" not in failure.error:
+        return
+    for call in failure.calls:
+        func = call.func
+        indexed = isinstance(func, ast.Attribute) and func.attr == "set_index" and len(call.args) == 1
+        if indexed and isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
+            label, table = failure.source(call.args[0]), func.value.id
+            if isinstance(call.args[0], ast.Constant) and isinstance(call.args[0].value, str):
+                yield (*failure.span(func.value), f"{table}.assign(**{{{label}: pd.to_datetime({table}[{label}])}})")
+
+
+def _date_formats(failure: _Failure) -> Iterator[Edit]:
+    """Dates as text in more than one format, or with the day first."""
+    if "doesn't match format" not in failure.error or "time data" not in failure.error:
+        return
+    day_first = re.search(r"time data [\"'](?:\d{2}[/.]){2}\d{4}", failure.error)
+    for call in failure.calls:
+        if failure.source(call.func).endswith("to_datetime") and call.args:
+            kept = failure.arguments(call, without=("format", "dayfirst"))
+            options = ["format='mixed'", *(["dayfirst=True"] if day_first else [])]
+            yield (*failure.span(call), f"pd.to_datetime({', '.join([*kept, *options])})")
+
+
+def _conditions(failure: _Failure) -> Iterator[Edit]:
+    """``and`` and ``or`` between columns."""
+    if not re.search(r"The truth value of a (?:Series|DataFrame) is ambiguous", failure.error):
+        return
+    for node in failure.failed:
+        if isinstance(node, ast.BoolOp) and not any(isinstance(value, ast.BoolOp) for value in node.values):
+            sign = " & " if isinstance(node.op, ast.And) else " | "
+            yield (*failure.span(node), sign.join(f"({failure.source(value)})" for value in node.values))
+
+
+def _comparisons(failure: _Failure) -> Iterator[Edit]:
+    """A comparison of dates with a year, or of text with a number."""
+    pattern = r"Invalid comparison between dtype=(datetime64|str|object)\S* and (int|float|date)"
+    found = re.search(pattern, failure.error)
+    kinds = found.groups() if found else ("", "")
+    for node in failure.failed:
+        if not isinstance(node, ast.Compare) or len(node.comparators) != 1:
+            continue
+        column, value = node.left, node.comparators[0]
+        number = value.value if isinstance(value, ast.Constant) else None
+        if kinds == ("datetime64", "int") and type(number) is int and number in YEARS:
+            yield (*failure.span(column), f"{failure.source(column)}.dt.year")
+        elif kinds == ("datetime64", "date"):
+            yield (*failure.span(value), f"pd.Timestamp({failure.source(value)})")
+        elif kinds[0] in ("str", "object") and type(number) in (int, float):
+            yield (*failure.span(column), failure.converted(column))
+
+
+def _missing_integers(failure: _Failure) -> Iterator[Edit]:
+    """A conversion to whole numbers of a column with missing values."""
+    if "Cannot convert non-finite values" not in failure.error:
+        return
+    for call in failure.calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "astype" and len(call.args) == 1:
+            yield (*failure.span(call.args[0]), "'Int64'")
+
+
+def _pivot(failure: _Failure) -> Iterator[Edit]:
+    """Arguments of ``pivot`` without their names."""
+    if "DataFrame.pivot() takes 1 positional argument" not in failure.error:
+        return
+    for call in failure.calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "pivot":
+            for name, argument in zip(("index", "columns", "values"), call.args, strict=False):
+                start = failure.span(argument)[0]
+                yield (start, start, f"{name}=")
+
+
+def _unpacking(failure: _Failure) -> Iterator[Edit]:
+    """An assignment to fewer names than there are values: the further values get a name of their own."""
+    if not re.search(r"too many values to unpack", failure.error):
+        return
+    targets = [target for node in failure.nodes if isinstance(node, ast.Assign) for target in node.targets]
+    for target in targets:
+        if isinstance(target, ast.Tuple) and target in failure.failed and isinstance(target.elts[-1], ast.Name):
+            end = failure.span(target.elts[-1])[1]
+            yield (end, end, ", *_")
+
+
+RULES: tuple[Callable[[_Failure], Iterator[Edit]], ...] = (
+    _labels,
+    _frequency,
+    _removed_names,
+    _options,
+    _numbers_in_text,
+    _numeric_only,
+    _accessors,
+    _date_index,
+    _date_formats,
+    _conditions,
+    _comparisons,
+    _missing_integers,
+    _pivot,
+    _unpacking,
+)
+"""The rules in the order in which they are tried. The first one that has a correction is used."""

@@ -1,0 +1,77 @@
+"""Tests the mistakes that end with no error: each program next to the one that its author means."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from agent_kernel.core.program_mistakes import rewrite_mistakes
+
+
+def run(code: str) -> Any:
+    table = pd.DataFrame({"kind": ["a", "a", "b", "b"], "v": [1.0, None, 5.0, 9.0], "w": [1, 2, 3, 4]})
+    names: dict[str, Any] = {"t": table, "np": np, "pd": pd}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(code, names)
+    return names["t"]
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        ("t['v'].fillna(0, inplace=True)", "t['v'] = t['v'].fillna(0)"),
+        ("for _ in 'x':\n    t['w'].clip(2, inplace=True)", "for _ in 'x':\n    t['w'] = t['w'].clip(2)"),
+        ("t[t['w'] > 2]['v'] = 0", "t.loc[t['w'] > 2, 'v'] = 0"),
+        ("t = t[t['v'] != None]", "t = t[t['v'].notna()]"),
+        ("t.loc[t['v'] == np.nan, 'v'] = 0", "t.loc[t['v'].isna(), 'v'] = 0"),
+        ("t['v'][t['w'] > 2] = 0", "t.loc[t['w'] > 2, 'v'] = 0"),
+        (
+            "t['v'] = t['v'].fillna(t.groupby('kind')['v'].median())",
+            "t['v'] = t['v'].fillna(t.groupby('kind')['v'].transform('median'))",
+        ),
+        (
+            "t['v'].fillna(t.groupby('kind')['v'].mean(), inplace=True)",
+            "t['v'] = t['v'].fillna(t.groupby('kind')['v'].transform('mean'))",
+        ),
+    ],
+)
+def test_a_statement_without_an_effect_is_the_one_that_has_it(code: str, meant: str) -> None:
+    assert rewrite_mistakes(code) == meant
+    assert run(code).equals(run("pass"))
+    assert not run(meant).equals(run("pass"))
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        ("x = t[t['w'] >= 2 & t['w'] <= 3]", "x = t[(t['w'] >= 2) & (t['w'] <= 3)]"),
+        ("x = (t['w'] < 2) | (t['w'] > 3).sum()", "x = ((t['w'] < 2) | (t['w'] > 3)).sum()"),
+    ],
+)
+def test_comparisons_are_made_before_they_are_combined(code: str, meant: str) -> None:
+    assert rewrite_mistakes(code) == meant
+    run(meant)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "t.fillna(0, inplace=True)",
+        "t.sort_values('w', inplace=True)",
+        "t['v'] = t['v'].fillna(0)",
+        "t.loc[t['w'] > 2, 'v'] = 0",
+        "x = (t['w'] >= 2) & (t['w'] <= 3)",
+        "x = 1 < 2 < 3",
+        "names = {'a': {'b': 1}}\nnames['a']['b'] = 2",
+        "t['v'].fillna(0, inplace=False)",
+        "no python at all",
+        "",
+    ],
+)
+def test_other_programs_stay_as_they_are(code: str) -> None:
+    assert rewrite_mistakes(code) == code
