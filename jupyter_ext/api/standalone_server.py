@@ -138,13 +138,7 @@ class HeadlessServer(ServerApp):
 
     def init_httpserver(self) -> None:
         """Use the sockets that are already bound."""
-        self._http_server = HTTPServer(
-            self.web_app,
-            ssl_options=self.ssl_options,
-            xheaders=self.trust_xheaders,
-            max_body_size=self.max_body_size,
-            max_buffer_size=self.max_buffer_size,
-        )
+        self._http_server = create_http_server(self)
 
     def init_signal(self) -> None:
         for number in SIGNALS:
@@ -200,6 +194,17 @@ class HeadlessServer(ServerApp):
 
     def write_server_info_file(self) -> None:
         """Do nothing: programs that look for Jupyter servers expect notebooks and kernels."""
+
+
+def create_http_server(app: ServerApp) -> HTTPServer:
+    """Return the HTTP server that ``app`` configures. It listens nowhere yet."""
+    return HTTPServer(
+        app.web_app,
+        ssl_options=app.ssl_options,
+        xheaders=app.trust_xheaders,
+        max_body_size=app.max_body_size,
+        max_buffer_size=app.max_buffer_size,
+    )
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
