@@ -16,13 +16,13 @@ from typing import Any
 
 from jupyter_server.base.websocket import WS_PING_INTERVAL
 from jupyter_server.serverapp import ServerApp
-from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from traitlets import default
 from traitlets.config import Config
 
 from agent_kernel.core.errors import InvalidRequest, ServerStopping
 from jupyter_ext.api import routes
+from jupyter_ext.api.http.http_server import create_http_server
 from jupyter_ext.api.unknown_route import UnknownHandler
 from jupyter_ext.api.webapp.login import LoginHandler
 from jupyter_ext.api.webapp.page import CODE, LINK_SETTING, TOKEN_PLACE_SETTING
@@ -194,17 +194,6 @@ class HeadlessServer(ServerApp):
 
     def write_server_info_file(self) -> None:
         """Do nothing: programs that look for Jupyter servers expect notebooks and kernels."""
-
-
-def create_http_server(app: ServerApp) -> HTTPServer:
-    """Return the HTTP server that ``app`` configures. It listens nowhere yet."""
-    return HTTPServer(
-        app.web_app,
-        ssl_options=app.ssl_options,
-        xheaders=app.trust_xheaders,
-        max_body_size=app.max_body_size,
-        max_buffer_size=app.max_buffer_size,
-    )
 
 
 def listen(host: str, port: int) -> list[socket.socket]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from jupyter_server.serverapp import ServerApp
 from tornado.netutil import bind_sockets
 
-from jupyter_ext.api.standalone_server import create_http_server
+from jupyter_ext.api.http.http_server import create_http_server
 
 
 class FreePortServer(ServerApp):
