@@ -188,7 +188,10 @@ LAYERS: dict[str, tuple[str, str]] = {
     "jupyter_ext.api.schemas": ("core sessions sessions.export tools.code", "pydantic typing_extensions"),
     "jupyter_ext.api.webapp": ("core jupyter_ext.auth jupyter_ext.services", "jupyter_server tornado"),
     "jupyter_ext.auth": ("core jupyter_ext.notebooks", "jupyter_server tornado traitlets"),
-    "jupyter_ext.headless": ("core evaluation jupyter_ext.api.http jupyter_ext.api.native", "nbformat tornado"),
+    "jupyter_ext.headless": (
+        "core evaluation jupyter_ext.api.http jupyter_ext.api.native",
+        "jupyter_server nbformat tornado",
+    ),
     "jupyter_ext.monitoring": (
         "core engines engines.local engines.local.catalog engines.local.worker jupyter_ext.notebooks "
         "jupyter_ext.push jupyter_ext.quotas jupyter_ext.turns sandbox.host tools.base turn",

@@ -16,13 +16,13 @@ from typing import Any
 
 from jupyter_server.base.websocket import WS_PING_INTERVAL
 from jupyter_server.serverapp import ServerApp
-from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from traitlets import default
 from traitlets.config import Config
 
 from agent_kernel.core.errors import InvalidRequest, ServerStopping
 from jupyter_ext.api import routes
+from jupyter_ext.api.http.http_server import create_http_server
 from jupyter_ext.api.unknown_route import UnknownHandler
 from jupyter_ext.api.webapp.login import LoginHandler
 from jupyter_ext.api.webapp.page import CODE, LINK_SETTING, TOKEN_PLACE_SETTING
@@ -138,13 +138,7 @@ class HeadlessServer(ServerApp):
 
     def init_httpserver(self) -> None:
         """Use the sockets that are already bound."""
-        self._http_server = HTTPServer(
-            self.web_app,
-            ssl_options=self.ssl_options,
-            xheaders=self.trust_xheaders,
-            max_body_size=self.max_body_size,
-            max_buffer_size=self.max_buffer_size,
-        )
+        self._http_server = create_http_server(self)
 
     def init_signal(self) -> None:
         for number in SIGNALS:

@@ -7,10 +7,9 @@ import json
 import os
 import secrets
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,43 +80,45 @@ async def jupyter_server(
 ) -> AsyncIterator[TemporaryServer]:
     """Serve ``folder``, with ``options`` added to the command line. Sessions are stored in ``folder/.data``, so that a
     run never continues an earlier one. Raises ServerFailed."""
-    port = free_port()
-    server = TemporaryServer(f"http://127.0.0.1:{port}/", secrets.token_hex(24), folder)
-    command = [python, "-m", "jupyter_server", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
+    token, data = secrets.token_hex(24), folder / ".data"
+    command = [python, "-m", "jupyter_ext.headless.free_port_server", "--no-browser", "--ip=127.0.0.1"]
     # The directory of the data as an option too: one in the user's configuration files would win over the environment.
-    command += ["--ServerApp.port_retries=0", f"--ServerApp.root_dir={folder}"]
-    command += [f"--AgentKernel.data_dir={folder / '.data'}", *options]
+    command += [f"--ServerApp.root_dir={folder}", f"--AgentKernel.data_dir={data}", *options]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
-    own = {"JUPYTER_TOKEN": server.token, "AGENT_KERNEL_DATA_DIR": str(folder / ".data")}
+    runtime = data / "runtime"
+    own = {"JUPYTER_TOKEN": token, "AGENT_KERNEL_DATA_DIR": str(data), "JUPYTER_RUNTIME_DIR": str(runtime)}
     with log.open("wb") as sink:
         # Its own process group: Ctrl-C in the terminal reaches us alone, and we stop the server in order.
         process = await asyncio.create_subprocess_exec(
             *command, env={**env, **own}, stdout=sink, stderr=sink, start_new_session=True
         )
     try:
-        await _wait_until_ready(server, process, log)
-        yield server
+        yield await _wait_until_ready(process, runtime / f"jpserver-{process.pid}.json", token, folder, log)
     finally:
         await _stop(process)
 
 
-async def _wait_until_ready(server: TemporaryServer, process: asyncio.subprocess.Process, log: Path) -> None:
-    """Wait until the extension answers. Raises ServerFailed."""
+async def _wait_until_ready(
+    process: asyncio.subprocess.Process, information: Path, token: str, folder: Path, log: Path
+) -> TemporaryServer:
+    """Wait until the server has written its ``information`` file and the extension answers. Raises ServerFailed."""
     for _ in range(int(START_S / 0.1)):
         if process.returncode is not None:
             raise ServerFailed(f"The Jupyter server ended with code {process.returncode}.\n{_tail(log)}")
-        try:
+        with suppress(HTTPClientError, OSError, ValueError):  # ValueError: the file is not complete yet
+            server = TemporaryServer(_read_url(information), token, folder)
             status = await server.status("agent/v1/health")
-        except (HTTPClientError, OSError):
-            await asyncio.sleep(0.1)
-            continue
-        if status == 200:
-            return
-        if status == 404:
-            raise ServerFailed(f"The server runs without the agent-kernel extension.\n{_tail(log)}")
+            if status == 200:
+                return server
+            if status == 404:
+                raise ServerFailed(f"The server runs without the agent-kernel extension.\n{_tail(log)}")
         await asyncio.sleep(0.1)
     raise ServerFailed(f"The Jupyter server did not answer within {START_S:.0f} s.\n{_tail(log)}")
+
+
+def _read_url(information: Path) -> str:
+    return str(json.loads(information.read_bytes())["url"])
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
@@ -130,13 +131,6 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
     except TimeoutError:
         os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _tail(log: Path) -> str:

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent_kernel.core.errors import AgentKernelError, ContextOverflow, EngineError, refuse_fields
+from agent_kernel.core.errors import AgentKernelError, ContextOverflow, EngineError, EngineUnreachable, refuse_fields
 from agent_kernel.core.messages import Usage
 from agent_kernel.core.protocols import (
     CallChunk,
@@ -26,7 +26,7 @@ from agent_kernel.core.protocols import (
 from agent_kernel.engines.openai_api.api_keys import key_of, scrub
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.endpoint_client import EndpointConnection, RequestRefused
-from agent_kernel.engines.openai_api.error_mapping import Refusal, unknown_model
+from agent_kernel.engines.openai_api.error_mapping import Refusal, stream_fault, unknown_model
 from agent_kernel.engines.openai_api.request import affinity_of, encode
 from agent_kernel.engines.openai_api.response_builder import ResponseBuilder, estimate_tokens
 from agent_kernel.engines.openai_api.retry import EngineFault, Retries
@@ -68,8 +68,9 @@ class OpenAIEngine:
     """The engine for one model of a server. ``stream`` raises InvalidRequest, EngineUnreachable, UnknownModel,
     ContextOverflow and EngineError.
 
-    A request is sent again only if nothing of its answer has arrived. An answer that breaks off is an error, so that no
-    tool call runs twice. Fields that the server refuses are left out of later requests; ``info().details`` lists them.
+    A request is sent again only if no token of its answer has arrived. An answer that breaks off later is an error, so
+    that nobody is shown two beginnings and no tool call runs twice. Fields that the server refuses are left out of
+    later requests; ``info().details`` lists them.
     """
 
     def __init__(self, endpoint: Endpoint, name: str = "") -> None:
@@ -109,7 +110,7 @@ class OpenAIEngine:
         affinity = affinity_of(request, self._endpoint.url)
         body = encode(request, self._model, vision=self._endpoint.vision, extra=self._endpoint.extra, affinity=affinity)
         patience = Patience(self._endpoint.host, self._endpoint.first_token_s, self._endpoint.between_tokens_s)
-        async with aclosing(self._events(body, patience, affinity)) as events:
+        async with aclosing(self._events(body, patience, affinity, answer)) as events:
             async for event in events:
                 if isinstance(event, WaitChunk):
                     yield event
@@ -142,21 +143,26 @@ class OpenAIEngine:
         await self._connection.aclose()
 
     async def _events(
-        self, body: Mapping[str, Any], patience: Patience, affinity: str
+        self, body: Mapping[str, Any], patience: Patience, affinity: str, answer: ResponseBuilder
     ) -> AsyncGenerator[WaitChunk | Mapping[str, Any], None]:
-        """Yield the objects of one answer. If the request must be sent again, yield a WaitChunk with the reason first.
-        After the first object, the request is not sent again."""
+        """Yield the objects of one answer, which the caller adds to ``answer``. If the request must be sent again,
+        yield a WaitChunk with the reason first. It is not sent again once ``answer`` has begun; an object without a
+        token, which servers send as soon as they accept a request, does not begin it."""
         retries = Retries(self._endpoint.tries)
         while True:
-            begun = False
             sent = self._dialect.adapt(body)
             patience.restart()
             try:
                 async with aclosing(self._connection.events(sent, patience, affinity)) as events:
                     async for event in events:
-                        begun = True
+                        if problem := event.get("error"):
+                            raise stream_fault(problem, self._endpoint)
                         yield event
-                return
+                if answer.begun:
+                    return
+                fault = EngineFault(
+                    EngineError(f"{self._endpoint.host} sent an empty answer.", hint="Ask again."), again=True
+                )
             except RequestRefused as refused:
                 if fields := self._dialect.learn(refused.refusal, sent):
                     yield WaitChunk(
@@ -169,16 +175,16 @@ class OpenAIEngine:
                 fault = await self._fault_of(refused.refusal)
             except EngineFault as failed:
                 fault = failed
-            pause = None if begun else retries.pause(fault)
+            pause = None if answer.begun else retries.pause(fault)
             if pause is None:
-                raise self._final_error(fault.error, begun) from None
+                raise self._final_error(fault.error, answer.begun) from None
             yield WaitChunk(f"{fault.error.message} Trying again in {pause:.1f} s")
             await asyncio.sleep(pause)
 
     def _final_error(self, error: AgentKernelError, begun: bool) -> AgentKernelError:
         if isinstance(error, ContextOverflow):
             self._context_length = int(error.details.get("context_length", 0)) or self._context_length
-        if not begun:
+        if not begun or not isinstance(error, EngineUnreachable):
             return error
         return EngineError(
             f"The connection to {self._endpoint.host} was lost in the middle of the answer.",
@@ -226,8 +232,6 @@ class OpenAIEngine:
     def _closing(self, request: EngineRequest, answer: ResponseBuilder) -> list[Chunk]:
         """Return the chunks that are known only when the answer has ended, such as its calls. Raises EngineError if the
         server did not end the answer, or if the text is not in the requested format."""
-        if not answer.finished and not answer.growing:
-            raise EngineError(f"{self._endpoint.host} sent an empty answer.", hint="Ask again.")
         if not answer.finished:
             raise EngineError(f"{self._endpoint.host} ended its answer in the middle.", hint="Ask again.")
         calls: list[Chunk] = [CallChunk(call) for call in answer.calls()]

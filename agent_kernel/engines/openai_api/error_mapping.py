@@ -10,7 +10,7 @@ from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, ContextOverflow, EngineError, UnknownModel, UpstreamFailed
 from agent_kernel.core.wire.retry_after import parse_retry_after
-from agent_kernel.engines.openai_api.api_keys import key_location, without_key
+from agent_kernel.engines.openai_api.api_keys import key_location, key_of, without_key
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.retry import AGAIN, EngineFault
 
@@ -105,6 +105,17 @@ class Refusal:
         if self.status == 404:
             return "Check the url of this engine; it commonly ends in /v1."
         return ""
+
+
+def stream_fault(problem: Any, endpoint: Endpoint) -> EngineFault:
+    """Return the fault to raise for an error inside the stream of an answer, which is an object or a text."""
+    problem = problem if isinstance(problem, Mapping) else {"message": problem}
+    code, said = problem.get("code"), problem.get("message") or problem.get("type")
+    words = plain(without_key(str(said), key_of(endpoint))) if said else "it gave no reason"
+    error = EngineError(
+        f"{endpoint.host} stopped with an error: {words}", hint="Ask again.", details={"host": endpoint.host}
+    )
+    return EngineFault(error, again=str(code) in {str(status) for status in AGAIN})
 
 
 def unknown_model(model: str, host: str, served: list[str]) -> UnknownModel:

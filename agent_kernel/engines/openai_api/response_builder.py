@@ -60,12 +60,8 @@ class ResponseBuilder:
         self.reused_tokens = 0
 
     def add(self, event: Mapping[str, Any]) -> list[Chunk]:
-        """Add an object of the stream and return the chunks that it contains. Raises EngineError for an error inside
-        the stream."""
+        """Add an object of the stream and return the chunks that it contains."""
         self._ended = self._ended or event is END
-        if error := event.get("error"):
-            message = error.get("message") if isinstance(error, Mapping) else error
-            raise EngineError(f"The server stopped with an error: {message}", hint="Ask again.")
         self._count(event.get("usage"))
         choices = event.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
@@ -87,6 +83,11 @@ class ResponseBuilder:
     def growing(self) -> int:
         """A number that increases with everything that the model writes, including calls that cannot be shown yet."""
         return self.characters + len(self._slots)
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of the answer has arrived: a token, a call, or its end."""
+        return self.finished or self.growing > 0
 
     def calls(self) -> list[ToolCall]:
         """Return the calls that may run. A call that the token limit cut off, and calls that the request does not

@@ -10,9 +10,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import importlib.util
+import json
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from agent_kernel.core.errors import AgentKernelError, Forbidden, ServerUnreachable
+from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.server_client import ServerClient
 
@@ -34,6 +34,8 @@ LOOK_S = 0.2
 TAIL = 1_500
 """Number of characters at the end of the server's log that are shown if the server does not start."""
 NOT_HANDED_ON = ("AGENT_KERNEL_URL", "AGENT_KERNEL_ID", "AGENT_KERNEL_TOKEN", "JPY_PARENT_PID", "JPY_SESSION_NAME")
+STARTED_EVENT = b'{"event": "started"'
+"""The beginning of the line with which ``agent-kernel serve --json`` says where it listens."""
 STARTED = (
     "Started a server for this kernel: {process}. It listens on this machine only ({address}), "
     "serves this kernel only, "
@@ -62,8 +64,10 @@ class EmbeddedServer:
             raise AgentError(f"{sys.executable} has no {missing[0]}: install agent-kernel in that environment.")
         print_line("Starting a server for this kernel ...")
         try:
-            server = self._begin()
-            environment = self._wait_until_ready(server)
+            kernel, token = f"own-{secrets.token_hex(8)}", secrets.token_urlsafe(32)
+            self._begin(kernel, token)
+            server = ServerClient(self._wait_for_url(), kernel, token)
+            environment = self._read_environment(server)
         except BaseException:  # also on Ctrl-C: a server without an owner must not stay
             self.close()
             raise
@@ -88,8 +92,7 @@ class EmbeddedServer:
             self._log.close()
             self._log = None
 
-    def _begin(self) -> ServerClient:
-        port, kernel, token = _free_port(), f"own-{secrets.token_hex(8)}", secrets.token_urlsafe(32)
+    def _begin(self, kernel: str, token: str) -> None:
         notebook = front_end_notebook(self._shell)
         root = notebook.parent if notebook else Path.cwd()
         environment = {name: value for name, value in os.environ.items() if name not in NOT_HANDED_ON}
@@ -102,7 +105,7 @@ class EmbeddedServer:
         }
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  stays open while the server writes to it
         self._process = subprocess.Popen(
-            _command(port, root),
+            _command(root),
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=self._log,
@@ -111,24 +114,31 @@ class EmbeddedServer:
             start_new_session=True,  # Ctrl-C in a terminal is meant for the kernel
         )
         atexit.register(self.close)
-        return ServerClient(f"http://127.0.0.1:{port}/", kernel, token)
 
-    def _wait_until_ready(self, server: ServerClient) -> dict[str, str]:
-        """Wait until the server answers and return the environment it sends to its kernels. Raises AgentError."""
+    def _wait_for_url(self) -> str:
+        """Wait until the server accepts requests, and return its address, which it prints then. Raises AgentError."""
+        assert self._process is not None
+        assert self._log is not None
         end = time.monotonic() + START_S
         while time.monotonic() < end:
-            assert self._process is not None
-            if self._process.poll() is not None:
+            ended = self._process.poll() is not None
+            self._log.seek(0)
+            for line in self._log.read().splitlines():
+                if line.startswith(STARTED_EVENT):
+                    return f"{json.loads(line)['url']}/"
+            if ended:
                 raise AgentError(f"the server ended during its start:\n{self._tail()}")
-            try:
-                return dict(server.call("GET", "binding", timeout=5.0)["environment"])
-            except (ServerUnreachable, Forbidden):
-                time.sleep(LOOK_S)
-            except AgentKernelError as error:
-                raise AgentError(
-                    f"the server started, but answers requests with an error: {error}\n{self._tail()}"
-                ) from None
+            time.sleep(LOOK_S)
         raise AgentError(f"the server did not start within {START_S:.0f} s:\n{self._tail()}")
+
+    def _read_environment(self, server: ServerClient) -> dict[str, str]:
+        """Return the environment that the server gives to its kernels. Raises AgentError."""
+        try:
+            return dict(server.call("GET", "binding", timeout=START_S)["environment"])
+        except AgentKernelError as error:
+            raise AgentError(
+                f"the server started, but answers requests with an error: {error}\n{self._tail()}"
+            ) from None
 
     def _tail(self) -> str:
         if self._log is None:
@@ -147,15 +157,10 @@ class EmbeddedServer:
         return f"process {self._process.pid}"
 
 
-def _command(port: int, root: Path) -> list[str]:
-    serve = (sys.executable, "-m", "agent_kernel", "serve")
-    return [*serve, "--port", str(port), "--root", str(root), "--drain", "0", "--log-level", "info"]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _command(root: Path) -> list[str]:
+    """Return the command of a server that takes any free port and prints its address as JSON."""
+    serve = (sys.executable, "-m", "agent_kernel", "serve", "--json")
+    return [*serve, "--port", "0", "--root", str(root), "--drain", "0", "--log-level", "info"]
 
 
 def front_end_notebook(shell: Any) -> Path | None:

@@ -119,9 +119,9 @@ class DynamoTable:
 
     def put_pieces(self, token: str, data: bytes) -> int:
         parts = [data[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES)] or [b""]
-        self._put("pieces", token, {"stored": to_attribute(self.now()), "count": to_attribute(len(parts))})
+        self._write_item("pieces", token, {"stored": to_attribute(self.now()), "count": to_attribute(len(parts))})
         for number, part in enumerate(parts):
-            self._put(f"piece:{token}", _number(number), {"data": {"B": part}})
+            self._write_item(f"piece:{token}", _number(number), {"data": {"B": part}})
         return len(parts)
 
     def get_pieces(self, token: str, count: int) -> bytes | None:
@@ -158,7 +158,7 @@ class DynamoTable:
             "size": to_attribute(size),
             "stored": to_attribute(self.now()),
         }
-        return self._put("blobs", key, values, ConditionExpression="attribute_not_exists(pk)")
+        return self._write_item("blobs", key, values, ConditionExpression="attribute_not_exists(pk)")
 
     def get_blob(self, key: str) -> Blob | None:
         item = self._get("blobs", key)
@@ -205,7 +205,8 @@ class DynamoTable:
         found: Item | None = self._db.call("get_item", TableName=self._table, Key=key, ConsistentRead=True).get("Item")
         return found
 
-    def _put(self, partition: str, name: str, values: Mapping[str, Any], **condition: str) -> bool:
+    def _write_item(self, partition: str, name: str, values: Mapping[str, Any], **condition: str) -> bool:
+        """Write one item, or return False if ``condition`` does not hold for the item that it would replace."""
         return self._db.write_if("put_item", Item={**self._db.key(partition, name), **values}, **condition)
 
     def _query(self, partition: str, *, above: str) -> Item:

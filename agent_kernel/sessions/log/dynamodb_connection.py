@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from agent_kernel.core.errors import InvalidRequest, StoreError
 from agent_kernel.sessions.log import log_errors
+from agent_kernel.sessions.log.client_holder import ClientHolder
 
 VERSION = 1
 CREATION_S = 60.0
@@ -46,12 +47,12 @@ class DynamoConnection:
         self.prefix = options.get("prefix", "")
         self._profile, self._endpoint = options.get("profile"), options.get("endpoint")
         self.name = f"The DynamoDB store {self.table}{self.prefix and ' ' + self.prefix} in {self._region}"
-        self._client: Any = None
+        self._client = ClientHolder(self._connect, self._prepare)
         self._offset = time.time() - time.monotonic()
 
     def now(self) -> float:
         """Return the time of DynamoDB, whose replies state it in whole seconds."""
-        if self._client is None:
+        if self._client.client is None:
             self.call("get_item", TableName=self.table, Key=self.key("log", HEAD), ConsistentRead=True)
         return time.monotonic() + self._offset
 
@@ -59,9 +60,7 @@ class DynamoConnection:
         return {"pk": {"S": self.prefix + partition}, "sk": {"S": name}}
 
     def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            client.close()
+        self._client.close()
 
     def call(self, operation: str, *, keep: str = "", **arguments: Any) -> Item:
         """Send one request; the library repeats it when the connection breaks. Raises StoreError, or the library's own
@@ -69,7 +68,7 @@ class DynamoConnection:
         """
         errors = self._botocore.exceptions
         try:
-            reply: Item = getattr(self._open(), operation)(**arguments)
+            reply: Item = getattr(self._client.open(), operation)(**arguments)
         except errors.ClientError as error:
             if error.response["Error"]["Code"] == keep:
                 raise
@@ -108,29 +107,20 @@ class DynamoConnection:
             least = parsedate_to_datetime(date).timestamp() - time.monotonic()
             self._offset = min(max(self._offset, least), least + 1)
 
-    def _open(self) -> Any:
-        if self._client is None:
-            from botocore.config import Config
+    def _connect(self) -> Any:
+        from botocore.config import Config
 
-            session = self._botocore.session.Session(profile=self._profile)
-            client = session.create_client(
-                "dynamodb",
-                region_name=self._region,
-                endpoint_url=self._endpoint,
-                config=Config(
-                    connect_timeout=10,
-                    read_timeout=30,
-                    retries={"mode": "standard", "total_max_attempts": 4},
-                    user_agent_appid="agent-kernel",
-                ),
-            )
-            try:
-                self._prepare(client)
-            except BaseException:
-                client.close()
-                raise
-            self._client = client
-        return self._client
+        return self._botocore.session.Session(profile=self._profile).create_client(
+            "dynamodb",
+            region_name=self._region,
+            endpoint_url=self._endpoint,
+            config=Config(
+                connect_timeout=10,
+                read_timeout=30,
+                retries={"mode": "standard", "total_max_attempts": 4},
+                user_agent_appid="agent-kernel",
+            ),
+        )
 
     def _prepare(self, client: Any) -> None:
         """Create the table, and in it the item with the store's version, if they do not exist. Raises StoreCorrupt if

@@ -1,5 +1,5 @@
 """The log of several servers in MongoDB: batches of entries in four collections. No transactions are used, so a server
-that is not part of a replica set will do.
+that is not part of a replica set will do. ``prefix`` in the URL replaces ``agent_kernel`` in the names:
 
 - ``agent_kernel_head``: one document with the number of the newest batch and, in ``tail``, that batch. Replacing it,
   if it still has the number that the writer knows, is the commit;
@@ -22,6 +22,8 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.sessions.log import log_errors
 from agent_kernel.sessions.log.batch_table import STUB_KEPT_S, Batch, BatchPage, Blob, Data
 from agent_kernel.sessions.log.batched_log import BatchedLog
+from agent_kernel.sessions.log.client_holder import ClientHolder
+from agent_kernel.sessions.log.url_options import take_option
 
 T = TypeVar("T")
 VERSION = 1
@@ -29,7 +31,8 @@ PAGE = 200
 """Maximum number of batches that one ``tail`` returns."""
 PIECE_BYTES = 8 * 1024 * 1024
 """Maximum number of bytes in one piece; MongoDB refuses documents of more than 16 MiB."""
-DATABASE = "agent-kernel"
+DATABASE, PREFIX = "agent-kernel", "agent_kernel"
+"""The database if the URL names none, and what the names of the collections begin with."""
 CLOCK_KEPT_S = 10.0
 """How long the difference between the clock of the server and our own is used before it is measured again."""
 _HEAD = "head"
@@ -52,20 +55,21 @@ class MongoTable:
         except ImportError:
             raise log_errors.missing_package("mongodb", "pymongo", "mongodb") from None
         self._pymongo = pymongo
-        self._url = url
         try:
-            options, hosts = _read_url(url, pymongo)
+            self._url, prefix = take_option(url, "prefix", r"[\w.-]{1,100}")
+            options, hosts = _read_url(self._url, pymongo)
         except (ValueError, pymongo.errors.PyMongoError):
             # The library's message quotes parts of the URL, perhaps of its password.
             raise InvalidRequest(
                 "The URL of the MongoDB store is not valid.",
                 hint="Use mongodb://USER:PASSWORD@HOST:PORT/DATABASE, with %-escapes for special characters;"
-                " mongodb+srv://HOST/DATABASE looks up the hosts.",
+                " mongodb+srv://HOST/DATABASE looks up the hosts; the query may have prefix=NAME.",
             ) from None
         self._database_name = options["database"] or DATABASE
+        self._prefix = prefix or PREFIX
         self._given = {name.lower() for name in options["options"]}
         self.name = f"The MongoDB store {self._database_name} at {hosts}"
-        self._client: Any = None
+        self._client = ClientHolder(self._connect, self._prepare, self._release)
         self._session: Any = None
         self._seen: tuple[Any, Any] = (None, None)
         """The times of the cluster and of its last operation that the previous session saw; none without a cluster."""
@@ -77,14 +81,13 @@ class MongoTable:
     # ------------------------------------------------------------------------------------------- batches
 
     def now(self) -> float:
-        def measure() -> float:
-            client = self._open()
+        def measure(client: Any) -> float:
             before = time.monotonic()
             told: datetime = client.admin.command("hello")["localTime"]
             return _seconds(told) - (before + time.monotonic()) / 2
 
         if time.monotonic() - self._clock[1] > CLOCK_KEPT_S:
-            self._clock = (self._retry(measure), time.monotonic())
+            self._clock = (self._use(measure), time.monotonic())
         return time.monotonic() + self._clock[0]
 
     def tail(self, after: int) -> BatchPage:
@@ -206,13 +209,14 @@ class MongoTable:
     # ------------------------------------------------------------------------------------------- connection
 
     def close(self) -> None:
-        client, self._client, self._collections = self._client, None, {}
-        session, self._session = self._session, None
+        self._client.close()
+
+    def _release(self, client: Any) -> None:
+        session, self._session, self._collections = self._session, None, {}
         if session is not None:
             self._seen = (session.cluster_time, session.operation_time)
             session.end_session()
-        if client is not None:
-            client.close()
+        client.close()
 
     def _find(self, name: str, query: Mapping[str, Any]) -> dict[str, Any] | None:
         found: dict[str, Any] | None = self._run(name, lambda items, options: items.find_one(query, **options))
@@ -226,44 +230,31 @@ class MongoTable:
         error for a duplicate key is raised unchanged and not as StoreError.
         """
 
-        def run() -> T:
-            self._open()
-            return work(self._collections[name], {"session": self._session})
+        return self._use(lambda _: work(self._collections[name], {"session": self._session}), unique=unique)
 
-        return self._retry(run, unique=unique)
-
-    def _retry(self, work: Callable[[], T], *, unique: bool = False) -> T:
+    def _use(self, work: Callable[[Any], T], *, unique: bool = False) -> T:
         errors = self._pymongo.errors
+
+        def is_broken(error: Exception) -> bool:
+            # A server that was not found within the time of the URL is not looked for again.
+            return isinstance(error, errors.AutoReconnect) and not isinstance(error, errors.ServerSelectionTimeoutError)
+
         try:
-            try:
-                return work()
-            except errors.ServerSelectionTimeoutError:
-                raise
-            except errors.AutoReconnect:
-                self.close()
-                return work()
+            return self._client.use(work, is_broken)
         except errors.PyMongoError as error:
             if unique and isinstance(error, errors.DuplicateKeyError):
                 raise
             self.close()
             raise log_errors.unusable(self.name, log_errors.first_line(error)) from None
 
-    def _open(self) -> Any:
-        if self._client is None:
-            limits = {"serverSelectionTimeoutMS": 10_000, "connectTimeoutMS": 10_000, "socketTimeoutMS": 60_000}
-            client = self._pymongo.MongoClient(
-                self._url,
-                appname="agent-kernel",
-                tz_aware=True,
-                **{name: value for name, value in limits.items() if name.lower() not in self._given},
-            )
-            try:
-                self._prepare(client)
-            except BaseException:
-                client.close()
-                raise
-            self._client = client
-        return self._client
+    def _connect(self) -> Any:
+        limits = {"serverSelectionTimeoutMS": 10_000, "connectTimeoutMS": 10_000, "socketTimeoutMS": 60_000}
+        return self._pymongo.MongoClient(
+            self._url,
+            appname="agent-kernel",
+            tz_aware=True,
+            **{name: value for name, value in limits.items() if name.lower() not in self._given},
+        )
 
     def _prepare(self, client: Any) -> None:
         """Create the head and the indexes if they do not exist. Raises StoreCorrupt if they have a newer version."""
@@ -276,12 +267,12 @@ class MongoTable:
             write_concern=WriteConcern("majority", wtimeout=20_000),
             read_preference=self._pymongo.ReadPreference.PRIMARY,
         )
-        made = {name: database[f"agent_kernel_{name}"] for name in ("head", "batches", "pieces", "blobs")}
+        made = {name: database[f"{self._prefix}_{name}"] for name in ("head", "batches", "pieces", "blobs")}
         with suppress(self._pymongo.errors.DuplicateKeyError):  # another server created it at the same moment
             made["head"].update_one({"_id": _HEAD}, {"$setOnInsert": {"last": 0, "version": VERSION}}, upsert=True)
         version = made["head"].find_one({"_id": _HEAD})["version"]
         if version != VERSION:
-            raise log_errors.newer_format(self.name, version, VERSION, "database")
+            raise log_errors.newer_format(self.name, version, VERSION, "database or prefix")
         made["batches"].create_index("expires", expireAfterSeconds=0)
         made["pieces"].create_index("token")
         made["pieces"].create_index("stored")

@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.sessions.log import log_errors
+from agent_kernel.sessions.log.client_holder import ClientHolder
+from agent_kernel.sessions.log.url_options import take_option
 
 if TYPE_CHECKING:
     import psycopg
 
 T = TypeVar("T")
-ATTEMPTS = 2
-"""How often a statement is sent if the connection breaks. All statements of this package can safely be repeated."""
 SETUP_LOCK = 0x41474B53
 """Key of the advisory lock under which one server creates the tables."""
 
 
 class PostgresConnection:
     """A connection for one thread at a time. ``prepare`` is called with each new connection, before it is used.
-    ``name`` is shown to people. Raises InvalidRequest for a URL that cannot be parsed, or if psycopg is not installed.
+    ``name`` is shown to people. ``schema`` in the URL's query names the schema of the tables, which is created if it
+    does not exist; without it, the first schema of the connection's search_path is used. Raises InvalidRequest for a
+    URL that cannot be parsed, or if psycopg is not installed.
     """
 
     def __init__(self, url: str, prepare: Callable[[psycopg.Connection[Any]], None]) -> None:
@@ -30,17 +32,17 @@ class PostgresConnection:
             raise log_errors.missing_package("postgresql", "psycopg", "postgres") from None
         self._psycopg = psycopg
         try:
-            parts = psycopg.conninfo.conninfo_to_dict(url)
-        except psycopg.ProgrammingError:
+            self._url, self._schema = take_option(url, "schema", r"\w{1,63}")
+            parts = psycopg.conninfo.conninfo_to_dict(self._url)
+        except (ValueError, psycopg.ProgrammingError):
             # The library's message quotes parts of the URL, perhaps of its password.
             raise InvalidRequest(
                 "The URL of the PostgreSQL store cannot be read.",
-                hint="Use postgresql://USER@HOST:PORT/DATABASE, with %-escapes for special characters.",
+                hint="Use postgresql://USER@HOST:PORT/DATABASE, with %-escapes for special characters; the query may"
+                " have schema=NAME and libpq's options.",
             ) from None
-        self._url = url
-        self._prepare = prepare
         self.name = f"The PostgreSQL store {parts.get('dbname', '')} at {parts.get('host', 'this machine')}"
-        self._connection: psycopg.Connection[Any] | None = None
+        self._connection = ClientHolder(self._connect, prepare)
 
     def run(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Run one statement, on a new connection if the old one is broken, and return its rows. Raises StoreError."""
@@ -48,31 +50,36 @@ class PostgresConnection:
 
     def use(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
         """Call ``work`` with the connection, and again with a new one if it broke. Raises StoreError."""
-        for attempt in range(ATTEMPTS):
-            try:
-                return work(self._open())
-            except self._psycopg.Error as error:
-                broken = self._connection is None or self._connection.broken
-                if broken:
-                    self.close()
-                if attempt + 1 == ATTEMPTS or not broken:
-                    raise log_errors.unusable(self.name, log_errors.first_line(error)) from None
-        raise AssertionError("every attempt returns or raises")
+        try:
+            return self._connection.use(work, self._is_broken)
+        except self._psycopg.Error as error:
+            raise log_errors.unusable(self.name, log_errors.first_line(error)) from None
 
     def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        self._connection.close()
 
-    def _open(self) -> psycopg.Connection[Any]:
-        if self._connection is None:
-            connection = self._psycopg.connect(
-                self._url, autocommit=True, connect_timeout=10, application_name="agent-kernel"
-            )
+    def _is_broken(self, error: Exception) -> bool:
+        connection = self._connection.client
+        return isinstance(error, self._psycopg.Error) and (connection is None or connection.broken)
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        connection = self._psycopg.connect(
+            self._url, autocommit=True, connect_timeout=10, application_name="agent-kernel"
+        )
+        if self._schema:
             try:
-                self._prepare(connection)
+                self._enter_schema(connection)
             except BaseException:
                 connection.close()
                 raise
-            self._connection = connection
-        return self._connection
+        return connection
+
+    def _enter_schema(self, connection: psycopg.Connection[Any]) -> None:
+        name = self._psycopg.sql.Identifier(self._schema)
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (SETUP_LOCK,))
+            # CREATE SCHEMA IF NOT EXISTS needs the right to create one even if it exists.
+            known = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (self._schema,)).fetchone()
+            if known is None:
+                connection.execute(self._psycopg.sql.SQL("CREATE SCHEMA {}").format(name))
+        connection.execute(self._psycopg.sql.SQL("SET search_path = {}").format(name))

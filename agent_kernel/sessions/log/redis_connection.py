@@ -7,10 +7,12 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
 from agent_kernel.sessions.log import log_errors
+from agent_kernel.sessions.log.client_holder import ClientHolder
+from agent_kernel.sessions.log.url_options import take_option
 
 T = TypeVar("T")
 VERSION = 1
@@ -31,7 +33,6 @@ class RedisConnection:
         except ImportError:
             raise log_errors.missing_package("redis", "redis", "redis") from None
         self._redis = redis
-        self._url = url
         try:
             self._options, self._prefix = _read_url(url, redis)
         except ValueError:
@@ -43,7 +44,7 @@ class RedisConnection:
             ) from None
         place = f"{self._options.get('host', 'localhost')}:{self._options.get('port', 6379)}"
         self.name = f"The Redis store {self._prefix} at {place}"
-        self._client: Any = None
+        self._client = ClientHolder(self._connect, self._check)
 
     def key(self, name: str) -> str:
         return f"{{{self._prefix}}}:{name}"
@@ -67,31 +68,15 @@ class RedisConnection:
     def use(self, work: Callable[[Any], T]) -> T:
         """Call ``work`` with the client. If the connection breaks, call it again with a new one: all scripts of this
         package can safely be repeated. Raises StoreError."""
+        broken = (self._redis.ConnectionError, self._redis.TimeoutError)
         try:
-            try:
-                return work(self._open())
-            except (self._redis.ConnectionError, self._redis.TimeoutError):
-                self.close()
-                return work(self._open())
+            return self._client.use(work, lambda error: isinstance(error, broken))
         except self._redis.RedisError as error:
             self.close()
             raise self._to_store_error(error) from None
 
     def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            client.close()
-
-    def _open(self) -> Any:
-        if self._client is None:
-            client = self._connect()
-            try:
-                self._check(client)
-            except BaseException:
-                client.close()
-                raise
-            self._client = client
-        return self._client
+        self._client.close()
 
     def _connect(self) -> Any:
         """Connect to the server, or to all nodes of its cluster."""
@@ -144,20 +129,16 @@ def _digest(script: str) -> str:
 
 def _read_url(url: str, redis: Any) -> tuple[dict[str, Any], str]:
     """Return (options of the connection, prefix of the keys). Raises ValueError."""
+    url, prefix = take_option(url, "prefix", r"[\w.:-]{1,100}")
     parts = urlsplit(url)
-    query = parse_qsl(parts.query, keep_blank_values=True)
-    prefixes = [value for name, value in query if name == "prefix"] or [PREFIX]
-    if not re.fullmatch(r"[\w.:-]{1,100}", prefixes[-1]) or parts.fragment:
-        raise ValueError("prefix or fragment")
-    if any(name != "prefix" and not _OPTION.fullmatch(name) for name, _ in query):
+    if parts.fragment or not re.fullmatch(r"/?\d{0,9}", parts.path):
+        raise ValueError("number or fragment")
+    if not all(_OPTION.fullmatch(name) for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
         raise ValueError("option")
-    if not re.fullmatch(r"/?\d{0,9}", parts.path):
-        raise ValueError("number")
-    options_left = urlencode([(name, value) for name, value in query if name != "prefix"])
-    options: dict[str, Any] = dict(redis.connection.parse_url(urlunsplit(parts._replace(query=options_left))))
+    options: dict[str, Any] = dict(redis.connection.parse_url(url))
     if options.pop("connection_class", None) is not None:
         options["ssl"] = True
-    return options, prefixes[-1]
+    return options, prefix or PREFIX
 
 
 def member(namespace: str, name: str) -> str:

@@ -16,14 +16,13 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from agent_kernel.core.errors import InvalidRequest, StoreError
 from agent_kernel.sessions.log import log_errors
+from agent_kernel.sessions.log.client_holder import ClientHolder
 from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail, map_positions
 from agent_kernel.sessions.log.postgresql import COMMIT_AFTER, TABLES, read_sql
 
 VERSION = 1
 FUNCTION = "agent_kernel_log"
 TIMEOUT_S = 60.0
-ATTEMPTS = 2
-"""How often a request is sent when the connection breaks. Each request of this module can be repeated without harm."""
 _MISSING = {"PGRST202", "42883", "42P01"}
 """Codes of errors that a missing function or table causes."""
 _HERE = {"127.0.0.1", "localhost", "::1"}
@@ -54,7 +53,7 @@ class SupabaseLog:
                 hint="Use supabase://SECRET_KEY@PROJECT.supabase.co; the query may have schema=NAME.",
             ) from None
         self.name = f"The Supabase store at {urlsplit(self._place).netloc}"
-        self._client: Any = None
+        self._client = ClientHolder(self._connect, self._check, lambda client: client.session.close())
         self.compares = False
 
     def __repr__(self) -> str:
@@ -107,48 +106,40 @@ class SupabaseLog:
         """Return None: servers of this database cannot send each other messages."""
 
     def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            client.session.close()
+        self._client.close()
 
     def _call(self, operation: str, **given: Any) -> Any:
         """Call the function, on a new connection if the old one broke. Raises StoreError."""
-        for attempt in range(ATTEMPTS):
-            try:
-                return self._send(self._open(), operation, given)
-            except self._httpx.TransportError as error:
-                self.close()
-                if attempt + 1 == ATTEMPTS:
-                    raise self._to_store_error(str(error) or type(error).__name__) from None
-            except self._postgrest.APIError as error:
-                self.close()
-                # A gateway that refuses the key may answer without the form of an error that the library knows.
-                refused = str(error.code) in ("401", "403")
-                cause = "the project refused the secret key" if refused else f"{error.message}"
-                raise self._to_store_error(cause, error.code) from None
-        raise AssertionError("every attempt returns or raises")
+        broken = self._httpx.TransportError
+        try:
+            return self._client.use(
+                lambda client: self._send(client, operation, given), lambda error: isinstance(error, broken)
+            )
+        except broken as error:
+            raise self._to_store_error(str(error) or type(error).__name__) from None
+        except self._postgrest.APIError as error:
+            self.close()
+            # A gateway that refuses the key may answer without the form of an error that the library knows.
+            refused = str(error.code) in ("401", "403")
+            cause = "the project refused the secret key" if refused else f"{error.message}"
+            raise self._to_store_error(cause, error.code) from None
 
     def _send(self, client: Any, operation: str, given: Mapping[str, Any]) -> Any:
         return client.rpc(FUNCTION, {"operation": operation, "given": given}).execute().data
 
-    def _open(self) -> Any:
-        if self._client is None:
-            client = self._postgrest.SyncPostgrestClient(
-                f"{self._place}/rest/v1",
-                schema=self._schema,
-                headers={"apikey": self._key, "Authorization": f"Bearer {self._key}"},
-                http_client=self._httpx.Client(timeout=TIMEOUT_S),
-            )
-            try:
-                answer = self._send(client, "version", {})
-                version = answer["version"]
-                if version != VERSION:
-                    raise log_errors.newer_format(self.name, version, VERSION, "project or schema")
-            except BaseException:
-                client.session.close()
-                raise
-            self._client, self.compares = client, answer.get("compares", False)
-        return self._client
+    def _connect(self) -> Any:
+        return self._postgrest.SyncPostgrestClient(
+            f"{self._place}/rest/v1",
+            schema=self._schema,
+            headers={"apikey": self._key, "Authorization": f"Bearer {self._key}"},
+            http_client=self._httpx.Client(timeout=TIMEOUT_S),
+        )
+
+    def _check(self, client: Any) -> None:
+        answer = self._send(client, "version", {})
+        if answer["version"] != VERSION:
+            raise log_errors.newer_format(self.name, answer["version"], VERSION, "project or schema")
+        self.compares = answer.get("compares", False)
 
     def _to_store_error(self, cause: str, code: str | None = None) -> StoreError:
         # Only the first line: the others may quote values.

@@ -12,6 +12,7 @@ import pytest
 from agent_kernel.core.errors import ContextOverflow, EngineError, EngineUnreachable, InvalidRequest, UnknownModel
 from agent_kernel.core.messages import user
 from agent_kernel.core.protocols import EngineRequest, OutputFormat, Sampling, TextChunk
+from agent_kernel.engines.openai_api import retry
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from tests.engines.openai_api.talk import PYTHON, ask, asked_of, error_of, text_of, waits_of
@@ -103,6 +104,46 @@ async def test_an_answer_that_breaks_off_is_an_error_and_never_asked_for_again(s
         with pytest.raises(EngineError, match=r"in the middle"):
             await asked_of(server, tools=(PYTHON,))
     assert len(server.chats) == 1
+
+
+ROLE = delta(role="assistant", content="")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        sse(ROLE, done=False, cut=True),
+        sse(ROLE, done=False),
+        sse(done=False),
+        sse(ROLE, {"error": {"message": "the replica died", "code": 503}}),
+    ],
+    ids=["cut", "closed", "empty", "error"],
+)
+async def test_an_answer_that_breaks_off_before_its_first_token_is_asked_for_again(
+    reply: Reply, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.01)
+    async with WireServer([reply, HELLO]) as server:
+        chunks = await asked_of(server)
+        host = server.host
+    assert text_of(chunks) == "Hello."
+    [wait] = waits_of(chunks)
+    assert host in wait
+    assert len(server.chats) == 2
+
+
+@pytest.mark.parametrize("code", [400, None, "insufficient_quota"])
+async def test_an_error_in_the_stream_that_does_not_pass_is_not_asked_for_again(code: Any) -> None:
+    async with WireServer([sse(ROLE, {"error": {"message": "no", "code": code}}), HELLO]) as server:
+        with pytest.raises(EngineError, match=f"{server.host} stopped with an error: no"):
+            await asked_of(server)
+    assert len(server.chats) == 1
+
+
+async def test_an_answer_that_breaks_off_names_the_server() -> None:
+    async with WireServer([sse(delta(content="half"), done=False, cut=True)]) as server:
+        with pytest.raises(EngineError, match=f"The connection to {server.host} was lost in the middle"):
+            await asked_of(server)
 
 
 async def test_no_call_comes_of_an_answer_that_breaks_off() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import EngineError
-from agent_kernel.engines.openai_api import endpoint_client
+from agent_kernel.engines.openai_api import endpoint_client, retry
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from tests.engines.openai_api.talk import PYTHON, ask, asked_of, error_of, text_of
@@ -92,5 +92,6 @@ async def test_nonsense_in_an_event_breaks_nothing(event: Any) -> None:
     assert text_of(chunks) == "x"
 
 
-async def test_an_empty_answer_is_an_error() -> None:
+async def test_an_answer_that_stays_empty_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.01)
     assert "sent an empty answer" in (await error_of(sse(done=False))).message

@@ -33,9 +33,9 @@ def test_the_table_is_paid_by_request_and_lets_batches_without_entries_expire(ta
     log = BatchedLog(table)
     log.commit("1", [append("s", body=b"forget")])
     log.commit("2", [Append("a", "s", 1, b"all", replaces=True)])
-    described = table._db._client.describe_table(TableName=table._table)["Table"]
+    described = table._db._client.client.describe_table(TableName=table._table)["Table"]
     assert described["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
-    expiry = table._db._client.describe_time_to_live(TableName=table._table)["TimeToLiveDescription"]
+    expiry = table._db._client.client.describe_time_to_live(TableName=table._table)["TimeToLiveDescription"]
     assert (expiry["TimeToLiveStatus"], expiry["AttributeName"]) == ("ENABLED", "expires")
     items = {item["sk"]["S"]: item for item in table._all("log")}
     assert [name for name, item in items.items() if "expires" in item] == [f"{1:020}"]
@@ -66,7 +66,7 @@ def test_a_batch_that_is_missing_is_an_error_and_never_a_shorter_conversation(
 ) -> None:
     log = BatchedLog(table)
     log.commit("1", [append("s")])
-    table._db._client.delete_item(TableName=table._table, Key=table._db.key("log", f"{1:020}"))
+    table._db._client.client.delete_item(TableName=table._table, Key=table._db.key("log", f"{1:020}"))
     monkeypatch.setattr(dynamodb, "TORN_ATTEMPTS", 2)
     with pytest.raises(StoreCorrupt, match="has no batch 1"):
         BatchedLog(table).read({})
@@ -84,7 +84,7 @@ def test_logs_with_different_prefixes_are_apart_in_one_table(dynamo: FakeDynamo)
 
 def test_a_newer_version_is_refused(table: Any) -> None:
     table.now()
-    table._put("log", "head", {"last": {"N": "0"}, "version": {"N": "99"}})
+    table._write_item("log", "head", {"last": {"N": "0"}, "version": {"N": "99"}})
     newer = open_log(table._url)
     with pytest.raises(StoreCorrupt, match="newer agent-kernel"):
         newer.read({})

@@ -107,3 +107,13 @@ def test_a_newer_version_is_refused_and_servers_that_start_at_once_create_one_he
 async def test_no_error_contains_the_password(url: str) -> None:
     shown = await text_of_failed_use(url)
     assert not any(part in shown for part in ("cret@", "se#cret", "se%23cret", "se/cret", "se%zzcret"))
+
+
+def test_a_prefix_separates_logs_in_one_database(fake: Any) -> None:
+    url = fake.fresh()
+    first, second = open_log(f"{url}?prefix=ann"), open_log(f"{url}?prefix=bob")
+    first.commit("1", [append("s")])
+    assert len(everything(first)) == 1
+    assert everything(second) == []
+    for log in (first, second):
+        log.close()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.core.errors import StoreCorrupt
+from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
+from agent_kernel.sessions.log.message_bus import Post
 from agent_kernel.sessions.store.store_url import open_store
 from tests.sessions.log.failed_use import text_of_failed_use
 from tests.sessions.log.servers import Postgres
@@ -61,3 +62,38 @@ async def test_servers_that_start_at_once_create_the_tables_once(postgres: Postg
     assert {(await store.info(KEY)).revision for store in stores} == {1}  # type: ignore[union-attr]  # it was created
     for store in stores:
         await store.aclose()
+
+
+async def test_a_schema_of_the_url_is_created_and_separates_stores(postgres: Postgres) -> None:
+    address = f"{postgres.url}{'&' if '?' in postgres.url else '?'}schema="
+    first, second = open_store(f"{address}Chats_of_Ann"), open_store(f"{address}chats_of_bob")
+    await first.create(KEY)
+    assert await second.info(KEY) is None
+    again = open_store(f"{address}Chats_of_Ann")
+    assert await again.info(KEY) is not None
+    bus = again.bus()  # type: ignore[attr-defined]  # of a SharedStore
+    bus.send([Post(("ann", "news"), b"1", 60.0)])
+    bus.close()
+    for part in (first, second, again):
+        await part.aclose()
+    postgres.run('SELECT 1 / count(*) FROM "Chats_of_Ann".agent_kernel_entries, "Chats_of_Ann".agent_kernel_messages')
+
+
+async def test_a_user_without_the_right_to_create_schemas_can_use_one_that_exists(postgres: Postgres) -> None:
+    postgres.run("CREATE ROLE guest LOGIN; CREATE SCHEMA guests AUTHORIZATION guest")
+    address = postgres.url.replace("postgres:@", "guest@").replace("//postgres@", "//guest@")
+    assert "guest" in address
+    store = open_store(f"{address}{'&' if '?' in address else '?'}schema=guests")
+    await store.create(KEY)
+    await store.aclose()
+    other = open_store(f"{address}{'&' if '?' in address else '?'}schema=elsewhere")
+    with pytest.raises(StoreError, match="permission denied"):
+        await other.info(KEY)
+    await other.aclose()
+
+
+@pytest.mark.parametrize("schema", ["", "a%20b", "a%22b", "a.b"])
+def test_a_schema_with_other_characters_is_refused(schema: str) -> None:
+    with pytest.raises(InvalidRequest, match="cannot be read") as raised:
+        open_store(f"postgresql://ann@127.0.0.1:1/chats?schema={schema}")
+    assert "schema=NAME" in raised.value.hint

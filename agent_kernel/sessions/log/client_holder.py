@@ -1,0 +1,56 @@
+"""Holds the client of a shared database. It is connected at the first use, and again after it broke."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+ATTEMPTS = 2
+"""How often a call is tried if its connection breaks. Everything that the logs send can safely be repeated."""
+
+
+class ClientHolder:
+    """The client that ``connect`` returns, for one thread at a time. ``prepare`` is called with each new client before
+    it is used: it creates what does not exist, and refuses a newer format. ``close`` releases a client."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Any],
+        prepare: Callable[[Any], None],
+        close: Callable[[Any], None] = lambda client: client.close(),
+    ) -> None:
+        self._connect, self._prepare, self._close = connect, prepare, close
+        self.client: Any = None
+        """The client, or None while there is none."""
+
+    def open(self) -> Any:
+        if self.client is None:
+            client = self._connect()
+            try:
+                self._prepare(client)
+            except BaseException:
+                self._close(client)
+                raise
+            self.client = client
+        return self.client
+
+    def use(self, work: Callable[[Any], T], is_broken: Callable[[Exception], bool]) -> T:
+        """Call ``work`` with the client, and again with a new one if ``is_broken`` is true for the error. Errors are
+        raised as they are."""
+        for attempt in range(ATTEMPTS):
+            try:
+                return work(self.open())
+            except Exception as error:
+                if not is_broken(error):
+                    raise
+                self.close()
+                if attempt + 1 == ATTEMPTS:
+                    raise
+        raise AssertionError("every attempt returns or raises")
+
+    def close(self) -> None:
+        """Release the client. The next use connects again."""
+        client, self.client = self.client, None
+        if client is not None:
+            self._close(client)
