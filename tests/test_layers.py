@@ -62,7 +62,8 @@ LAYERS: dict[str, tuple[str, str]] = {
     "client": ("core core.wire notebook tools.base", ""),
     "core": ("", "filelock platformdirs"),
     "core.net": ("core", ""),
-    "core.seams": ("core", ""),
+    "core.programs": ("core", ""),
+    "core.seams": ("core core.programs", ""),
     "core.wire": ("core", ""),
     "core.wire.framing": ("", ""),
     "engines": ("core engines.local engines.local.catalog engines.openai_api", "filelock"),
@@ -77,7 +78,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "core engines.local engines.local.catalog engines.local.grammar engines.local.tool_calling",
         "",
     ),
-    "engines.local.tool_calling": ("core engines.local engines.local.decoding engines.local.grammar", ""),
+    "engines.local.tool_calling": ("core core.programs engines.local engines.local.decoding engines.local.grammar", ""),
     "engines.local.torch": ("core engines.local engines.local.catalog engines.local.media", ""),
     "engines.local.worker": (
         "core core.wire.framing engines.local engines.local.catalog engines.local.decoding engines.local.media "
@@ -89,7 +90,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "notebook": ("core core.wire", ""),
     "notebook.display": ("core notebook notebook.kernel", ""),
     "notebook.draft": (
-        "core core.wire core.wire.framing notebook.display notebook.kernel sandbox.jail sandbox.worker",
+        "core core.programs core.wire core.wire.framing notebook.display notebook.kernel sandbox.jail sandbox.worker",
         "",
     ),
     "notebook.kernel": ("core sandbox.worker", "IPython"),
@@ -98,7 +99,10 @@ LAYERS: dict[str, tuple[str, str]] = {
         "IPython",
     ),
     "notebook.panel": ("core notebook", "IPython anywidget traitlets"),
-    "notebook.turn": ("core core.wire notebook notebook.display notebook.draft notebook.kernel sandbox.worker", ""),
+    "notebook.turn": (
+        "core core.programs core.wire notebook notebook.display notebook.draft notebook.kernel sandbox.worker",
+        "",
+    ),
     "permissions": ("core core.seams", ""),
     "sandbox.host": ("core core.net core.wire.framing sandbox.jail sandbox.worker", ""),
     "sandbox.jail": ("", ""),
@@ -119,7 +123,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "sessions.store": ("core core.seams sessions sessions.log sessions.tables", "filelock keyring"),
     "sessions.tables": ("core sessions sessions.search", ""),
     "tools.base": ("core core.net core.wire", "jsonschema"),
-    "tools.code": ("core core.seams sessions tools.base", ""),
+    "tools.code": ("core core.programs core.seams sessions tools.base", ""),
     "tools.files": ("core core.seams sessions tools.base tools.code", ""),
     "tools.mcp": ("core tools.base", "jsonschema"),
     "tools.memory": ("core core.seams tools.base", ""),
@@ -127,7 +131,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "tools.skills": ("core core.seams sessions.log tools.base", ""),
     "tools.web": ("core core.net core.wire.framing tools.base tools.files", ""),
     "turn": (
-        "core core.net core.seams engines engines.local engines.local.catalog engines.local.worker "
+        "core core.programs core.net core.seams engines engines.local engines.local.catalog engines.local.worker "
         "engines.openai_api permissions sandbox.host sandbox.jail sessions sessions.export sessions.redaction "
         "sessions.retention sessions.search sessions.store sessions.tables tools.base tools.code tools.files "
         "tools.mcp tools.memory tools.notebook tools.skills tools.web turn.number_check",
@@ -198,8 +202,8 @@ LAYERS: dict[str, tuple[str, str]] = {
         "prometheus_client",
     ),
     "jupyter_ext.notebooks": (
-        "core core.seams core.wire notebook.display notebook.draft notebook.kernel sandbox.worker sessions.export "
-        "sessions.store tools.base",
+        "core core.programs core.seams core.wire notebook.display notebook.draft notebook.kernel sandbox.worker "
+        "sessions.export sessions.store tools.base",
         "filelock jupyter_client jupyter_core jupyter_events jupyter_server tornado",
     ),
     "jupyter_ext.push": ("core core.seams jupyter_ext.notebooks jupyter_ext.turns tools.code turn", ""),
@@ -532,7 +536,7 @@ def test_the_magic_brings_nothing_of_the_core_into_a_kernel() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = {name for name in done.stdout.split() if (ROOT / f"{name.replace('.', '/')}.py").exists()}
     names = (
-        "errors events files invisible_characters messages program_outcome version wire.framing "
+        "errors events files invisible_characters messages programs.program_outcome version wire.framing "
         "wire.agent_cells wire.server_sent_events wire.sidecar_rows wire.turn_follower"
     )
     core = {f"agent_kernel.core.{name}" for name in names.split()}

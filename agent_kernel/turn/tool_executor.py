@@ -20,7 +20,7 @@ from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.core.events import CallFinished, CallStarted, Emit, EventBody, FileProduced
 from agent_kernel.core.files import NOT_PRODUCED, File, ProducedFile, RequestedFile, describe_files
 from agent_kernel.core.messages import Message, ToolCall, shorten, tool_result
-from agent_kernel.core.program_outcome import ProgramOutcome
+from agent_kernel.core.programs.program_outcome import ProgramOutcome
 from agent_kernel.core.protocols import (
     RESULT_CHARS,
     CallPreparer,

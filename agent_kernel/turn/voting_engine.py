@@ -19,8 +19,8 @@ from typing import TypeAlias
 
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.core.messages import Message, ToolCall, Usage
-from agent_kernel.core.program_outcome import ProgramOutcome
-from agent_kernel.core.program_repair import repair_program
+from agent_kernel.core.programs.program_outcome import ProgramOutcome
+from agent_kernel.core.programs.program_repair import repair_program
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, Engine, EngineInfo, EngineRequest, WaitChunk
 from agent_kernel.turn.model_reply import Reply
 from agent_kernel.turn.program_vote import TriedProgram, Vote, vote

@@ -17,7 +17,7 @@ from jupyter_core.utils import ensure_async
 from tornado.web import HTTPError
 
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound
-from agent_kernel.core.program_outcome import TRIAL_TOOL
+from agent_kernel.core.programs.program_outcome import TRIAL_TOOL
 from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.core.turn_request import Note
 from agent_kernel.notebook.draft.draft_request import draft_request, trial_request

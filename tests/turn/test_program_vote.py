@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_kernel.core.program_outcome import ProgramOutcome
+from agent_kernel.core.programs.program_outcome import ProgramOutcome
 from agent_kernel.turn.program_vote import (
     OTHER_CHARS,
     OTHER_LINES,

@@ -13,7 +13,7 @@ import pytest
 from agent_kernel.core.errors import EngineError
 from agent_kernel.core.events import EventBody, Notice, TurnFinished
 from agent_kernel.core.messages import Status
-from agent_kernel.core.program_outcome import ProgramOutcome
+from agent_kernel.core.programs.program_outcome import ProgramOutcome
 from agent_kernel.core.protocols import Chunk, EngineInfo, EngineRequest, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.settings import Effort
 from agent_kernel.engines.scripted import ScriptedEngine

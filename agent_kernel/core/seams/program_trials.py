@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from agent_kernel.core.program_outcome import ProgramOutcome
+from agent_kernel.core.programs.program_outcome import ProgramOutcome
 from agent_kernel.core.protocols import ToolContext
 
 

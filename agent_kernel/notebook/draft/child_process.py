@@ -29,7 +29,7 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from agent_kernel.core.program_outcome import MAX_VARIABLES
+from agent_kernel.core.programs.program_outcome import MAX_VARIABLES
 from agent_kernel.core.wire.framing import FrameError, parse_object
 from agent_kernel.notebook.draft import draft_keeper, fork_safety, jail
 from agent_kernel.notebook.draft import framing as frames

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from agent_kernel.core.messages import shorten
-from agent_kernel.core.program_outcome import ProgramOutcome
+from agent_kernel.core.programs.program_outcome import ProgramOutcome
 from agent_kernel.core.wire.agent_cells import is_agent_code
 from agent_kernel.notebook.display.safe_output import PICTURES, safe_bundle, safe_metadata
 from agent_kernel.notebook.draft import fork_safety

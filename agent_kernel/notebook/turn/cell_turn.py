@@ -27,7 +27,7 @@ from agent_kernel.core.events import (
     TurnStarted,
     TurnVersion,
 )
-from agent_kernel.core.program_outcome import TRIAL_TOOL
+from agent_kernel.core.programs.program_outcome import TRIAL_TOOL
 from agent_kernel.notebook.display.file_bundle import files_bundle
 from agent_kernel.notebook.display.render import STATES, AnswerVersion, Card, TurnSummary, format_arguments, moment
 from agent_kernel.notebook.display.screen import Screen

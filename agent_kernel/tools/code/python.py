@@ -9,7 +9,7 @@ from typing import Any
 
 from agent_kernel.core.events import Notice, StateLost
 from agent_kernel.core.messages import VARIABLES, ToolCall, shorten
-from agent_kernel.core.program_outcome import TRIAL_TOOL, ProgramOutcome
+from agent_kernel.core.programs.program_outcome import TRIAL_TOOL, ProgramOutcome
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec, Variable, Work
 from agent_kernel.core.session import new_id
 from agent_kernel.core.turn_request import Note

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from agent_kernel.core.messages import Message
-from agent_kernel.core.program_outcome import failed_line
+from agent_kernel.core.programs.program_outcome import failed_line
 
 FAILED = "I did not manage to do this. The last try ended with: {error}"
 OUT_OF_TIME = "I did not manage to do this: the code ran out of time."

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agent_kernel.core.messages import Message, ToolCall
-from agent_kernel.core.program_repair import repair_program
+from agent_kernel.core.programs.program_repair import repair_program
 from agent_kernel.engines.local.backend import ChatMessage
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
     asks_for_form,

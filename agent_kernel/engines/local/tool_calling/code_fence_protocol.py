@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from agent_kernel.core.messages import Message, Usage
-from agent_kernel.core.program_mistakes import rewrite_mistakes
+from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
 from agent_kernel.engines.local.backend import ChatMessage, DecodingOptions, OutputGrammar
 from agent_kernel.engines.local.decoding import reasoning

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from agent_kernel.core.program_repair import repair_program
+from agent_kernel.core.programs.program_repair import repair_program
 from agent_kernel.sandbox.worker.traceback_filter import outcome
 
 

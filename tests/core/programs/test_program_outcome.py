@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_kernel.core.program_outcome import failed_line
+from agent_kernel.core.programs.program_outcome import failed_line
 
 KERNEL = "1\nTraceback (most recent call last):\n  line 4, in <module>\n    t['b'].sum()\nKeyError: 'b'"
 SANDBOX = "Traceback:\n  File \"<run 1>\", line 3, in <module>\n    t['b'].sum()\n    ~^^^^^\nKeyError: 'b'"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from agent_kernel.core.program_edits import REDUCTIONS, Edit, Program, apply_all
+from agent_kernel.core.programs.program_edits import REDUCTIONS, Edit, Program, apply_all
 
 IN_PLACE = frozenset({"fillna", "replace", "clip", "ffill", "bfill", "interpolate", "where", "mask"})
 """Methods of a column whose argument ``inplace`` has no effect on its table."""

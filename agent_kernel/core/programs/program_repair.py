@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
-from agent_kernel.core.program_edits import REDUCTIONS, Edit, Program
-from agent_kernel.core.program_outcome import FRAME
+from agent_kernel.core.programs.program_edits import REDUCTIONS, Edit, Program
+from agent_kernel.core.programs.program_outcome import FRAME
 
 LABELS = re.compile(r"Columns of [^:\n]+: ((?:(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|-?\d+)(?:, )?)+)")
 """Matches the fact about an error that lists the columns of a table (see ``error_hints``)."""
