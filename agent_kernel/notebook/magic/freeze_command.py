@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -148,7 +149,8 @@ def _write(path: Path, data: bytes, *, like: Path, over: bool) -> None:
         shutil.copymode(real if real.exists() else like, beside)
         beside.replace(real)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a read-only file system refuses to remove even what does not exist
+            beside.unlink()
         raise AgentError(f"{path} cannot be written: {error.strerror}.") from None
 
 
