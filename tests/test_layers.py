@@ -48,7 +48,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     ),
     "cli": (
         "cli.base cli.replaying cli.terminal core core.seams engines engines.local.catalog engines.openai_api "
-        "evaluation jupyter_ext.api "
+        "evaluation jupyter_ext.api jupyter_ext.api.responses "
         "jupyter_ext.headless jupyter_ext.services permissions sandbox.host sessions sessions.adapters "
         "sessions.export sessions.redaction sessions.retention sessions.store tools.base tools.code tools.skills turn",
         "",
@@ -279,6 +279,7 @@ LAZY: dict[str, set[str]] = {
     "jupyter_ext/ray_serve/replica.py": {"starlette"},
     "agent_kernel/cli/serve.py": {"jupyter_ext"},
     "agent_kernel/cli/eval.py": {"jupyter_ext"},
+    "agent_kernel/cli/purge.py": {"jupyter_ext"},
     "agent_kernel/evaluation/figure_data.py": {"matplotlib"},
     # A program of its own, in which the SDK is all that runs.
     "agent_kernel/evaluation/shop_server.py": {"mcp"},

@@ -7,10 +7,11 @@ import json
 import math
 import shutil
 import sys
-from collections.abc import Iterable, Set
+from collections.abc import AsyncIterator, Iterable, Set
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_kernel.cli.base.command import YES, Command, argument, exclusive, settings_of
 from agent_kernel.cli.base.output import moment, printable, size
@@ -23,7 +24,10 @@ from agent_kernel.core.setting_declaration import OFF
 from agent_kernel.core.settings import Settings
 from agent_kernel.sessions.export.jsonl_log import LiveTranscripts
 
-EVERYTHING = frozenset({"backup", "work", "sidecars", "sidecar", "choices"})
+if TYPE_CHECKING:
+    from jupyter_ext.api.responses.store import DatabaseResponses
+
+EVERYTHING = frozenset({"backup", "history", "work", "sidecars", "sidecar", "choices"})
 """Kinds of storage locations that --all removes in addition to the sessions."""
 ALWAYS_LEFT = (
     "exports, and copies of notebooks and of their sidecars that you made",
@@ -34,10 +38,11 @@ ALWAYS_LEFT = (
 
 @dataclass(slots=True)
 class PurgePlan:
-    """The data that the command removes: ``sessions``, and files and directories (``paths``). ``left`` describes the
-    known data that it does not remove."""
+    """The data that the command removes: ``sessions``, what the Responses API stored of the sessions ``responses``, and
+    files and directories (``paths``). ``left`` describes the known data that it does not remove."""
 
     sessions: list[Session] = field(default_factory=list)
+    responses: list[SessionKey] = field(default_factory=list)
     paths: list[Path] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
@@ -54,13 +59,16 @@ def purge(args: argparse.Namespace) -> int:
 async def _purge(args: argparse.Namespace, store: KeptStore) -> int:
     await store.recover()
     plan = await _make_plan(args, store)
-    if not plan.sessions and not plan.paths:
+    if not plan.sessions and not plan.responses and not plan.paths:
         raise InvalidRequest("No data of this notebook or session is stored here.", hint="See: agent-kernel where")
     _announce(plan, sys.stderr)
     if not confirm(args, "Remove this permanently?"):
         return 1
     for session in plan.sessions:
         await store.delete(session.key)
+    async with _stored_responses(settings_of(args)) as responses:
+        for key in plan.responses:
+            await responses.forget(key)
     if args.all:
         await store.forget_set_aside(args.namespace)
     stuck = [str(path) for path in plan.paths if not _remove(path)]
@@ -81,6 +89,15 @@ async def _make_plan(args: argparse.Namespace, store: KeptStore) -> PurgePlan:
         plan.left += [f"{path}: a copy from before an upgrade" for path in _locations(settings, {"backup"})]
     if args.notebook is not None:
         plan.paths += _beside(settings, args.notebook.absolute())
+    purged = {session.key for session in plan.sessions}
+    if args.session is not None:
+        purged.add(SessionKey(namespace_of(args), args.session))
+    async with _stored_responses(settings) as responses:
+        plan.responses = [
+            key
+            for key in await responses.sessions()
+            if key in purged or (args.all and args.namespace in (None, key.namespace))
+        ]
     for session in plan.sessions:
         plan.paths += _of_session(settings, session.key)
         plan.left += await _describe_remote_copies(store, session.key)
@@ -118,6 +135,19 @@ async def _all_sessions(store: KeptStore, namespace: str | None) -> list[Session
     if len(sessions) < (await store.stats(namespace))["sessions"]:
         raise _busy()
     return sessions
+
+
+@asynccontextmanager
+async def _stored_responses(settings: Settings) -> AsyncIterator[DatabaseResponses]:
+    """Open the stored responses of the Responses API, which contain text of their sessions. Creates no file."""
+    from jupyter_ext.api.responses.store import DatabaseResponses
+
+    path = settings.data_dir / "responses.db"
+    responses = DatabaseResponses(path if path.exists() else None)
+    try:
+        yield responses
+    finally:
+        await responses.aclose()
 
 
 async def _describe_remote_copies(store: KeptStore, key: SessionKey) -> list[str]:
@@ -174,6 +204,8 @@ def _announce(plan: PurgePlan, to: Any) -> None:
     for session in plan.sessions:
         title = printable(session.title)
         print(f"session    {session.key.id}  {moment(session.updated)}  {session.turns} turns  {title}", file=to)
+    for key in plan.responses:
+        print(f"responses  {printable(key.id)}", file=to)
     for path in plan.paths:
         print(f"file       {path}  {size(storage_locations.disk_usage(path))}", file=to)
 

@@ -45,7 +45,7 @@ def existing_locations(settings: Settings, bound: Iterable[NotebookBinding] = ()
     """Return the locations that exist. ``bound`` are the bindings in the store, by which the sidecars of notebooks are
     found."""
     data, cache = settings.data_dir, settings.cache_dir
-    backups = sorted(data.glob("sessions.db.bak-v*"))
+    backups, responses = sorted(data.glob("sessions.db.bak-v*")), sorted(data.glob("responses.db*"))
     locations = [
         StorageLocation("store", data / "sessions.db", "conversations"),
         StorageLocation("store", data / "sessions.db-wal", "conversations, latest changes"),
@@ -56,7 +56,10 @@ def existing_locations(settings: Settings, bound: Iterable[NotebookBinding] = ()
         StorageLocation("media", data / "sessions.db.blobs", "pictures and files of conversations"),
         StorageLocation("store", data / "sessions", "conversations of the store 'files'"),
         *(StorageLocation("backup", path, "conversations as they were before an upgrade") for path in backups),
+        *(StorageLocation("responses", path, "input and answers of the Responses API") for path in responses),
+        StorageLocation("history", data / "chat_history", "prompts that you typed in agent-kernel chat"),
         StorageLocation("work", data / "work", "files created by code that the agent ran"),
+        StorageLocation("work", data / "incoming", "files that are being uploaded"),
         StorageLocation("sidecars", data / "transcripts", "conversations of notebooks (export = data_dir)"),
         StorageLocation("sidecars", data / SIDECAR_BACKUPS, "previous versions of the conversations beside notebooks"),
         StorageLocation("choices", data / "engines", "the model that each conversation uses"),
@@ -65,6 +68,8 @@ def existing_locations(settings: Settings, bound: Iterable[NotebookBinding] = ()
         StorageLocation("settings", data / "model_servers.json", "model servers that you added", private=False),
         StorageLocation("settings", data / "model_server_keys", "keys of model servers", private=False),
         StorageLocation("settings", settings.tokens_path, "hashes of API tokens", private=False),
+        StorageLocation("settings", data / "serve-token", "token of agent-kernel serve", private=False),
+        StorageLocation("limits", data / "requests.db", "tokens spent, and keys of repeated requests", private=False),
         StorageLocation("environments", data / "environments", "libraries of model workers", private=False),
     ]
     if settings.transcripts.lower() not in ("", *OFF):

@@ -142,8 +142,10 @@ class ServerClient:
     ) -> http.client.HTTPResponse:
         headers = {"X-Agent-Kernel-Token": self.token, "Content-Type": "application/json", "Accept": "application/json"}
         target = f"{urllib.parse.urlsplit(self.url).path}agent/v1/{path}"
-        sent = body if body is None or isinstance(body, bytes) else json.dumps(body)
-        connection.request(method, target, sent, {**headers, **more})
+        if isinstance(body, Mapping):
+            # Output of code can have half of a surrogate pair (a name that is not UTF-8), which the server refuses.
+            body = json.dumps(body, ensure_ascii=False).encode(errors="replace")
+        connection.request(method, target, body, {**headers, **more})
         response = connection.getresponse()
         if response.status >= 400:
             raise _refusal(response.status, response.read())

@@ -29,6 +29,6 @@ class UnknownHandler(SharedHandler):
 
     @guard("read")
     async def get(self, path: str = "") -> None:
-        raise NotFound(f"There is no route at this URL: GET {self.base_url}agent/v1/openapi.json describes all routes.")
+        raise NotFound(f"There is no route at this URL. GET {self.base_url}agent/v1/openapi.json lists all routes.")
 
     post = put = patch = delete = get

@@ -188,7 +188,7 @@ class SidecarFile:
     def _write_blob(self, name: str, data: bytes) -> None:
         path = self.blobs / name
         if self.blobs.is_symlink():
-            raise OSError(errno.EINVAL, "is a symbolic link, which is not followed", str(self.blobs))
+            raise OSError(errno.EINVAL, f"{self.blobs.name} is a symbolic link, which is not followed", str(self.blobs))
         if not path.exists():
             self.blobs.mkdir(exist_ok=True)
             _write_temporary(path, data).replace(path)

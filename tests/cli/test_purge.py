@@ -4,6 +4,7 @@ rest.
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from agent_kernel.core.messages import Media, assistant, user
 from agent_kernel.core.session import Owner, SessionKey, Turn
 from agent_kernel.core.settings import Settings
 from agent_kernel.sessions.store.sqlite import SqliteStore
+from jupyter_ext.api.responses.response_object import ResponseFacts, response_id
+from jupyter_ext.api.responses.store import DatabaseResponses, ResponseOwner, StoredResponse
 from tests.cli.conftest import Command
 
 SECRET = "the-launch-code"
@@ -44,6 +47,7 @@ def kept(command: Command, root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
         await store.fold()
 
     command.on_store(fill)
+    asyncio.run(store_responses(command.data))
     backup = storage_locations.sidecar_backup_paths(places_settings(command), root / "a.ipynb")[0]
     backup.parent.mkdir(parents=True)
     backup.write_text(SECRET)
@@ -52,6 +56,17 @@ def kept(command: Command, root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
             path.parent.mkdir(parents=True, exist_ok=True)
             path.mkdir() if path.suffix != ".json" else path.write_text("{}")
     return command
+
+
+async def store_responses(data: Path) -> None:
+    """Store a response of each session, as the Responses API does."""
+    responses = DatabaseResponses(data / "responses.db")
+    for key in (KEY, OTHER):
+        facts = ResponseFacts(response_id("local", f"turn-{key.id}"), "m", key.id, created=1e11, echo={})
+        response = StoredResponse(ResponseOwner("local", "user"), f"turn-{key.id}", facts, [{"content": SECRET}])
+        await responses.add(response)
+        await responses.finish(response, {"output_text": SECRET}, [])
+    await responses.aclose()
 
 
 def places_settings(command: Command) -> Settings:
@@ -67,7 +82,8 @@ def holding(*directories: Path) -> set[str]:
 def test_every_place_is_told_with_its_size(kept: Command, root: Path) -> None:
     rows = kept("where", "--json").json
     by_path = {Path(row["path"]).name: row for row in rows}
-    assert {"sessions.db", "work", "engines", "a.agent.json", "a.agent", "b.agent.json"} <= set(by_path)
+    places = {"sessions.db", "responses.db", "work", "engines", "a.agent.json", "a.agent", "b.agent.json"}
+    assert places <= set(by_path)
     assert by_path["a.agent"]["bytes"] >= len(SECRET)
     assert all(row["private"] for row in rows)
     assert "does not know about exports" in kept("where").out
@@ -101,12 +117,24 @@ def test_after_the_last_session_no_file_of_ours_holds_a_word_of_it(kept: Command
 
 
 def test_everything_is_purged(kept: Command, root: Path) -> None:
-    (kept.data / "sessions.db.bak-v1").write_text(SECRET)
+    for name in ("sessions.db.bak-v1", "chat_history"):
+        (kept.data / name).write_text(SECRET)
     (kept.data / "environments").mkdir()
     assert kept("purge", "--all", "--yes").status == 0
     assert holding(kept.data, root) == {"a.ipynb"}
     assert (kept.data / "environments").exists()
     assert kept("sessions", "--json").json == []
+
+
+def test_responses_are_purged_also_after_their_conversation_was_deleted(kept: Command, root: Path) -> None:
+    assert kept("sessions", "delete", "s1", "s2", "--yes").status == 0
+    assert "responses.db" in holding(kept.data)
+    purged = kept("purge", "--session", "s1", "--yes")
+    assert purged.status == 0, purged.err
+    assert "responses  s1" in purged.err
+    assert "responses.db" in holding(kept.data)
+    assert kept("purge", "--all", "--yes").status == 0
+    assert holding(kept.data) == set()
 
 
 def test_a_notebook_that_was_deleted_or_moved_can_still_be_purged(kept: Command, root: Path) -> None:

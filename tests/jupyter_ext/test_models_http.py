@@ -46,6 +46,13 @@ def test_one_is_fetched_by_its_name_also_with_a_slash_in_it(
     assert anthropics.models.retrieve(name).id == name
 
 
+def test_default_is_described_as_the_engine_that_answers_and_not_as_a_model_of_the_catalog(
+    openais: openai.OpenAI,
+) -> None:
+    (listed,) = (model.to_dict() for model in openais.models.list() if model.id == "default")
+    assert openais.models.retrieve("default").to_dict() == listed
+
+
 @pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "agent/Qwen/Qwen3-8B", "agent/scripted", "far"])
 def test_nobody_is_asked_about_a_model_that_runs_elsewhere(name: str, tmp_path: Path) -> None:
     assert model_here(name, tmp_path) == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -308,6 +309,15 @@ async def test_the_log_names_who_asked_and_never_a_secret(server: AgentServer) -
     assert f"for token {id} (logged), request mine-1" in log
     assert "agent-kernel GET sessions: 403 in" in log
     assert text[16:] not in log
+
+
+async def test_the_log_has_no_id_and_no_searched_word_of_a_refused_request(server: AgentServer) -> None:
+    async with server.client() as http:
+        for path in ("sessions/secretid", "search?q=secretwords&limit=many", "turns/%FFsecretid", "secretroute"):
+            assert (await http.get(f"agent/v1/{path}")).status_code >= 400
+    log = server.log.read_text()
+    assert "404 GET /agent/v1/sessions/{id} " in log
+    assert not re.findall(r".*secret(?:id|words|route).*", log)
 
 
 async def test_the_day_of_the_last_use_is_known(server: AgentServer) -> None:

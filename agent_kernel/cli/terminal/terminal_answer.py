@@ -112,7 +112,8 @@ class TerminalAnswer:
                 self._facts |= {"usage": dict(usage), "error": dict(error) if error else None}
                 if state != "committed":
                     self._end_text()
-                    self._line(f"agent-kernel: the turn was {state}{f': {reason}' if reason else ''}", always=True)
+                    ended = "failed" if state == "failed" else f"was {state}"
+                    self._line(f"agent-kernel: the turn {ended}{f': {reason}' if reason else ''}", always=True)
 
     def close(self, saved: Sequence[Path]) -> None:
         """Print the answer, unless it was shown while the model wrote it. Then print the paths of the ``saved`` files

@@ -60,7 +60,8 @@ class Card:
     seconds: float | None = None
 
     def add(self, text: str) -> None:
-        self.output += text
+        """Add output. Half of a surrogate pair becomes a question mark, because Jupyter cannot send it."""
+        self.output += text.encode(errors="replace").decode()
         if len(self.output) > 2 * MAX_SHOWN:
             half = MAX_SHOWN // 2
             self.output = f"{self.output[:half]}\n[... output left out ...]\n{self.output[-half:]}"

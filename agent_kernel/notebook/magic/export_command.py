@@ -35,7 +35,7 @@ class ExportCommands:
         """Write the conversation to a file. An existing file is replaced only with --yes."""
         arguments = CommandArguments(rest, "--format")
         path = Path(arguments.text).expanduser() if arguments.rest else None
-        format = arguments.option or (SUFFIXES.get(path.suffix, "agent-kernel") if path else "agent-kernel")
+        format = arguments.option or _format_of(path)
         session = self._context.require_session()
         where = f"{session_path(session, 'export')}?{urlencode({'format': format})}"
         document, headers = self._context.server.raw(where, timeout=TIMEOUT_S)
@@ -98,6 +98,15 @@ class ExportCommands:
             ("left out", ", ".join(f"{count} {what}" for what, count in seen["left_out"].items()) or "nothing"),
         ]
         self._context.publish(table_bundle((f"a conversation ({seen['format']})", ""), rows))
+
+
+def _format_of(path: Path | None) -> str:
+    """Return the format of a file by its suffix, and agent-kernel for none. Raises AgentError for another suffix."""
+    if path is None or not path.suffix:
+        return "agent-kernel"
+    if path.suffix not in SUFFIXES:
+        raise AgentError(f"No format has the suffix {path.suffix}. Use {', '.join(SUFFIXES)}, or --format.")
+    return SUFFIXES[path.suffix]
 
 
 def _file_name(title: str) -> str:

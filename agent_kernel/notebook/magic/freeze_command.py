@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -133,8 +134,11 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, data: bytes, *, like: Path, over: bool) -> None:
-    """Write the file atomically. If ``path`` is a symbolic link, its target is written. An existing file is replaced
-    only with ``over`` and keeps its permissions; a new file gets the permissions of ``like``."""
+    """Write the file atomically. An existing file is replaced only with ``over`` and keeps its permissions; a new file
+    gets the permissions of ``like``, the notebook. If the notebook itself is written and is a symbolic link, its target
+    is written. A link with a name that the user has not given is refused: it may come with a folder of a stranger."""
+    if path.is_symlink() and path != like:
+        raise AgentError(f"{path} is a symbolic link, which is not followed. Remove it first.")
     if path.exists() and not over:
         raise AgentError(f"{path} exists already; --yes replaces it.")
     real = path.resolve()
@@ -145,7 +149,8 @@ def _write(path: Path, data: bytes, *, like: Path, over: bool) -> None:
         shutil.copymode(real if real.exists() else like, beside)
         beside.replace(real)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a read-only file system refuses to remove even what does not exist
+            beside.unlink()
         raise AgentError(f"{path} cannot be written: {error.strerror}.") from None
 
 

@@ -152,9 +152,10 @@ class AgentHandler(CrossOriginHandler):
     def decode_argument(self, value: bytes, name: str | None = None) -> str:
         try:
             return super().decode_argument(value, name)
-        except web.HTTPError as error:
+        except web.HTTPError:
+            error = web.HTTPError(400, "The URL is not valid UTF-8.")  # tornado's message repeats what was sent
             if name is not None:
-                raise
+                raise error from None
             self.refusal = error  # of the path, before the body was read
             return ""
 
@@ -193,6 +194,19 @@ class AgentHandler(CrossOriginHandler):
             request_log.write(
                 self.log, self.request, status, route=self.route, request_id=self.request_id, caller=caller
             )
+
+    def _log(self) -> None:
+        self._hide_address()
+        super()._log()
+
+    def log_exception(self, *error: Any) -> None:
+        self._hide_address()
+        super().log_exception(*error)
+
+    def _hide_address(self) -> None:
+        """Put the name of the route in place of the address, which Jupyter and tornado log for refused requests: it may
+        contain ids, and text of a person."""
+        self.request.uri = f"{self.base_url}agent/v1/{self.route}"
 
     def begin(self) -> None:
         """Read the request's token, also from ``x-api-key``, the header of other vendors' SDKs."""

@@ -25,6 +25,7 @@ from agent_kernel.core.protocols import EngineInfo
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.version import __version__
 from agent_kernel.engines.local.catalog.catalog import (
+    DEFAULT,
     catalog,
     entry,
     entry_here,
@@ -203,8 +204,11 @@ class ModelHandler(SharedHandler):
         if self.anthropic:
             self.reply(anthropic_model(listed))
             return
-        if listed:
-            facts = await asyncio.to_thread(model_here, name, settings.cache_dir)
+        if listed and name == DEFAULT and settings.engine != "local":
+            facts = {}  # here the name stands for another engine, and in the catalog for a local model
+        elif listed:
+            named = settings.model if name == DEFAULT else name
+            facts = await asyncio.to_thread(model_here, named, settings.cache_dir)
         else:
             facts = await asyncio.to_thread(_model, name, settings.cache_dir, settings.model_sources)
         self.reply({**listed, **facts})

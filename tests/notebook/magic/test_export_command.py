@@ -24,6 +24,9 @@ async def test_a_conversation_goes_into_files_and_comes_back(notebook: Notebook)
     folder = notebook.server.root
     assert "> my spectrolite" in (folder / "talk.md").read_text()
     assert json.loads((folder / "plain.json").read_text())["messages"][0]["content"] == "my spectrolite"
+    unknown = error_of(await notebook.run("%agent export talk.html"))
+    assert unknown == "No format has the suffix .html. Use .json, .jsonl, .md, .ipynb, or --format."
+    assert not (folder / "talk.html").exists()
     assert "exists already" in error_of(await notebook.run("%agent export talk.json"))
     shown = (await notebook.run("%agent import talk.json --yes")).plain
     assert "my spectrolite" in shown

@@ -236,6 +236,21 @@ async def test_only_the_notebook_of_the_kernel_is_written_over_and_who_may_read_
     assert [_mode(one) for one in (real, path.with_suffix(".before-freeze.ipynb"))] == [0o640, 0o640]
 
 
+async def test_no_link_beside_the_notebook_leads_the_frozen_copy_or_the_backup_elsewhere(
+    fresh_notebook: Notebook,
+) -> None:
+    path = next(fresh_notebook.server.root.glob("test_no_link_beside*.ipynb"))
+    path.write_text(json.dumps(document(cell("a", "%agent ask --in live twos"))))
+    await fresh_notebook.run("%agent ask --in live twos", cell="a")
+    elsewhere = path.with_name("elsewhere.txt")
+    for suffix, command in ((".frozen.ipynb", "freeze"), (".before-freeze.ipynb", "freeze --in-place")):
+        link = path.with_suffix(suffix)
+        link.symlink_to(elsewhere)
+        for option in ("", " --yes"):
+            assert "is a symbolic link" in (await fresh_notebook.run(f"%agent {command}{option}")).error
+        assert not elsewhere.exists()
+
+
 async def test_context_tells_what_the_next_turn_begins_with(fresh_notebook: Notebook) -> None:
     assert "has no session yet" in (await fresh_notebook.run("%agent context")).error
     await fresh_notebook.run("mine = 1\n%agent ask something")
