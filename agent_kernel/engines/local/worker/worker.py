@@ -124,19 +124,21 @@ class ModelWorker:
         self._outbox.send({"type": "stats", "pid": os.getpid()} | stats)
 
     async def _load(self, frame: Frame) -> None:
-        loop = asyncio.get_running_loop()
+        loop, has_begun = asyncio.get_running_loop(), asyncio.Event()
 
         def progress(stage: str, fraction: float | None) -> None:
             loop.call_soon_threadsafe(self._outbox.send, {"type": "loading", "stage": stage, "fraction": fraction})
+            loop.call_soon_threadsafe(has_begun.set)
 
         try:
             path, options = Path(frame["path"]), LoadOptions(**frame["options"])
             backend = backend_for(path, options, self._cache_dir)
             self._decoder = Decoder(backend, self._broken)
             loading = asyncio.ensure_future(self._decoder.call(lambda: backend.load(path, options, progress)))
-            await asyncio.sleep(0)  # the decoder's thread starts
-            # Importing what answers requests takes as long as importing the library. Meanwhile, that thread loads the
-            # model, for the most part without Python's global interpreter lock.
+            loading.add_done_callback(lambda _: has_begun.set())
+            # Importing what answers requests takes as long as importing the library. It begins after that, when the
+            # decoder's thread loads the model, for the most part without Python's global interpreter lock.
+            await has_begun.wait()
             from agent_kernel.engines.local.decoding.completion import Completer
             from agent_kernel.engines.local.tool_calling.tool_protocols import protocol_for
 

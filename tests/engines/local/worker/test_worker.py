@@ -14,7 +14,8 @@ IMPORTED = "import sys, agent_kernel.engines.local.worker.worker; print('\\n'.jo
 
 
 def test_a_worker_does_not_import_what_answers_requests_before_it_loads_the_model() -> None:
-    modules = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, check=True, text=True).stdout.split()
+    run = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, check=True, text=True)
+    modules = run.stdout.split()
     assert "agent_kernel.engines.local.openvino.backend" in modules
     assert not {"jsonschema", "agent_kernel.engines.local.torch.backend", "openvino", "torch"} & set(modules)
 
