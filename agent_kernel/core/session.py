@@ -48,7 +48,10 @@ def check_id(value: str, what: str = "session id") -> str:
 
     This is the only place where ids are checked.
     """
-    if not 1 <= len(value) <= MAX_ID or any(unicodedata.category(char) in ("Cc", "Cs") for char in value):
+    # Nearly every id is printable, so it has no control characters; looking at each character takes 50 times as long.
+    if not 1 <= len(value) <= MAX_ID or (
+        not value.isprintable() and any(unicodedata.category(char) in ("Cc", "Cs") for char in value)
+    ):
         raise InvalidRequest(f"A {what} must have 1 to {MAX_ID} characters, none of them a control character.")
     return value
 

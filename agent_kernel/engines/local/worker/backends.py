@@ -9,11 +9,22 @@ from types import MappingProxyType
 from agent_kernel.core.errors import EngineError
 from agent_kernel.engines.local.backend import Backend, LoadOptions
 from agent_kernel.engines.local.openvino.backend import OpenVino
-from agent_kernel.engines.local.torch.backend import TorchBackend
-from agent_kernel.engines.local.torch.single_backend import GenerateBackend
+
+
+def _batched_torch(cache_dir: Path) -> Backend:
+    from agent_kernel.engines.local.torch.backend import TorchBackend
+
+    return TorchBackend(cache_dir)
+
+
+def _single_torch(cache_dir: Path) -> Backend:
+    from agent_kernel.engines.local.torch.single_backend import GenerateBackend
+
+    return GenerateBackend(cache_dir)
+
 
 BACKENDS: Mapping[str, Callable[[Path], Backend]] = MappingProxyType(
-    {"openvino": OpenVino, "transformers": TorchBackend, "generate": GenerateBackend}
+    {"openvino": OpenVino, "transformers": _batched_torch, "generate": _single_torch}
 )
 """Maps the name of a backend to a function that creates it. The argument of the function is the cache directory. A
 backend imports its library only in ``load``."""

@@ -32,6 +32,9 @@ the first time takes minutes without any output."""
 CHECK_S = 1.0
 END_S = 2.0
 LOG_TAIL = 2000
+ALLOCATOR = "glibc.malloc.tcache_count=60000"
+"""Setting of glibc for the worker: each thread keeps freed blocks of memory for itself. Preparing the graph of a model
+allocates and frees millions of small blocks, and takes a sixth longer without it."""
 
 
 class WorkerProcess:
@@ -267,8 +270,9 @@ class WorkerProcess:
 
 
 def _environ(python: str) -> dict[str, str]:
-    """Return the environment variables for the worker. If ``python`` is not this process's interpreter, variables with
-    paths for this interpreter are left out."""
+    """Return the environment variables for the worker: those of this process, and ALLOCATOR unless the user has set
+    other values. If ``python`` is not this process's interpreter, variables with paths for this interpreter are left
+    out."""
     own = os.path.samefile(python, sys.executable) if os.path.exists(python) else True
     dropped = set() if own else {"PYTHONPATH", "PYTHONHOME", "__PYVENV_LAUNCHER__"}
-    return {name: value for name, value in os.environ.items() if name not in dropped}
+    return {"GLIBC_TUNABLES": ALLOCATOR} | {name: value for name, value in os.environ.items() if name not in dropped}

@@ -1,0 +1,36 @@
+"""What a model worker imports and with which settings it starts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent_kernel.engines.local.worker.worker_process import ALLOCATOR, WorkerProcess
+
+IMPORTED = "import sys, agent_kernel.engines.local.worker.worker; print('\\n'.join(sys.modules))"
+
+
+def test_a_worker_does_not_import_what_answers_requests_before_it_loads_the_model() -> None:
+    run = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, check=True, text=True)
+    modules = run.stdout.split()
+    assert "agent_kernel.engines.local.openvino.backend" in modules
+    assert not {"jsonschema", "agent_kernel.engines.local.torch.backend", "openvino", "torch"} & set(modules)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(("own", "expected"), [(None, ALLOCATOR), ("glibc.malloc.check=1", "glibc.malloc.check=1")])
+async def test_a_worker_has_the_settings_of_the_allocator_that_the_user_has_not_chosen(
+    own: str | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    if own is not None:
+        monkeypatch.setenv("GLIBC_TUNABLES", own)
+    worker = await WorkerProcess.start(sys.executable, tmp_path)
+    try:
+        variables = Path(f"/proc/{worker.pid}/environ").read_text(encoding="utf-8").split("\0")
+    finally:
+        await worker.aclose()
+    assert f"GLIBC_TUNABLES={expected}" in variables
