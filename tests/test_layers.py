@@ -268,8 +268,7 @@ LAZY: dict[str, set[str]] = {
     # Where everything is put together: what is not asked for is not loaded.
     "agent_kernel/turn/server_runtime.py": {"agent_kernel"},
     "agent_kernel/engines/registry.py": {"agent_kernel"},
-    # A model worker imports what answers requests while it loads the model, and torch's backends only for its models.
-    "agent_kernel/engines/local/worker/worker.py": {"agent_kernel"},
+    # A model worker imports torch's backends only for its models.
     "agent_kernel/engines/local/worker/backends.py": {"agent_kernel"},
     "agent_kernel/turn/tool_sources.py": {"agent_kernel"},
     # A kernel loads the magics when it starts, and may run neither a turn nor a command.

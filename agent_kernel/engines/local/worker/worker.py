@@ -18,23 +18,22 @@ import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, EngineCrashed, EngineError
 from agent_kernel.core.protocols import WaitChunk
 from agent_kernel.engines.local.backend import LoadedModel, LoadOptions
+from agent_kernel.engines.local.decoding.completion import Completer
 from agent_kernel.engines.local.decoding.decoder import Decoder
+from agent_kernel.engines.local.decoding.fill_in_middle import fill
 from agent_kernel.engines.local.decoding.request_queue import Admission
 from agent_kernel.engines.local.infill import Gap
 from agent_kernel.engines.local.media.prompt_media import ShownMedia
+from agent_kernel.engines.local.tool_calling.tool_protocols import ToolProtocol, protocol_for
 from agent_kernel.engines.local.worker.backends import backend_for
 from agent_kernel.engines.local.worker.messages import chunk_to_json, request_from_json
 from agent_kernel.engines.local.worker.pipe_framing import Frame, encode_frame, open_pipes, read_frames
 from agent_kernel.engines.local.worker.worker_priority import WorkerPriority
-
-if TYPE_CHECKING:
-    from agent_kernel.engines.local.decoding.completion import Completer
-    from agent_kernel.engines.local.tool_calling.tool_protocols import ToolProtocol
 
 BEAT_S = 1.0
 COALESCE_S = 0.004
@@ -124,25 +123,16 @@ class ModelWorker:
         self._outbox.send({"type": "stats", "pid": os.getpid()} | stats)
 
     async def _load(self, frame: Frame) -> None:
-        loop, has_begun = asyncio.get_running_loop(), asyncio.Event()
+        loop = asyncio.get_running_loop()
 
         def progress(stage: str, fraction: float | None) -> None:
             loop.call_soon_threadsafe(self._outbox.send, {"type": "loading", "stage": stage, "fraction": fraction})
-            loop.call_soon_threadsafe(has_begun.set)
 
         try:
             path, options = Path(frame["path"]), LoadOptions(**frame["options"])
             backend = backend_for(path, options, self._cache_dir)
             self._decoder = Decoder(backend, self._broken)
-            loading = asyncio.ensure_future(self._decoder.call(lambda: backend.load(path, options, progress)))
-            loading.add_done_callback(lambda _: has_begun.set())
-            # Importing what answers requests takes as long as importing the library. It begins after that, when the
-            # decoder's thread loads the model, for the most part without Python's global interpreter lock.
-            await has_begun.wait()
-            from agent_kernel.engines.local.decoding.completion import Completer
-            from agent_kernel.engines.local.tool_calling.tool_protocols import protocol_for
-
-            loaded: LoadedModel = await loading
+            loaded: LoadedModel = await self._decoder.call(lambda: backend.load(path, options, progress))
             self._protocol = protocol_for(frame["protocol"], loaded)
         except AgentKernelError as error:
             self._outbox.send({"type": "failed", "error": error.to_json()})
@@ -171,8 +161,6 @@ class ModelWorker:
                     self._outbox.chunk(key, chunk_to_json(chunk))
 
     async def _infill(self, key: int, gap: Gap) -> None:
-        from agent_kernel.engines.local.decoding.fill_in_middle import fill
-
         assert self._completer is not None, "the server sends infill after ready"
         with self._errors_of(key):
             async with aclosing(fill(gap, self._completer.for_request("", lambda _: None))) as fillings:
