@@ -50,7 +50,7 @@ class Program:
         keywords = [one for one in call.keywords if one.arg not in dropped]
         return [*map(self.source, call.args), *(self.code[slice(*self.span(one))] for one in keywords)]
 
-    def edited(self, edits: Iterable[Edit]) -> str:
+    def apply_edits(self, edits: Iterable[Edit]) -> str:
         """Return the code with the edits. An edit inside of a larger one is left out. Return an empty string if there
         is no edit, or if the result is no Python."""
         code, last = self.code, len(self.code) + 1
@@ -82,7 +82,7 @@ def apply_all(code: str, rules: Sequence[Rule]) -> str:
     """Return the code after each of the rules was applied once, in their order."""
     for rule in rules:
         program = Program(code)
-        code = program.edited(list(rule(program))) or code
+        code = program.apply_edits(list(rule(program))) or code
     return code
 
 

@@ -58,8 +58,8 @@ def repair_program(code: str, result: str) -> str:
     failure = _Failure(code, result)
     if not failure.error:
         return ""
-    corrected = (failure.edited(list(rule(failure))) for rule in RULES)
-    return next(filter(None, corrected), "")
+    corrections = (failure.apply_edits(list(rule(failure))) for rule in RULES)
+    return next(filter(None, corrections), "")
 
 
 class _Failure(Program):
@@ -93,7 +93,7 @@ class _Failure(Program):
     def calls(self) -> list[ast.Call]:
         return [node for node in self.failed if isinstance(node, ast.Call)]
 
-    def converted(self, column: ast.expr) -> str:
+    def as_numbers(self, column: ast.expr) -> str:
         """Return the variable to which an earlier statement assigned the numbers of a column of text, otherwise an
         expression that converts it."""
         source = self.source(column)
@@ -226,7 +226,7 @@ def _numeric_only(failure: _Failure) -> Iterator[Edit]:
         if isinstance(func, ast.Attribute) and func.attr in REDUCTIONS and not (call.args or call.keywords):
             column = func.value
             if isinstance(column, ast.Subscript) and isinstance(column.value, ast.Name):
-                yield (*failure.span(column), failure.converted(column))
+                yield (*failure.span(column), failure.as_numbers(column))
             elif not (isinstance(column, ast.Subscript) and isinstance(column.slice, ast.Constant)):
                 end = failure.span(call)[1]
                 yield (end - 1, end - 1, "numeric_only=True")
@@ -295,7 +295,7 @@ def _comparisons(failure: _Failure) -> Iterator[Edit]:
         elif kinds == ("datetime64", "date"):
             yield (*failure.span(value), f"pd.Timestamp({failure.source(value)})")
         elif kinds[0] in ("str", "object") and type(number) in (int, float):
-            yield (*failure.span(column), failure.converted(column))
+            yield (*failure.span(column), failure.as_numbers(column))
 
 
 def _missing_integers(failure: _Failure) -> Iterator[Edit]:
