@@ -15,7 +15,7 @@ Edit: TypeAlias = tuple[int, int, str]
 """A replacement of a part of a program: (first character, character after the last, new text)."""
 
 
-class Program:
+class ParsedProgram:
     """A program with its syntax tree, which is empty if the program cannot be parsed."""
 
     def __init__(self, code: str) -> None:
@@ -75,13 +75,13 @@ class Program:
         return sum(map(len, self._lines[: line - 1])) + len(text)
 
 
-Rule: TypeAlias = Callable[[Program], Iterator[Edit]]
+Rule: TypeAlias = Callable[[ParsedProgram], Iterator[Edit]]
 
 
 def apply_all(code: str, rules: Sequence[Rule]) -> str:
     """Return the code after each of the rules was applied once, in their order."""
     for rule in rules:
-        program = Program(code)
+        program = ParsedProgram(code)
         code = program.apply_edits(list(rule(program))) or code
     return code
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from agent_kernel.core.programs.program_edits import REDUCTIONS, Edit, Program, apply_all
+from agent_kernel.core.programs.program_edits import REDUCTIONS, Edit, ParsedProgram, apply_all
 
 IN_PLACE = frozenset({"fillna", "replace", "clip", "ffill", "bfill", "interpolate", "where", "mask"})
 """Methods of a column whose argument ``inplace`` has no effect on its table."""
@@ -25,7 +25,7 @@ def rewrite_mistakes(code: str) -> str:
     return apply_all(code, rules)
 
 
-def _in_place(program: Program) -> Iterator[Edit]:
+def _in_place(program: ParsedProgram) -> Iterator[Edit]:
     """A column that a method changes in place is assigned instead."""
     for node in program.nodes:
         call = node.value if isinstance(node, ast.Expr) else None
@@ -38,7 +38,7 @@ def _in_place(program: Program) -> Iterator[Edit]:
             yield (*program.span(call), f"{place} = {place}.{method}({others})")
 
 
-def _chained_assignment(program: Program) -> Iterator[Edit]:
+def _chained_assignment(program: ParsedProgram) -> Iterator[Edit]:
     """``t[rows]['a'] = x`` and ``t['a'][rows] = x`` set values by ``t.loc``."""
     targets = [target for node in program.nodes if isinstance(node, ast.Assign) for target in node.targets]
     for target in targets:
@@ -52,7 +52,7 @@ def _chained_assignment(program: Program) -> Iterator[Edit]:
             yield (*program.span(target), "{}.loc[{}, {}]".format(*parts))
 
 
-def _missing_values(program: Program) -> Iterator[Edit]:
+def _missing_values(program: ParsedProgram) -> Iterator[Edit]:
     """A column is compared with a missing value, to which nothing is equal."""
     for node in program.expressions:
         if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not _is_column(node.left):
@@ -63,7 +63,7 @@ def _missing_values(program: Program) -> Iterator[Edit]:
                 yield (*program.span(node), f"{program.source(node.left)}.{method}()")
 
 
-def _group_values(program: Program) -> Iterator[Edit]:
+def _group_values(program: ParsedProgram) -> Iterator[Edit]:
     """A column is filled with the value of the group of each row."""
     for node in program.expressions:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "fillna":
@@ -76,7 +76,7 @@ def _group_values(program: Program) -> Iterator[Edit]:
             yield (start, end, f".transform({value.func.attr!r})")
 
 
-def _comparisons_first(program: Program) -> Iterator[Edit]:
+def _comparisons_first(program: ParsedProgram) -> Iterator[Edit]:
     """``a > x & b < y`` becomes ``(a > x) & (b < y)``."""
     for node in program.expressions:
         middle = node.comparators[0] if isinstance(node, ast.Compare) and len(node.ops) == 2 else None
@@ -90,7 +90,7 @@ def _comparisons_first(program: Program) -> Iterator[Edit]:
             yield (before, after, f"({first}) {sign} ({second})")
 
 
-def _counted_last(program: Program) -> Iterator[Edit]:
+def _counted_last(program: ParsedProgram) -> Iterator[Edit]:
     """``(a < x) | (b > y).sum()`` becomes ``((a < x) | (b > y)).sum()``."""
     for node in program.expressions:
         sign = {ast.BitAnd: "&", ast.BitOr: "|"}.get(type(node.op)) if isinstance(node, ast.BinOp) else None

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
-from agent_kernel.core.programs.program_edits import REDUCTIONS, Edit, Program
+from agent_kernel.core.programs.program_edits import REDUCTIONS, Edit, ParsedProgram
 from agent_kernel.core.programs.program_outcome import FRAME
 
 LABELS = re.compile(r"Columns of [^:\n]+: ((?:(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|-?\d+)(?:, )?)+)")
@@ -62,7 +62,7 @@ def repair_program(code: str, result: str) -> str:
     return next(filter(None, corrections), "")
 
 
-class _Failure(Program):
+class _Failure(ParsedProgram):
     """A program and the text of its error."""
 
     def __init__(self, code: str, text: str) -> None:
