@@ -47,19 +47,24 @@ def _chained_assignment(program: ParsedProgram) -> Iterator[Edit]:
         inner = target.value
         rows, column = (target.slice, inner.slice) if _is_column(inner) else (inner.slice, target.slice)
         label = isinstance(column, ast.Constant) and isinstance(column.value, str)
-        if label and isinstance(inner.value, ast.Name) and isinstance(rows, ast.Compare | ast.BinOp | ast.UnaryOp):
+        if label and isinstance(inner.value, ast.Name) and _is_condition(rows):
             parts = (program.source(inner.value), program.source(rows), program.source(column))
             yield (*program.span(target), "{}.loc[{}, {}]".format(*parts))
 
 
 def _missing_values(program: ParsedProgram) -> Iterator[Edit]:
-    """A column is compared with a missing value, to which nothing is equal."""
-    for node in program.expressions:
-        if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not _is_column(node.left):
+    """Rows are selected by comparing a column of their table with a missing value, to which nothing is equal. Outside
+    of such a selection, ``record['a'] == None`` may compare one value."""
+    for selection in program.expressions:
+        if not isinstance(selection, ast.Subscript):
             continue
-        if ast.unparse(node.comparators[0]) in ("None", "np.nan", "pd.NA", "float('nan')"):
+        table = selection.value.value if isinstance(selection.value, ast.Attribute) else selection.value
+        for node in ast.walk(selection.slice) if isinstance(table, ast.Name) else ():
+            if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not _is_column(node.left):
+                continue
+            missing = ast.unparse(node.comparators[0]) in ("None", "np.nan", "pd.NA", "float('nan')")
             method = {ast.Eq: "isna", ast.NotEq: "notna"}.get(type(node.ops[0]))
-            if method:
+            if missing and method and program.source(node.left).startswith(f"{ast.unparse(table)}["):
                 yield (*program.span(node), f"{program.source(node.left)}.{method}()")
 
 
@@ -111,6 +116,13 @@ def _is_column(node: ast.expr) -> bool:
         and isinstance(node.slice, ast.Constant)
         and isinstance(node.slice.value, str)
     )
+
+
+def _is_condition(node: ast.expr) -> bool:
+    """Return whether the expression compares, so that it selects rows: an index may be a sum, ``names['a'][i + 1]``."""
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.BitAnd | ast.BitOr)
+    return isinstance(node, ast.Compare) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert))
 
 
 def _is_grouped(node: ast.expr) -> bool:

@@ -49,6 +49,8 @@ NOT_A_NUMBER = re.compile(
 )
 YEARS = range(1800, 2200)
 """Numbers that are years if dates are compared with them."""
+CONVERTED = ("_number", "_date", "_lower")
+"""Ends of the names of variables with converted columns (``notebook.kernel.text_columns``)."""
 DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?!\d)")
 
 
@@ -115,7 +117,7 @@ def _labels(failure: _Failure) -> Iterator[Edit]:
         return
     for label in wanted:
         # A model may take a variable for a column: t['price_number'] after price_number = ...
-        variables = [name for name in failure.assigned if _plain(name) == _plain(label)]
+        variables = [name for name in failure.assigned if name.endswith(CONVERTED) and _plain(name) == _plain(label)]
         similar = {column for column in columns if _plain(column) == _plain(label)}
         if variables and not similar:
             places = [node for node in failure.failed if isinstance(node, ast.Subscript)]

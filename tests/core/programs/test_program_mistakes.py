@@ -68,6 +68,8 @@ def test_comparisons_are_made_before_they_are_combined(code: str, meant: str) ->
         "x = (t['w'] >= 2) & (t['w'] <= 3)",
         "x = 1 < 2 < 3",
         "names = {'a': {'b': 1}}\nnames['a']['b'] = 2",
+        "names['a'][i + 1] = 2",
+        "if record['a'] == None:\n    print(record['b'])",
         "t['v'].fillna(0, inplace=False)",
         "no python at all",
         "",

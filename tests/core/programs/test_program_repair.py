@@ -73,7 +73,7 @@ CORRECTED = [
         "marks[pd.to_numeric(marks['paid'].astype(str).str.replace(r'[^\\d.eE+-]', '', regex=True), errors='coerce')"
         " > 5]",
     ),
-    ("x_1 = 1\nprint(marks['x 1'])", "x_1 = 1\nprint(x_1)"),
+    ("Fee_number = 1\nprint(marks['Fee number'])", "Fee_number = 1\nprint(Fee_number)"),
     (
         "paid = pd.to_numeric(marks['paid'], errors='coerce')\nmarks['paid'].mean()",
         "paid = pd.to_numeric(marks['paid'], errors='coerce')\npaid.mean()",
@@ -102,6 +102,7 @@ def test_a_program_is_corrected_as_its_error_says_and_then_runs(code: str, corre
     "code",
     [
         "marks['grade']",  # no column is similar
+        "total = 1\nmarks['total']",
         "marks['points'].nope()",
         "x = 1 / 0",
         "[].append(1, 2)",
