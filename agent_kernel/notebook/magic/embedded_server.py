@@ -50,6 +50,8 @@ class EmbeddedServer:
         self._shell = shell
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
+        """The log of the server, opened for reading. The server writes through a handle of its own, because an
+        inherited handle shares its position."""
         self._server: ServerClient | None = None
 
     @property
@@ -90,6 +92,8 @@ class EmbeddedServer:
                 process.wait()
         if self._log is not None:
             self._log.close()
+            with contextlib.suppress(OSError):
+                os.unlink(self._log.name)  # where it could not be removed while it was open
             self._log = None
 
     def _begin(self, kernel: str, token: str) -> None:
@@ -103,16 +107,19 @@ class EmbeddedServer:
             # required by the server but never used: only the kernel's token gives access
             "JUPYTER_TOKEN": secrets.token_urlsafe(32),
         }
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115  stays open while the server writes to it
-        self._process = subprocess.Popen(
-            _command(root),
-            stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=self._log,
-            env=environment,
-            cwd=root,
-            start_new_session=True,  # Ctrl-C in a terminal is meant for the kernel
-        )
+        with tempfile.NamedTemporaryFile(delete=False) as log:
+            self._log = open(log.name, "rb")  # noqa: SIM115  stays open while the server writes to it
+            with contextlib.suppress(OSError):
+                os.unlink(log.name)
+            self._process = subprocess.Popen(
+                _command(root),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                cwd=root,
+                start_new_session=True,  # Ctrl-C in a terminal is meant for the kernel
+            )
         atexit.register(self.close)
 
     def _wait_for_url(self) -> str:
@@ -123,8 +130,8 @@ class EmbeddedServer:
         while time.monotonic() < end:
             ended = self._process.poll() is not None
             self._log.seek(0)
-            for line in self._log.read().splitlines():
-                if line.startswith(STARTED_EVENT):
+            for line in self._log.read().splitlines(keepends=True):
+                if line.startswith(STARTED_EVENT) and line.endswith(b"\n"):
                     return f"{json.loads(line)['url']}/"
             if ended:
                 raise AgentError(f"the server ended during its start:\n{self._tail()}")
