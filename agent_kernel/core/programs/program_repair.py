@@ -49,7 +49,7 @@ NOT_A_NUMBER = re.compile(
 )
 YEARS = range(1800, 2200)
 """Numbers that are years if dates are compared with them."""
-CONVERTED = ("_number", "_date", "_lower")
+CONVERTED = ("_number", "_date", "_lower", "_true")
 """Ends of the names of variables with converted columns (``notebook.kernel.text_columns``)."""
 DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?!\d)")
 

@@ -158,7 +158,7 @@ class OpenAIEngine:
                         if problem := event.get("error"):
                             raise stream_fault(problem, self._endpoint)
                         yield event
-                if answer.begun:
+                if answer.has_begun:
                     return
                 fault = EngineFault(
                     EngineError(f"{self._endpoint.host} sent an empty answer.", hint="Ask again."), again=True
@@ -175,9 +175,9 @@ class OpenAIEngine:
                 fault = await self._fault_of(refused.refusal)
             except EngineFault as failed:
                 fault = failed
-            pause = None if answer.begun else retries.pause(fault)
+            pause = None if answer.has_begun else retries.pause(fault)
             if pause is None:
-                raise self._final_error(fault.error, answer.begun) from None
+                raise self._final_error(fault.error, answer.has_begun) from None
             yield WaitChunk(f"{fault.error.message} Trying again in {pause:.1f} s")
             await asyncio.sleep(pause)
 

@@ -85,7 +85,7 @@ class ResponseBuilder:
         return self.characters + len(self._slots)
 
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         """Whether anything of the answer has arrived: a token, a call, or its end."""
         return self.finished or self.growing > 0
 

@@ -59,7 +59,7 @@ def add_turn(
     session = sessions.read_end(db, turn.key) or sessions.begin_session(db, turn.key, now)
     _check_head(session.head, session.head if expect_seq is None else expect_seq)
     _check_paired(messages)
-    added = _insert_turn(db, session, turn, now, state="committed", closed=now, usage=usage)
+    added = _insert_turn(db, session, replace(turn, state="committed", closed=now, usage=usage), now)
     if not messages:
         _count_turn(db, added, now)
     place = items.AppendPoint(turn.key, turn.id, session.segment, added.cell, added.epoch, session.head, added.ordinal)
@@ -341,17 +341,11 @@ def insert_turn_rows(db: sqlite3.Connection, turns: Sequence[Turn], segment: int
 
 
 def _insert_turn(
-    db: sqlite3.Connection,
-    session: sessions.SessionEnd,
-    turn: Turn,
-    now: float,
-    owner: Owner | None = None,
-    **changes: Any,
+    db: sqlite3.Connection, session: sessions.SessionEnd, turn: Turn, now: float, owner: Owner | None = None
 ) -> Turn:
-    """Insert a turn with the next ordinal and these ``changes`` of its fields, and return it as stored. The session's
-    turn count is updated separately."""
+    """Insert a turn with the next ordinal and return it as stored. The session's turn count is updated separately."""
     sessions.raise_if_busy(session)
-    added = replace(turn, ordinal=session.turns + 1, since=session.head, **changes)
+    added = replace(turn, ordinal=session.turns + 1, since=session.head)
     try:
         insert_turn_row(db, added, session.segment, now, owner)
     except sqlite3.IntegrityError as error:

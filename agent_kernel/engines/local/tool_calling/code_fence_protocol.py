@@ -19,7 +19,6 @@ Only the tool named ``python`` is offered. Other tools of a request are called i
 from __future__ import annotations
 
 import ast
-import re
 import textwrap
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -35,6 +34,7 @@ from agent_kernel.engines.local.decoding.completion import Completer, DecodedCom
 from agent_kernel.engines.local.decoding.output_format import grammar_of, stream_formatted, with_format_instruction
 from agent_kernel.engines.local.tool_calling import code_fence_fallback_answer, code_fence_prompt
 from agent_kernel.engines.local.tool_calling.call_json import new_call
+from agent_kernel.engines.local.tool_calling.code_fence_answer_checks import checked_sentence, unless_data_are_missed
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     find_missing_conversion,
     lacks_name,
@@ -65,14 +65,6 @@ FILE_MARGIN = 12.0
 """The margin, like MARGIN, for a question that names a file of which the model is shown the first rows. Anything beyond
 these rows needs code."""
 MAX_CODE_TOKENS = 768
-MISSED_DATA = re.compile(
-    r"\A[^.!?\n]*\b(?:(?:don't|can't|cannot|not|no|without|need|provide)\b[^.!?\n]*\b(?:access|information|data|context|details)"
-    r"|keinen Zugriff|keine (?:Informationen|Daten)|pas (?:accès|d'informations)|no tengo (?:acceso|información))\b",
-    re.IGNORECASE,
-)
-"""Finds a first sentence that says that the model lacks the data."""
-SENTENCE_END = re.compile(r"[.!?](?=\s)|\n")
-LAST_WORD = re.compile(r"[^\W\d_]*$")
 MAX_CONVERSIONS = 2
 """Number of times that a program is written again with the conversion of a column that it lacked."""
 RETRIES = 1
@@ -160,11 +152,11 @@ class Fence:
         else:
             chunks = self._text(text_prompt, request, completer, offered, slots=turn.slots if succeeded else ())
             if ran is not None and succeeded and not code_fence_fallback_answer.asks_for_form(turn.question):
-                chunks = _checked_sentence(chunks, ran, turn.question, dates=not request.sampling.logprobs)
+                chunks = checked_sentence(chunks, ran, turn.question, dates=not request.sampling.logprobs)
             elif offered and result is None and turn.has_its_tables:
                 regex = _code_regex(turn, retry=False)
                 code = self._code(prompt, "", request, completer, regex=regex, turn=turn)
-                chunks = _unless_data_are_missed(chunks, code)
+                chunks = unless_data_are_missed(chunks, code)
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield replace(chunk, usage=_after(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
@@ -261,16 +253,6 @@ def _reply_without_model(
     return [TextChunk(plain), EndChunk("stop", Usage())] if plain else []
 
 
-def _checked_sentence(
-    chunks: AsyncGenerator[Chunk, None], ran: Message, question: str, *, dates: bool
-) -> AsyncGenerator[Chunk, None]:
-    """Return the model's answer ``chunks`` to the result ``ran``, checked against it: the rows in place of a sentence
-    that disagrees with them or, with ``dates``, the right names of months and weekdays."""
-    if rows := code_fence_fallback_answer.rows_of(ran.text):
-        return _sentence_or_rows(chunks, rows, question)
-    return _with_true_dates(chunks, ran.text, question) if dates else chunks
-
-
 @dataclass(frozen=True, slots=True)
 class _Program:
     """Code that the model has written. ``finish`` is ``stop`` or ``length``."""
@@ -333,70 +315,6 @@ def _tree_of(code: str) -> str:
 
 def _has_python(tools: Sequence[ToolSpec]) -> bool:
     return any(tool.name == code_fence_prompt.TOOL for tool in tools)
-
-
-async def _sentence_or_rows(
-    chunks: AsyncGenerator[Chunk, None], rows: Sequence[str], question: str
-) -> AsyncGenerator[Chunk, None]:
-    """Yield the model's sentence about the rows if it agrees with them, otherwise the rows themselves. ``chunks`` is
-    the model's answer."""
-    written: list[TextChunk] = []
-    async with aclosing(chunks):
-        async for chunk in chunks:
-            if isinstance(chunk, TextChunk):
-                written.append(chunk)
-                continue
-            if isinstance(chunk, EndChunk):
-                sentence = "".join(part.text for part in written)
-                agrees = code_fence_fallback_answer.agrees(sentence, rows, question)
-                for part in written if agrees else [TextChunk(code_fence_fallback_answer.in_rows(rows))]:
-                    yield part
-            yield chunk
-
-
-async def _unless_data_are_missed(
-    text: AsyncGenerator[Chunk, None], code: AsyncGenerator[Chunk, None]
-) -> AsyncGenerator[Chunk, None]:
-    """Yield the model's ``text``. If its first sentence says that the model lacks the data, yield the chunks of
-    ``code`` instead. The question is then about a table that the question did not name, and the model wrote the text
-    without the facts about this table."""
-    held: list[Chunk] | None = []
-    said = ""
-    async with aclosing(text), aclosing(code):
-        async for chunk in text:
-            if held is None:
-                yield chunk
-                continue
-            held.append(chunk)
-            said += chunk.text if isinstance(chunk, TextChunk) else ""
-            missed = MISSED_DATA.search(said)
-            if isinstance(chunk, EndChunk) and missed:
-                async for part in code:
-                    yield replace(part, usage=chunk.usage + part.usage) if isinstance(part, EndChunk) else part
-            elif isinstance(chunk, EndChunk) or (not missed and SENTENCE_END.search(said)):
-                for one in held:
-                    yield one
-                held = None
-
-
-async def _with_true_dates(
-    chunks: AsyncGenerator[Chunk, None], output: str, question: str
-) -> AsyncGenerator[Chunk, None]:
-    """Yield the model's answer ``chunks`` word by word, with names of months and weekdays that the output does not
-    support replaced (see ``with_true_dates``)."""
-    held = ""
-    async with aclosing(chunks):
-        async for chunk in chunks:
-            if isinstance(chunk, TextChunk):
-                held += chunk.text
-                words = LAST_WORD.sub("", held)
-                held = held[len(words) :]
-            else:
-                words, held = held, ""
-            if words:
-                yield TextChunk(code_fence_fallback_answer.with_true_dates(words, output, question))
-            if not isinstance(chunk, TextChunk):
-                yield chunk
 
 
 async def code_margin(prompt: str, completer: Completer) -> tuple[float, Usage]:

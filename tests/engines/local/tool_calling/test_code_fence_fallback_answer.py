@@ -11,6 +11,7 @@ import pytest
 
 from agent_kernel.core.messages import Message, Status, ToolCall, Usage, assistant, tool_result, user
 from agent_kernel.core.protocols import Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
+from agent_kernel.engines.local.tool_calling.code_fence_answer_checks import stream_with_true_dates
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
     MAX_ROWS,
     agrees,
@@ -19,7 +20,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
     rows_of,
     with_true_dates,
 )
-from agent_kernel.engines.local.tool_calling.code_fence_protocol import Fence, _with_true_dates
+from agent_kernel.engines.local.tool_calling.code_fence_protocol import Fence
 from tests.engines.local.scripted_backend import ScriptedBackend, chunks_of
 from tests.engines.local.tool_calling import chat_templates
 
@@ -159,7 +160,7 @@ async def test_dates_are_checked_word_by_word_while_the_answer_streams() -> None
             yield TextChunk(text)
         yield EndChunk("stop", Usage())
 
-    chunks = [chunk async for chunk in _with_true_dates(pieces(), "8 26.11", "Which month is it?")]
+    chunks = [chunk async for chunk in stream_with_true_dates(pieces(), "8 26.11", "Which month is it?")]
     texts = [chunk.text for chunk in chunks if isinstance(chunk, TextChunk)]
     assert texts == ["The warmest is ", "month 8, with 26", ".1"]
     assert isinstance(chunks[-1], EndChunk)

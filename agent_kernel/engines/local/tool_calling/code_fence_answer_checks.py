@@ -1,0 +1,96 @@
+"""Checks the sentences that a small model writes about the output of its code, while they are streamed. A sentence that
+fails a check is replaced (``code_fence_fallback_answer``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+
+from agent_kernel.core.messages import Message
+from agent_kernel.core.protocols import Chunk, EndChunk, TextChunk
+from agent_kernel.engines.local.tool_calling import code_fence_fallback_answer
+
+MISSED_DATA = re.compile(
+    r"\A[^.!?\n]*\b(?:(?:don't|can't|cannot|not|no|without|need|provide)\b[^.!?\n]*\b(?:access|information|data|context|details)"
+    r"|keinen Zugriff|keine (?:Informationen|Daten)|pas (?:accès|d'informations)|no tengo (?:acceso|información))\b",
+    re.IGNORECASE,
+)
+"""Finds a first sentence that says that the model lacks the data."""
+SENTENCE_END = re.compile(r"[.!?](?=\s)|\n")
+LAST_WORD = re.compile(r"[^\W\d_]*$")
+
+
+def checked_sentence(
+    chunks: AsyncGenerator[Chunk, None], ran: Message, question: str, *, dates: bool
+) -> AsyncGenerator[Chunk, None]:
+    """Return the model's answer ``chunks`` to the result ``ran``, checked against it: the rows in place of a sentence
+    that disagrees with them or, with ``dates``, the right names of months and weekdays."""
+    if rows := code_fence_fallback_answer.rows_of(ran.text):
+        return _sentence_or_rows(chunks, rows, question)
+    return stream_with_true_dates(chunks, ran.text, question) if dates else chunks
+
+
+async def unless_data_are_missed(
+    text: AsyncGenerator[Chunk, None], code: AsyncGenerator[Chunk, None]
+) -> AsyncGenerator[Chunk, None]:
+    """Yield the model's ``text``. If its first sentence says that the model lacks the data, yield the chunks of
+    ``code`` instead. The question is then about a table that the question did not name, and the model wrote the text
+    without the facts about this table."""
+    held: list[Chunk] | None = []
+    said = ""
+    async with aclosing(text), aclosing(code):
+        async for chunk in text:
+            if held is None:
+                yield chunk
+                continue
+            held.append(chunk)
+            said += chunk.text if isinstance(chunk, TextChunk) else ""
+            missed = MISSED_DATA.search(said)
+            if isinstance(chunk, EndChunk) and missed:
+                async for part in code:
+                    yield replace(part, usage=chunk.usage + part.usage) if isinstance(part, EndChunk) else part
+            elif isinstance(chunk, EndChunk) or (not missed and SENTENCE_END.search(said)):
+                for one in held:
+                    yield one
+                held = None
+
+
+async def _sentence_or_rows(
+    chunks: AsyncGenerator[Chunk, None], rows: Sequence[str], question: str
+) -> AsyncGenerator[Chunk, None]:
+    """Yield the model's sentence about the rows if it agrees with them, otherwise the rows themselves. ``chunks`` is
+    the model's answer."""
+    written: list[TextChunk] = []
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            if isinstance(chunk, TextChunk):
+                written.append(chunk)
+                continue
+            if isinstance(chunk, EndChunk):
+                sentence = "".join(part.text for part in written)
+                agrees = code_fence_fallback_answer.agrees(sentence, rows, question)
+                for part in written if agrees else [TextChunk(code_fence_fallback_answer.in_rows(rows))]:
+                    yield part
+            yield chunk
+
+
+async def stream_with_true_dates(
+    chunks: AsyncGenerator[Chunk, None], output: str, question: str
+) -> AsyncGenerator[Chunk, None]:
+    """Yield the model's answer ``chunks`` word by word, with names of months and weekdays that the output does not
+    support replaced (see ``with_true_dates``)."""
+    held = ""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            if isinstance(chunk, TextChunk):
+                held += chunk.text
+                words = LAST_WORD.sub("", held)
+                held = held[len(words) :]
+            else:
+                words, held = held, ""
+            if words:
+                yield TextChunk(code_fence_fallback_answer.with_true_dates(words, output, question))
+            if not isinstance(chunk, TextChunk):
+                yield chunk
