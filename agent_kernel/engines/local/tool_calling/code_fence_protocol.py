@@ -63,7 +63,8 @@ KNOWLEDGE_EXAMPLES, 2 of the 88 got no code and 4 of the 74 got code. With the m
 was 1 of the 88 and 29 of the 74, with this margin alone 1 and 15 (Qwen2.5-Coder-1.5B)."""
 FILE_MARGIN = 12.0
 """The margin, like MARGIN, for a question that names a file of which the model is shown the first rows. Anything beyond
-these rows needs code."""
+these rows needs code. The same margin holds for a question that demands values in the form ``@name[value]``: otherwise
+a model fills the form with a value of the one row that it was shown."""
 MAX_CODE_TOKENS = 768
 MAX_CONVERSIONS = 2
 """Number of times that a program is written again with the conversion of a column that it lacked."""
@@ -171,7 +172,7 @@ class Fence:
         return reasoning.without_thinking(rendered, self.template)
 
     def _margin(self, turns: Sequence[code_fence_prompt.Exchange], reading: str) -> float:
-        if reading:
+        if reading or turns[-1].slots:
             return max(FILE_MARGIN, self.named_margin)
         return self.named_margin if code_fence_prompt.leans_to_code(turns) else self.margin
 

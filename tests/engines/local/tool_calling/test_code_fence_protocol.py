@@ -342,3 +342,12 @@ async def test_a_larger_model_is_shown_that_a_question_of_general_knowledge_need
     await chunks_of(fence, backend.completer(), EngineRequest((user("How many seasons are there?"),), (PYTHON,)))
     assert len(backend.submitted) == 3
     assert all(("Which metal is liquid" in prompt) == (parameters >= FIRM) for prompt, _ in backend.submitted)
+
+
+async def test_a_question_that_demands_values_in_a_form_is_answered_by_code() -> None:
+    backend = LikelyText(6.0, "T", "```", "print(1)\n```")
+    facts = user("Variables: t: DataFrame, 4 rows x 1 columns: v int64\nfirst row: v=7", hidden=True)
+    fence = fence_for(LoadedModel(1, 1, {}, template=chat_templates.PLAIN, parameters=FIRM))
+    request = EngineRequest((facts, user("The highest v in t? Answer in the form @highest[value].")), (PYTHON,))
+    chunks = await chunks_of(fence, backend.completer(), request)
+    assert any(isinstance(chunk, CallChunk) for chunk in chunks)
