@@ -92,8 +92,8 @@ bench: $(VENV)/.test $(TORCH) $(PEERS) ## Measure speed against peers and write 
 	failed=0; $(BIN)/pytest -m "" tests/benchmarks $(ARGS) || failed=$$?; \
 		$(BIN)/python -m tests.benchmarks.figures; exit $$failed
 
-gpu: $(VENV)/.test $(TORCH_ENV) ## Measure the GPU in 10 minutes: MODEL=DIRECTORY with safetensors, or DRY=cpu for a trial
-	$(BIN)/python -m tests.benchmarks.gpu_rows $(if $(DRY),--dry-device $(DRY)) $(if $(MODEL),--model $(MODEL)) $(ARGS)
+gpu: $(VENV)/.test $(TORCH_ENV) ## Measure the GPU in 10 minutes: MODEL=DIRECTORY with safetensors, SHAPE=qwen_1_5b for random weights, or DRY=cpu
+	$(BIN)/python -m tests.benchmarks.gpu_rows $(if $(DRY),--dry-device $(DRY)) $(if $(MODEL),--model $(MODEL)) $(if $(SHAPE),--random $(SHAPE)) $(ARGS)
 
 soak: $(VENV)/.test chromium ## Kills, fuzzing, streams, attacks, XSS, drawn from a seed, for SOAK_MINUTES (40)
 	$(BIN)/pytest tests/soak --soak-minutes $(SOAK_MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)

@@ -1,8 +1,9 @@
 """The rows of the GPU in one command: ``make gpu MODEL=DIRECTORY``, or ``python -m tests.benchmarks.gpu_rows --help``.
 
-It needs no network: the model is a directory with safetensors, and the worker's environment was made from wheels. A row
-that cannot run says why and does not stop the others. With ``--dry-device cpu`` a small model with random weights takes
-the same way through the engine, to test the command where there is no GPU; its figures mean nothing.
+It needs no network: the model is a directory with safetensors, or has random weights in the shape of a known model, and
+the worker's environment was made from wheels. A row that cannot run says why and does not stop the others. With
+``--dry-device cpu`` a small model with random weights takes the same way through the engine, to test the command where
+there is no GPU; its figures mean nothing.
 """
 
 from __future__ import annotations
@@ -28,17 +29,19 @@ import PIL.Image
 
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.core.messages import Media, Message, assistant, user
-from agent_kernel.core.protocols import EndChunk, EngineRequest, Sampling
+from agent_kernel.core.protocols import EndChunk, EngineRequest, OutputFormat, Sampling
 from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog.machine import read_machine
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests/engines/local/tiny_models.py"
+PEER = Path(__file__).with_name("gpu_peer.py")
 WORKER = ROOT / "build/torch/environments/gpu/bin/python"
 PRECISIONS = ("bf16", "int8", "nf4")
 SESSIONS = (1, 8, 64)
-NEW_TOKENS = 64
+SHAPES = ("qwen_1_5b", "qwen_7b")
+NEW_TOKENS = 128
 LIMIT_S = 600.0
 """After this time no further row begins."""
 DRY_CACHE_GB = 0.5
@@ -82,12 +85,25 @@ def _sessions(number: int) -> str:
     return f"{number} session{'s' if number > 1 else ''}"
 
 
-async def answer(engine: LocalEngine, messages: Sequence[Message], tokens: int = NEW_TOKENS) -> EndChunk:
-    async with aclosing(engine.stream(EngineRequest(tuple(messages), sampling=Sampling(max_tokens=tokens)))) as chunks:
+async def answer(engine: LocalEngine, messages: Sequence[Message], tokens: int = NEW_TOKENS, **more: Any) -> EndChunk:
+    sampling = more.pop("sampling", Sampling(max_tokens=tokens))
+    async with aclosing(engine.stream(EngineRequest(tuple(messages), sampling=sampling, **more))) as chunks:
         async for chunk in chunks:
             if isinstance(chunk, EndChunk):
                 return chunk
     raise AssertionError("the stream has no end")
+
+
+async def rate(engine: LocalEngine, sessions: int, tokens: int, **more: Any) -> float:
+    """Return the tokens per second of all sessions together, in the second of two rounds."""
+    for _ in range(2):
+        chats = [
+            [user(f"Session {number}: tell a long story about the number {number}.")] for number in range(sessions)
+        ]
+        started = time.perf_counter()
+        ends = await asyncio.gather(*(answer(engine, chat, tokens, **more) for chat in chats))
+        seconds = time.perf_counter() - started
+    return sum(end.usage.completion_tokens for end in ends) / seconds
 
 
 @asynccontextmanager
@@ -99,9 +115,9 @@ async def running(model: Path, options: LoadOptions, worker: str, cache: Path) -
         await engine.aclose()
 
 
-async def measure(report: Report, engine: LocalEngine, precision: str, left: Callable[[], float]) -> None:
+async def measure(report: Report, engine: LocalEngine, precision: str, left: Callable[[], float], tokens: int) -> None:
     """Measure one precision: load time, first token with and without cached prefix, and throughput with 1, 8 and 64
-    sessions.
+    sessions, greedy, sampled and under a grammar. ``tokens`` is the length of an answer.
     """
     started = time.perf_counter()
     await answer(engine, [user("Hello")], 1)
@@ -117,17 +133,33 @@ async def measure(report: Report, engine: LocalEngine, precision: str, left: Cal
     report.add(f"{precision}: first token, {first.usage.prompt_tokens:,} tokens", statistics.median(cold), "s")
     report.add(f"{precision}: first token of the next turn", statistics.median(warm), "s")
     report.add(f"{precision}: prompt tokens reused in the next turn", 100 * statistics.median(reused), "%")
-    for sessions in SESSIONS:
+    sampled = Sampling(max_tokens=tokens, temperature=0.8, top_p=0.95, logprobs=True)
+    numbers = OutputFormat("regex", regex="[0-9 ]{200,400}")
+    rounds: list[tuple[str, int, dict[str, Any]]] = [("", sessions, {}) for sessions in SESSIONS]
+    rounds += [(", sampled", 8, {"sampling": sampled}), (", sampled", 64, {"sampling": sampled})]
+    rounds += [(", under a grammar", 8, {"output": numbers})]
+    for kind, sessions, more in rounds:
+        name = f"{precision}: {_sessions(sessions)}{kind}"
         if left() <= 0:
-            report.add(f"{precision}: {_sessions(sessions)}", None, "", f"{LIMIT_S:.0f} s were over")
+            report.add(name, None, "", f"{LIMIT_S:.0f} s were over")
             continue
-        chats = [
-            [user(f"Session {number}: tell a long story about the number {number}.")] for number in range(sessions)
-        ]
-        started = time.perf_counter()
-        ends = await asyncio.gather(*(answer(engine, chat) for chat in chats))
-        tokens = sum(end.usage.completion_tokens for end in ends)
-        report.add(f"{precision}: {_sessions(sessions)}", tokens / (time.perf_counter() - started), "tokens/s")
+        report.add(name, await rate(engine, sessions, tokens, **more), "tokens/s")
+
+
+def measure_peer(report: Report, model: Path, precision: str, worker: str, tokens: int) -> None:
+    """Measure the library's own batching, as it is set without this package, on the same prompts."""
+    done = subprocess.run(
+        [worker, str(PEER), str(model), precision, report.device, str(tokens), *map(str, SESSIONS)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["it ended without a message"]
+        report.add(f"{precision}: transformers alone", None, "", lines[-1][:200])
+        return
+    for sessions, value in json.loads(done.stdout.splitlines()[-1]).items():
+        report.add(f"{precision}: {_sessions(int(sessions))}, transformers alone", value, "tokens/s")
 
 
 async def look(report: Report, engine: LocalEngine) -> None:
@@ -141,7 +173,7 @@ async def look(report: Report, engine: LocalEngine) -> None:
     report.add("vision, random weights: answer to a picture", time.perf_counter() - started, "s")
 
 
-def make_tiny(kind: str, worker: str, directory: Path) -> Path:
+def make_model(kind: str, worker: str, directory: Path) -> Path:
     """Write a model of random weights with the interpreter ``worker``, which has torch. Return its directory."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TQDM_DISABLE": "1"}
     subprocess.run(
@@ -155,7 +187,7 @@ async def run(args: argparse.Namespace) -> Report:
     until = time.monotonic() + LIMIT_S
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
-        model = args.model or make_tiny("llama", args.worker, directory)
+        model = args.model or make_model(args.random or "llama", args.worker, directory)
         machine = read_machine().to_json() | {"python": platform.python_version(), "system": platform.platform()}
         report = Report(machine, str(model), device)
         for name, path, precision, work in _parts(args, model, directory):
@@ -174,6 +206,8 @@ async def run(args: argparse.Namespace) -> Report:
                     await work(report, engine, lambda: until - time.monotonic())
             except AgentKernelError as error:
                 report.add(name, None, "", " ".join(str(error).split())[:200])
+            if name in args.precisions and time.monotonic() < until:
+                measure_peer(report, path, precision, args.worker, args.tokens)
         return report
 
 
@@ -184,27 +218,29 @@ def _parts(args: argparse.Namespace, model: Path, directory: Path) -> Iterator[t
         async def measured(
             report: Report, engine: LocalEngine, left: Callable[[], float], name: str = precision
         ) -> None:
-            await measure(report, engine, name, left)
+            await measure(report, engine, name, left, args.tokens)
 
         yield precision, model, precision, measured
 
     async def looked(report: Report, engine: LocalEngine, left: Callable[[], float]) -> None:
         await look(report, engine)
 
-    yield "vision", make_tiny("llava", args.worker, directory), "fp32" if args.dry_device else "bf16", looked
+    yield "vision", make_model("llava", args.worker, directory), "fp32" if args.dry_device else "bf16", looked
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="gpu_rows", description="Measure the local engine on a GPU.")
     parser.add_argument("--model", type=Path, help="directory of a model with safetensors")
+    parser.add_argument("--random", choices=SHAPES, help="run random weights in the shape of this model")
+    parser.add_argument("--tokens", type=int, default=NEW_TOKENS, help="length of an answer in tokens")
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N or auto (default: cuda)")
     parser.add_argument("--dry-device", default="", choices=["", "cpu"], help="run small random models on this device")
     parser.add_argument("--precisions", nargs="+", default=list(PRECISIONS), choices=[*PRECISIONS, "fp16", "fp32"])
     parser.add_argument("--worker", default=str(WORKER), help="interpreter that has torch")
     parser.add_argument("--output", type=Path, default=ROOT / "build/gpu.json", help="result file")
     args = parser.parse_args(arguments)
-    if not args.dry_device and args.model is None:
-        parser.error("name the directory of a model: --model DIRECTORY")
+    if not args.dry_device and args.model is None and args.random is None:
+        parser.error("name the directory of a model: --model DIRECTORY, or a shape: --random SHAPE")
     report = asyncio.run(run(args))
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(asdict(report), indent=1) + "\n", encoding="utf-8")

@@ -1,4 +1,5 @@
-"""Writes models of a few thousand random weights as their library saves them: ``python tiny_models.py KIND DIRECTORY``.
+"""Writes models of random weights as their library saves them: ``python tiny_models.py KIND DIRECTORY``. All but two,
+which have the shape of known models to measure a GPU, have a few thousand weights.
 
 Runs in an interpreter that has torch. The answers mean nothing; tests compare how they change and what is reused. The
 vocabulary is bytes, so that any text can be encoded.
@@ -166,6 +167,29 @@ def qwen2_vl(directory: Path) -> None:
     (directory / "processor_config.json").write_text('{"processor_class": "Qwen2VLProcessor"}', encoding="utf-8")
 
 
+def qwen_1_5b(directory: Path) -> None:
+    """Write a model in the shape of Qwen2.5-Coder-1.5B: 3 GB in bfloat16."""
+    _qwen(directory, hidden_size=1536, intermediate_size=8960, num_hidden_layers=28, num_attention_heads=12)
+
+
+def qwen_7b(directory: Path) -> None:
+    """Write a model in the shape of Qwen2.5-Coder-7B: 15 GB in bfloat16."""
+    sizes = {"num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4}
+    _qwen(directory, hidden_size=3584, intermediate_size=18944, tie_word_embeddings=False, **sizes)
+
+
+def _qwen(directory: Path, **sizes: Any) -> None:
+    """Write a Qwen2 model with ``sizes``, whose numbers are those of its published config.json."""
+    words = tokenizer()
+    shape = {"vocab_size": 151_936, "num_key_value_heads": 2, "tie_word_embeddings": True} | sizes
+    config = transformers.Qwen2Config(**(ids(words) | shape), max_position_embeddings=32_768)
+    torch.set_default_dtype(torch.bfloat16)
+    with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
+        model = transformers.Qwen2ForCausalLM(config)
+    model.save_pretrained(directory)
+    words.save_pretrained(directory)
+
+
 def save(directory: Path, model: Any, words: Any) -> None:
     # Random weights as they are initialised make all tokens about equally likely; wider ones make an answer's choice
     # survive the rounding of another prefill.
@@ -177,7 +201,7 @@ def save(directory: Path, model: Any, words: Any) -> None:
 
 
 KINDS: Mapping[str, Callable[[Path], None]] = MappingProxyType(
-    {kind.__name__: kind for kind in (llama, sliding, recurrent, llava, idefics3, gemma3, qwen2_vl)}
+    {kind.__name__: kind for kind in (llama, sliding, recurrent, llava, idefics3, gemma3, qwen2_vl, qwen_1_5b, qwen_7b)}
 )
 
 if __name__ == "__main__":

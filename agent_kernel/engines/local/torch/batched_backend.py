@@ -2,8 +2,8 @@
 
 The library's manager runs in a separate thread, and ``step`` collects its output. Observed with 5.22 and 5.23: a
 request that can never fit into the cache ends the manager and all its requests, so this backend refuses such a request.
-Requests that do not fit together are restarted one after another. CUDA graphs and asynchronous batching bypass the
-sampler, so both are off.
+Requests that do not fit together are restarted one after another. The library's CUDA graphs and its asynchronous
+batching bypass the sampler, so both are off; ``decode_graphs.py`` records graphs that do not.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from agent_kernel.engines.local.backend import (
     StepOutput,
 )
 from agent_kernel.engines.local.system_memory import GIB, read_memory
+from agent_kernel.engines.local.torch.decode_graphs import RUNS_BEFORE, DecodeGraphs
 from agent_kernel.engines.local.torch.grammar import Grammars
 from agent_kernel.engines.local.torch.load import TorchModel, import_libraries, load_error, load_model
 from agent_kernel.engines.local.torch.paged_cache import BLOCK, PagedCache, bytes_per_block
@@ -46,7 +47,8 @@ LEAST_TOKENS = 2
 first token."""
 STOP_S = 30.0
 PROBE = "The quick brown fox jumps over the lazy dog. The quick brown"
-PROBE_TOKENS = 4
+PROBE_TOKENS = RUNS_BEFORE + 4
+"""Enough that the last one comes from a replayed graph, where graphs are used."""
 PROBE_GRAMMAR = OutputGrammar("regex", "(yes|no)")
 NEAR = 0.5
 """Largest accepted difference between two computations of one log probability, with and without a batch. In bfloat16,
@@ -217,6 +219,7 @@ class Transformers:
                 self._sampler = Sampler(self._libraries)
                 self._install(self._sampler)
             self._manager.warmup()
+            self._graphs = self._install_graphs()
             self._cache = PagedCache(self._manager.batch_processor.cache)
         except (MemoryError, torch.OutOfMemoryError) as error:
             raise load_error(Path("the model's cache"), error) from error
@@ -254,6 +257,18 @@ class Transformers:
         except (AttributeError, ImportError, TypeError) as error:
             self._sampler = None
             self._fault = f"transformers {self._libraries.transformers.__version__} has changed: {error}"
+
+    def _install_graphs(self) -> DecodeGraphs | None:
+        graphs = self._new_graphs()
+        if graphs is not None:
+            try:
+                graphs.install(self._manager)
+            except AttributeError as error:
+                graphs.fault = f"transformers {self._libraries.transformers.__version__} has changed: {error}"
+        return graphs
+
+    def _new_graphs(self) -> DecodeGraphs | None:
+        return DecodeGraphs(self._model.model) if self._model.device.startswith("cuda") else None
 
     def _choose_blocks(self) -> int:
         memory = read_memory()
@@ -303,13 +318,13 @@ class Transformers:
 
     def _compare_logprob(self, alone: Any, prompt: list[int]) -> None:
         ids, logprobs = self._run_probe(prompt, DecodingOptions(max_tokens=PROBE_TOKENS, logprob=True))
-        if not ids:
-            return
-        batched, own = logprobs[0], float(alone[ids[0]])
-        if abs(batched - own) > NEAR:
-            raise Unbatchable(
-                f"a token has the log probability {batched:.2f} in a batch and {own:.2f} without one", self._model
-            )
+        for at in sorted({0, len(ids) - 1} if ids else ()):
+            expected = self._log_probabilities(prompt + ids[:at]) if at else alone
+            batched, own = logprobs[at], float(expected[ids[at]])
+            if abs(batched - own) > NEAR:
+                raise Unbatchable(
+                    f"a token has the log probability {batched:.2f} in a batch and {own:.2f} without one", self._model
+                )
 
     def _run_probe(self, prompt: list[int], decoding: DecodingOptions) -> tuple[list[int], list[float]]:
         key = self.submit(prompt, decoding)
@@ -325,6 +340,8 @@ class Transformers:
         model = self._model
         details = dict(model.details) | {"cache_gb": round(self._cache.blocks * self._block_bytes() / GIB, 2)}
         details["grammars"] = f"refused: {self._fault}" if self._fault else f"xgrammar {self._grammars.version}"
+        if self._graphs is not None:
+            details["cuda graphs"] = f"off: {self._graphs.fault}" if self._graphs.fault else "on"
         if self._options.prefixes:
             details["full cache"] = (
                 "evicts the least recently used prefixes" if self._cache.drops_oldest else "evicts all prefixes"

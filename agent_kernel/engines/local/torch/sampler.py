@@ -32,15 +32,16 @@ class Choices:
         constraint: Constraint | None,
         device: str,
     ) -> None:
-        self._torch = libraries.torch
+        self.torch = libraries.torch
         self.decoding = decoding
         self.constraint = constraint
         self.logprobs: list[float] = []
-        self.warpers = _warpers(libraries, decoding, len(prompt))
-        self.seen: list[int] = [*prompt] if _looks_back(decoding) else []
+        self.penalties = _penalties(libraries, decoding, len(prompt))
+        self.warpers = _warpers(libraries, decoding)
+        self.seen: list[int] = [*prompt] if self.penalties else []
         self.generator = None
         if decoding.temperature > 0:
-            self.generator = self._torch.Generator(device)
+            self.generator = self.torch.Generator(device)
             if decoding.seed is None:
                 self.generator.seed()
             else:
@@ -49,28 +50,62 @@ class Choices:
     @property
     def plain(self) -> bool:
         """Whether the most likely token is always chosen, so that the library can choose it."""
-        return self.constraint is None and self.generator is None and not self.warpers and not self.decoding.logprob
+        return self.constraint is None and self.generator is None and not self.penalties and not self.decoding.logprob
 
-    def choose(self, row: Any) -> int:
-        """Choose the next token and return its id. ``row`` contains the logits in float32, with shape (1, vocabulary),
-        and is changed."""
-        raw = row.clone() if self.decoding.logprob else None
+    @property
+    def shape(self) -> tuple[float, ...]:
+        """The options of sampling. Requests with equal ones can be computed together."""
+        options = self.decoding
+        return (options.temperature, options.top_k, options.top_p, options.min_p) if options.temperature > 0 else ()
+
+    def restrict(self, row: Any) -> None:
+        """Apply the grammar and the penalties to ``row`` in place. It contains logits, with shape (1, vocabulary)."""
         if self.constraint is not None:
             self.constraint.mask(row)
-        if self.warpers:
-            # Only the penalties need the tokens that were generated so far.
-            row = self.warpers(self._torch.tensor([self.seen], dtype=self._torch.long, device=row.device), row)
-        if self.generator is None:
-            token = int(row.argmax(dim=-1))
-        else:
-            token = int(self._torch.multinomial(row.softmax(dim=-1), 1, generator=self.generator))
-        if raw is not None:
-            self.logprobs.append(float(raw[0, token] - raw.logsumexp(dim=-1)))
+        if self.penalties:
+            seen = self.torch.tensor([self.seen], dtype=self.torch.long, device=row.device)
+            row.copy_(self.penalties(seen, row))
+
+    def note(self, token: int, logprob: float) -> None:
+        """Record the chosen token and its log probability, which is ignored unless it was requested."""
+        if self.decoding.logprob:
+            self.logprobs.append(logprob)
         if self.constraint is not None:
             self.constraint.accept(token)
         if self.seen:
             self.seen.append(token)
-        return token
+
+
+def choose_tokens(rows: Any, choices: Sequence[Choices]) -> Any:
+    """Choose the next token of each of several requests, and record it in its ``Choices``. ``rows`` contains their
+    logits in float32, with shape (requests, vocabulary), and is changed. Return a tensor of the ids on its device."""
+    torch = choices[0].torch
+    wanted = [at for at, one in enumerate(choices) if one.decoding.logprob]
+    raw = rows[wanted]  # a copy
+    groups: dict[tuple[float, ...], list[int]] = {}
+    for at, one in enumerate(choices):
+        one.restrict(rows[at : at + 1])
+        groups.setdefault(one.shape, []).append(at)
+    tokens = torch.empty(len(choices), dtype=torch.long, device=rows.device)
+    for shape, members in groups.items():
+        part = rows[members]
+        if shape:
+            part = choices[members[0]].warpers(None, part).softmax(dim=-1)
+            noise = torch.empty_like(part)
+            for row, at in zip(noise, members, strict=True):
+                row.exponential_(generator=choices[at].generator)
+            # The largest quotient of a probability and an exponential number is a sample; multinomial does the same,
+            # for one generator.
+            part /= noise
+        tokens[members] = part.argmax(dim=-1)
+    logprobs = torch.zeros(len(choices), dtype=torch.float64, device=rows.device)
+    if wanted:
+        chosen = raw.gather(1, tokens[wanted].unsqueeze(1)).squeeze(1)
+        logprobs[wanted] = (chosen - raw.logsumexp(dim=-1)).double()
+    # One copy to the processor for all rows, since a copy waits until the device has computed what was started before.
+    for one, token, logprob in zip(choices, *torch.stack([tokens.double(), logprobs]).tolist(), strict=True):
+        one.note(int(token), logprob)
+    return tokens
 
 
 class Sampler:
@@ -125,11 +160,12 @@ class Sampler:
     def __call__(self, scores: Any, tensor_arg: Any) -> Any:
         """Return ``scores`` with only the chosen token left in each row. ``scores`` are logits in float32, with shape
         (rows, vocabulary); a processor may change them."""
-        for at, choices in enumerate(self._rows[: scores.size(0)]):
-            if choices is not None and not choices.plain:
-                token = choices.choose(scores[at : at + 1])
-                scores[at].fill_(float("-inf"))
-                scores[at, token] = 0.0
+        rows = [(at, one) for at, one in enumerate(self._rows[: scores.size(0)]) if one and not one.plain]
+        if rows:
+            places = self._libraries.torch.tensor([at for at, _ in rows], device=scores.device)
+            tokens = choose_tokens(scores[places], [one for _, one in rows])
+            scores[places] = float("-inf")
+            scores[places, tokens] = 0.0
         return scores
 
 
@@ -155,19 +191,21 @@ class Penalties:
         return scores
 
 
-def _looks_back(decoding: DecodingOptions) -> bool:
-    penalties = (decoding.repetition_penalty - 1.0, decoding.presence_penalty, decoding.frequency_penalty)
-    return any(penalties) or bool(decoding.logit_bias)
-
-
-def _warpers(libraries: Libraries, decoding: DecodingOptions, prompt: int) -> Any:
-    """Return the logits processors for the options: first Penalties, then the library's in the order in which its
-    ``generate`` applies them. ``prompt`` is the length of the prompt."""
+def _penalties(libraries: Libraries, decoding: DecodingOptions, prompt: int) -> Any:
+    """Return the logits processors that need the tokens before: Penalties, then the library's. ``prompt`` is the length
+    of the prompt."""
     transformers, processors = libraries.transformers, list[Any]()
     if decoding.presence_penalty or decoding.frequency_penalty or decoding.logit_bias:
         processors.append(Penalties(libraries.torch, decoding, prompt))
     if decoding.repetition_penalty != 1.0:
         processors.append(transformers.RepetitionPenaltyLogitsProcessor(decoding.repetition_penalty))
+    return transformers.LogitsProcessorList(processors)
+
+
+def _warpers(libraries: Libraries, decoding: DecodingOptions) -> Any:
+    """Return the logits processors for the options of sampling, in the order in which the library's ``generate``
+    applies them."""
+    transformers, processors = libraries.transformers, list[Any]()
     if decoding.temperature > 0:
         if decoding.temperature != 1.0:
             processors.append(transformers.TemperatureLogitsWarper(decoding.temperature))

@@ -8,7 +8,7 @@ from agent_kernel.engines.local.backend import StepOutput
 from agent_kernel.engines.local.media.vision_inputs import Place
 from agent_kernel.engines.local.torch.forward import Forward
 from agent_kernel.engines.local.torch.kv_cache_store import KeptState
-from agent_kernel.engines.local.torch.sampler import Choices
+from agent_kernel.engines.local.torch.sampler import Choices, choose_tokens
 
 
 class SingleRun:
@@ -60,7 +60,8 @@ class SingleRun:
             return None
         reused, self._reused = self._reused, None
         # A copy: the logits are kept with the cache, and choosing changes them.
-        token = self._choices.choose(self._logits.float().reshape(1, -1).clone())
+        logits = self._logits.float().reshape(1, -1).clone()
+        token = int(choose_tokens(logits, [self._choices])[0])
         if token in self._end_ids:
             return StepOutput((), (), "stop", reused)
         self._ids.append(token)
