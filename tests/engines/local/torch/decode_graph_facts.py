@@ -90,7 +90,7 @@ def main() -> None:
 def _with_graphs(directory: Path, kind: type[DecodeGraphs]) -> Run:
     """Load a model whose steps use graphs of ``kind``, as on a CUDA device."""
     own = Transformers._new_graphs
-    Transformers._new_graphs = lambda backend: kind(backend._model.model)  # type: ignore[method-assign]
+    Transformers._new_graphs = lambda backend: kind(backend._model.model)  # type: ignore[assignment]
     try:
         return Run(directory)
     finally:
