@@ -9,7 +9,7 @@ this attention, decoded 29.
 
 The library has such graphs too, but they contain the choice of the tokens, so that the sampler would not be called
 (``sampler.py``). The graphs of this module end with the logits. To use them, this module replaces the manager's model
-and two attributes of its runner, which are the same in transformers 5.23 and 5.24. ``batched_backend.py`` compares a
+and two attributes of its runner, which are the same in transformers 5.22 to 5.24. ``batched_backend.py`` compares a
 replayed step with the model itself at every load.
 """
 
