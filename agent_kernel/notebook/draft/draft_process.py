@@ -25,6 +25,7 @@ from agent_kernel.notebook.draft.child_process import become_draft
 from agent_kernel.notebook.draft.draft_keeper import ChildEnds, close, fork
 from agent_kernel.notebook.draft.fork_safety import ThreadFacts
 from agent_kernel.notebook.draft.hang_detector import HangDetector, excess_of_disk, in_group, parent_of
+from agent_kernel.sandbox.jail import visible_paths
 
 START_S = 20.0
 TIMEOUT_S = 600.0
@@ -80,20 +81,20 @@ class DraftProcess:
         _sweep()
         directory = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
         pipes = [os.pipe() for _ in range(6)]
-        (requests_in, requests), (results, results_out), (out, out_in), (err, err_in), (wake_in, wake), reporting = (
-            pipes
-        )
-        reports, reports_out = reporting
+        (requests_in, requests), (results, results_out), (out, out_in), (err, err_in), (wake_in, wake) = pipes[:5]
+        reports, reports_out = pipes[5]
         theirs = (requests_in, results_out, out_in, err_in, reports_out, wake_in)
-        for_child = ChildEnds(*theirs, directory, os.getpid(), random.getstate())
+        for_draft = ChildEnds(*theirs, directory, os.getpid(), random.getstate())
         try:
-            keeper = fork()
+            with visible_paths.examining_once():
+                jail.readable_paths()  # the draft needs the same listings, and finds them in its memory
+                keeper = fork()
+                if keeper == 0:
+                    become_draft(shell, for_draft)
         except OSError as error:
             close(*itertools.chain(*pipes))
             shutil.rmtree(directory, ignore_errors=True)
             raise DraftEnded(f"the kernel cannot be copied: {error.strerror}") from error
-        if keeper == 0:
-            become_draft(shell, for_child)
         close(*theirs)
         ends = _KernelEnds(requests, results, reports, wake, {out: "stdout", err: "stderr"})
         draft = cls(keeper, ends, directory)
@@ -169,8 +170,6 @@ class DraftProcess:
         self._raw = {}
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    # ------------------------------------------------------------------------------------------------ its processes
-
     def _begin(self) -> None:
         """Wait until the draft runs in its jail. Raises DraftEnded."""
         while not self._group:
@@ -244,8 +243,6 @@ class DraftProcess:
                 return
             for fd in ready:
                 os.read(fd, CHUNK)
-
-    # ------------------------------------------------------------------------------------------------ its output
 
     def _answer(
         self,

@@ -5,11 +5,13 @@ Runs in the process that becomes the jail's supervisor, before and between runs.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import site
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 SYSTEM = [
@@ -103,14 +105,15 @@ def holds(path: str, hidden: Sequence[str]) -> bool:
 def private_below(directory: str) -> list[str]:
     """Return dot entries and sidecars below a directory, not descending into them, up to MAX_ENTRIES."""
     paths: list[str] = []
-    seen = 0
-    for base, folders, files in os.walk(directory):
-        mine = [name for name in (*folders, *files) if is_private(name)]
-        paths += [os.path.join(base, name) for name in mine]
-        folders[:] = [name for name in folders if name not in mine]
-        seen += len(folders) + len(files)
-        if seen > MAX_ENTRIES:
-            break
+    seen, left = 0, [directory]
+    while left and seen <= MAX_ENTRIES:
+        base = left.pop()
+        listing = _list(base)
+        if listing is not None:
+            paths += [os.path.join(base, name) for name in listing.private]
+            # In the order of _visible, so that both examine the same directories of a large tree.
+            left += [os.path.join(base, name) for name in reversed(listing.folders)]
+            seen += listing.size
     return paths
 
 
@@ -120,31 +123,136 @@ def entries(directory: str, hidden: Sequence[str], *, apart: bool = False) -> li
     Links are omitted unless they lie inside such a subtree; they can be followed only if their target is visible as
     well. If an entry becomes private later, inside a subtree that had no private entry, it stays visible until the next
     listing. With ``apart``, the directory's entries are always listed one by one."""
-    whole, parts = _visible(directory, frozenset(hidden), [MAX_ENTRIES])
-    return [_entry(directory)] if whole and not apart else parts
+    covered: dict[str, set[str]] = {}
+    for path in hidden:
+        covered.setdefault(os.path.dirname(path), set()).add(os.path.basename(path))
+    whole, parts = _visible(directory, covered, [MAX_ENTRIES], apart=apart)
+    return [_entry(directory)] if whole and not apart else [_entry(path) for path in sorted(parts)]
 
 
-def _visible(directory: str, hidden: frozenset[str], budget: list[int]) -> tuple[bool, list[VisibleEntry]]:
-    """Return two values: True if the whole directory is visible, and its largest visible parts. ``budget`` holds one
-    number, which every examined entry decreases; once it is below 0, further entries are not visible."""
-    whole, visible = True, []
-    try:
-        children = sorted(os.scandir(directory), key=lambda child: child.name)
-    except OSError:
+def _visible(
+    directory: str, hidden: Mapping[str, set[str]], budget: list[int], *, apart: bool = False
+) -> tuple[bool, list[str]]:
+    """Return two values: True if the whole directory is visible, and its largest visible parts. The parts are left out
+    if the directory is visible as a whole, unless ``apart`` is True.
+
+    ``hidden`` maps directories to the names in them that are not visible. ``budget`` holds one number, which every
+    examined entry decreases; once it is below 0, further entries are not visible."""
+    listing = _list(directory)
+    if listing is None:
         return True, []
+    covered, whole = hidden.get(directory, set()), listing.is_plain
+    if listing.size > budget[0]:
+        names = sorted([*listing.folders, *listing.files, *listing.private, *listing.others])
+        covered = covered | set(names[max(0, budget[0]) :])
+    budget[0] -= listing.size
+    parts: list[str] = []
+    for name in listing.folders:
+        if name in covered:
+            whole = False
+            continue
+        path = os.path.join(directory, name)
+        shown, inside = _visible(path, hidden, budget)
+        parts += [path] if shown else inside
+        whole = whole and shown
+    whole = whole and covered.isdisjoint(listing.files)
+    if whole and not apart:
+        return True, []
+    return whole, parts + [os.path.join(directory, name) for name in listing.files if name not in covered]
+
+
+class _Listing(NamedTuple):
+    """The names in one directory. ``folders`` and ``files`` are not private, ``private`` are entries of any kind, and
+    ``others`` are links and special files that are not private. ``is_plain`` is True if the directory contains only
+    folders, files and links that are not private."""
+
+    state: tuple[int, int, int]
+    folders: tuple[str, ...]
+    files: tuple[str, ...]
+    private: tuple[str, ...]
+    others: tuple[str, ...]
+    is_plain: bool
+
+    @property
+    def size(self) -> int:
+        return len(self.folders) + len(self.files) + len(self.private) + len(self.others)
+
+
+SETTLED_NS = 2_000_000_000
+"""A directory that changed within this time before it was read is read again next time: some file systems record times
+in steps of up to two seconds, so that a further change would not show."""
+MAX_LISTINGS = 20_000
+
+
+class _Listings:
+    """What was read of directories. ``examined`` has the listings that ``examining_once`` needs, None outside it."""
+
+    def __init__(self) -> None:
+        self.examined: dict[str, _Listing] | None = None
+        self._kept: dict[str, _Listing] = {}
+
+    def read(self, directory: str) -> _Listing | None:
+        """Return the names in a directory, or None if it cannot be read.
+
+        A directory that has not changed since it was read is not read again. The system changes ``st_ctime`` whenever
+        an entry is created, removed or renamed, and no program can set it."""
+        try:
+            info = os.stat(directory)
+            state = info.st_dev, info.st_ino, info.st_ctime_ns
+            known = self._kept.get(directory)
+            if known is not None and known.state == state:
+                return known
+            with os.scandir(directory) as children:
+                listing = _sort(state, children)
+        except OSError:
+            return None
+        if time.time_ns() - info.st_ctime_ns > SETTLED_NS:
+            if len(self._kept) >= MAX_LISTINGS:
+                self._kept.clear()
+            self._kept[directory] = listing
+        return listing
+
+
+_listings = _Listings()
+
+
+@contextlib.contextmanager
+def examining_once() -> Iterator[None]:
+    """Until the context ends, examine each directory at most once. A process that is forked meanwhile uses what this
+    one has found."""
+    _listings.examined = {}
+    try:
+        yield
+    finally:
+        _listings.examined = None
+
+
+def _list(directory: str) -> _Listing | None:
+    examined = _listings.examined
+    if examined is None:
+        return _listings.read(directory)
+    if directory not in examined and (listing := _listings.read(directory)) is not None:
+        examined[directory] = listing
+    return examined.get(directory)
+
+
+def _sort(state: tuple[int, int, int], children: Iterable[os.DirEntry[str]]) -> _Listing:
+    folders, files, private, others = list[str](), list[str](), list[str](), list[str]()
+    is_plain = True
     for child in children:
-        budget[0] -= 1
-        shown = False
-        if budget[0] >= 0 and not is_private(child.name) and child.path not in hidden and not child.is_symlink():
-            if child.is_dir(follow_symlinks=False):
-                shown, parts = _visible(child.path, hidden, budget)
-                visible += [_entry(child.path)] if shown else parts
-            elif child.is_file(follow_symlinks=False):
-                shown = True
-                visible.append(_entry(child.path))
-        # A link does not make its subtree partial: its target is readable only if it is visible itself.
-        whole = whole and (shown or (child.is_symlink() and not is_private(child.name)))
-    return whole, visible
+        if is_private(child.name):
+            private.append(child.name)
+        elif child.is_symlink():
+            others.append(child.name)
+        elif child.is_dir(follow_symlinks=False):
+            folders.append(child.name)
+        elif child.is_file(follow_symlinks=False):
+            files.append(child.name)
+        else:
+            others.append(child.name)
+            is_plain = False
+    is_plain = is_plain and not private
+    return _Listing(state, tuple(sorted(folders)), tuple(files), tuple(private), tuple(others), is_plain)
 
 
 def _entry(path: str) -> VisibleEntry:
