@@ -47,7 +47,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "",
     ),
     "cli": (
-        "cli.base cli.replaying cli.terminal core core.seams engines engines.local.catalog engines.openai_api "
+        "cli.base cli.replaying core core.seams engines engines.local.catalog engines.openai_api "
         "evaluation jupyter_ext.api jupyter_ext.api.responses "
         "jupyter_ext.headless jupyter_ext.services permissions sandbox.host sessions sessions.adapters "
         "sessions.export sessions.redaction sessions.retention sessions.store tools.base tools.code tools.skills turn",

@@ -9,58 +9,56 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from types import MappingProxyType
 
-from agent_kernel.cli.base.command import ABSENT, CommandParser, add_commands
-from agent_kernel.cli.completion import COMPLETION
-from agent_kernel.cli.config import CONFIG
-from agent_kernel.cli.doctor import DOCTOR
-from agent_kernel.cli.eval import EVAL
-from agent_kernel.cli.mcp import MCP
-from agent_kernel.cli.models import MODEL
-from agent_kernel.cli.purge import PURGE
-from agent_kernel.cli.replay import REPLAY
-from agent_kernel.cli.serve import SERVE
-from agent_kernel.cli.sessions import SESSIONS
-from agent_kernel.cli.skills import SKILLS
-from agent_kernel.cli.terminal.ask_command import ASK
-from agent_kernel.cli.terminal.chat_command import CHAT
-from agent_kernel.cli.token import TOKEN
-from agent_kernel.cli.trust import TRUST
-from agent_kernel.cli.where import WHERE
+from agent_kernel.cli.base.command import ABSENT, Command, CommandParser, add_commands
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.core.version import __version__
 
-COMMANDS = (
-    ASK,
-    CHAT,
-    MODEL,
-    SERVE,
-    SESSIONS,
-    REPLAY,
-    EVAL,
-    MCP,
-    SKILLS,
-    TRUST,
-    TOKEN,
-    WHERE,
-    PURGE,
-    CONFIG,
-    DOCTOR,
-    COMPLETION,
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "ask": "terminal.ask_command",
+        "chat": "terminal.chat_command",
+        "model": "models",
+        "serve": "serve",
+        "sessions": "sessions",
+        "replay": "replay",
+        "eval": "eval",
+        "mcp": "mcp",
+        "skills": "skills",
+        "trust": "trust",
+        "token": "token",
+        "where": "where",
+        "purge": "purge",
+        "config": "config",
+        "doctor": "doctor",
+        "completion": "completion",
+    }
 )
+"""The commands in the order of the help text, and the module of this package that has each as a ``Command`` with its
+name in capitals."""
 
 
-def command_parser() -> CommandParser:
+def command_parser(names: Iterable[str] = tuple(COMMANDS)) -> CommandParser:
+    """Return the parser of the commands with these names. Only their modules are imported, because importing those of
+    all commands takes several times as long as a short command."""
     parser = CommandParser(prog="agent-kernel", description="A local-first agent runtime for Jupyter.")
     parser.add_argument("--version", action="version", version=f"agent-kernel {__version__}")
-    add_commands(parser.add_subparsers(metavar="COMMAND", required=True), COMMANDS)
+    add_commands(parser.add_subparsers(metavar="COMMAND", required=True), [_command(name) for name in names])
     return parser
 
 
+def _command(name: str) -> Command:
+    command: Command = getattr(import_module(f"agent_kernel.cli.{COMMANDS[name]}"), name.upper())
+    return command
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = command_parser()
     argv = sys.argv[1:] if argv is None else argv
+    first = argv[0] if argv else ""
+    parser = command_parser([first] if first in COMMANDS else () if first == "--version" else COMMANDS)
     if not argv:
         parser.print_help()
         return 0

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from agent_kernel.cli import COMMANDS, _command
 from agent_kernel.cli.doctor import describe_store
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.settings import Settings
@@ -376,3 +377,18 @@ def test_a_setup_that_nobody_can_confirm_ends_with_what_to_add(tmp_path: Path) -
         assert "Traceback" not in ended.stderr
         assert "--yes" in ended.stderr
     assert not (tmp_path / "environments").exists()
+
+
+@pytest.mark.parametrize("argument", ["--version", "token"])
+def test_a_command_imports_no_module_of_another_command(argument: str) -> None:
+    program = (
+        "import sys\nfrom agent_kernel.cli import COMMANDS, main\n"
+        "try: main(sys.argv[1:])\nexcept SystemExit: pass\n"
+        "print([name for name, module in COMMANDS.items() if 'agent_kernel.cli.' + module in sys.modules])"
+    )
+    done = run([sys.executable, "-c", program, argument, *(["--help"] if argument == "token" else [])], os.environ)
+    assert done.stdout.splitlines()[-1] == ("[]" if argument == "--version" else "['token']")
+
+
+def test_each_command_has_the_name_under_which_it_is_found() -> None:
+    assert [_command(name).name for name in COMMANDS] == [*COMMANDS]
