@@ -35,7 +35,7 @@ from agent_kernel.engines.local.catalog.measured_speed import read_speeds
 from agent_kernel.engines.local.catalog.pull import PullJob, forget, is_partial, parse_sources
 from agent_kernel.engines.local.catalog.pull_progress_output import Bar, JsonLines, Lines
 from agent_kernel.engines.local.catalog.pull_stages import megabytes
-from agent_kernel.engines.local.catalog.recommendation import assess, default_names, recommend
+from agent_kernel.engines.local.catalog.recommendation import assess, choose_for_gpu, default_names, recommend
 from agent_kernel.engines.local.catalog.worker_environment import DISK, remove, setup
 
 # ---------------------------------------------------------------------------------------------------- list
@@ -105,7 +105,14 @@ def recommendation(machine: Machine, speeds: Mapping[str, float], cache_dir: Pat
     states = {row["name"]: row["state"] for row in rows}
     suitable = default_names(machine)
     current = next((name for name in suitable if states[name] == "ready"), next(iter(suitable), None))
-    return {"machine": machine.to_json(), "recommended": best or None, "default": current, "models": rows}
+    gpu = choose_for_gpu(machine)
+    return {
+        "machine": machine.to_json(),
+        "recommended": best or None,
+        "default": current,
+        "models": rows,
+        "gpu": gpu.to_json() if gpu else None,
+    }
 
 
 def recommendation_lines(result: dict[str, Any]) -> Iterator[str]:
@@ -116,8 +123,16 @@ def recommendation_lines(result: dict[str, Any]) -> Iterator[str]:
         memory = f"{megabytes(machine['memory_bytes'])} of memory ({free} free)"
     gpus = ", ".join(f"{gpu['name']} ({megabytes(gpu['memory_bytes'])})" for gpu in machine["gpus"])
     yield f"This machine has {memory}, {machine['cores']} CPU cores and {gpus or 'no NVIDIA GPU'}."
+    if choice := result["gpu"]:
+        needed, settings = megabytes(choice["memory_bytes"]), choice["settings"]
+        yield (
+            f"On {choice['gpu']}, {choice['name']} suits best: it takes {needed} there in the precision "
+            f"{settings['AGENT_KERNEL_PRECISION']}. To use it: agent-kernel model setup gpu, "
+            f"agent-kernel model pull {settings['AGENT_KERNEL_MODEL']}, and then set "
+            f"{' '.join(f'{name}={value}' for name, value in settings.items())}."
+        )
     if gpus:
-        yield "The models below run on the CPU. For models on the GPU: agent-kernel model setup gpu"
+        yield "The models below run on the CPU."
     width = max(len(row["name"]) for row in result["models"]) + 2
     yield ""
     yield f"  {'NAME':<{width}}{'STATE':<9}{'FITS':<9}{'SPEED':<18}MEMORY"

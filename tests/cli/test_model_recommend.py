@@ -21,7 +21,7 @@ from tests.cli.conftest import Command
 GIB = 2**30
 SCHEMA = {
     "type": "object",
-    "required": ["machine", "recommended", "default", "models"],
+    "required": ["machine", "recommended", "default", "models", "gpu"],
     "additionalProperties": False,
     "properties": {
         "machine": {
@@ -37,6 +37,7 @@ SCHEMA = {
         },
         "recommended": {"type": ["string", "null"]},
         "default": {"type": ["string", "null"]},
+        "gpu": {"type": ["object", "null"], "required": ["gpu", "name", "memory_bytes", "settings"]},
         "models": {
             "type": "array",
             "items": {
@@ -109,7 +110,28 @@ def test_an_estimated_speed_is_called_one_and_names_its_basis(tmp_path: Path) ->
     assert said[-1] == "The default is coder-1.5b. To use coder-7b, set AGENT_KERNEL_MODEL=coder-7b."
 
 
-def test_a_gpu_is_named_with_the_command_that_makes_it_usable(tmp_path: Path) -> None:
-    said = lines(Machine(Memory(64 * GIB, 60 * GIB), 16, (Gpu("NVIDIA T4", 16 * GIB),)), tmp_path)
+def with_gpu(gib: int, tmp_path: Path) -> list[str]:
+    return lines(Machine(Memory(64 * GIB, 60 * GIB), 16, (Gpu("NVIDIA T4", gib * GIB),)), tmp_path)
+
+
+def test_a_gpu_is_named_with_the_commands_that_make_the_best_model_run_on_it(tmp_path: Path) -> None:
+    said = with_gpu(16, tmp_path)
     assert "NVIDIA T4 (17.2 GB)" in said[0]
-    assert "agent-kernel model setup gpu" in said[1]
+    assert said[1].startswith("On NVIDIA T4, coder-7b suits best: it takes 8.2 GB there in the precision nf4.")
+    assert "agent-kernel model setup gpu, agent-kernel model pull Qwen/Qwen2.5-Coder-7B-Instruct" in said[1]
+    assert "AGENT_KERNEL_MODEL=Qwen/Qwen2.5-Coder-7B-Instruct AGENT_KERNEL_PRECISION=nf4" in said[1]
+    assert said[2] == "The models below run on the CPU."
+
+
+@pytest.mark.parametrize(
+    ("gib", "model", "precision"),
+    [(24, "7B", "bf16"), (8, "7B", "nf4"), (6, "1.5B", "bf16"), (4, "1.5B", "nf4"), (3, "0.5B", "nf4")],
+)
+def test_the_memory_of_the_gpu_decides_the_model_and_its_precision(
+    tmp_path: Path, gib: int, model: str, precision: str
+) -> None:
+    assert f"Qwen2.5-Coder-{model}-Instruct AGENT_KERNEL_PRECISION={precision}." in with_gpu(gib, tmp_path)[1]
+
+
+def test_a_gpu_that_is_too_small_for_every_model_is_only_named(tmp_path: Path) -> None:
+    assert with_gpu(1, tmp_path)[1] == "The models below run on the CPU."

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from agent_kernel.engines.local.catalog.catalog import DEFAULTS, catalog, defaults
-from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry
-from agent_kernel.engines.local.catalog.machine import Machine
+from agent_kernel.engines.local.catalog.catalog_entry import CatalogEntry, HubFile
+from agent_kernel.engines.local.catalog.machine import Gpu, Machine
 from agent_kernel.engines.local.catalog.pull_stages import megabytes
 from agent_kernel.engines.local.system_memory import GIB, Memory
 
@@ -24,12 +25,20 @@ OPENVINO_FLOOR = GIB
 """Smallest KV cache in bytes: openvino-genai accepts only whole GB."""
 CANDIDATES = ("coder-7b", *DEFAULTS)
 """Models that can be recommended, best first. They belong to one family, in which a larger model is better."""
+GGUF = "-GGUF"
+"""End of the id of a repository with GGUF files. Without it, it is the id of the repository with the safetensors."""
 USABLE_SPEED = 5.0
 """Minimum speed in tokens per second at which a model that is not a default is recommended. A program of 100 tokens
 then takes 20 seconds."""
 MIN_BASIS_BYTES = 500_000_000
 """Smallest size in bytes of a model whose measured speed serves to estimate the speed of other models. A smaller model
 spends too little of its time on reading weights for such an estimate."""
+GPU_PRECISIONS: Mapping[str, float] = MappingProxyType({"bf16": 1.9, "nf4": 0.75})
+"""The precisions in which a model can run on a GPU, best first, and the memory of its weights there as a multiple of
+its Q8_0 file, which has 8.5 bits for each weight. In nf4 the embeddings stay in bf16: with Qwen2.5-Coder-7B, 6.5
+billion weights take 4.1 bits and 1.1 billion take 16."""
+GPU_BASE = 2 * GIB
+"""Memory in bytes that the worker takes on a GPU in addition to the weights: CUDA itself, and a small KV cache."""
 Basis: TypeAlias = Literal["measured", "scaled", "unknown"]
 
 
@@ -65,6 +74,35 @@ class Suitability:
             "speed_basis": self.speed.basis,
             "speed_note": self.speed.note,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class GpuChoice:
+    """The best model for a GPU. ``model`` is the id on a hub of the safetensors from which the catalog's GGUF file was
+    made; ``needed`` is the memory in bytes that it takes on the GPU."""
+
+    gpu: Gpu
+    entry: CatalogEntry
+    model: str
+    precision: str
+    needed: int
+
+    def to_json(self) -> dict[str, Any]:
+        settings = {"AGENT_KERNEL_MODEL": self.model, "AGENT_KERNEL_PRECISION": self.precision}
+        return {"gpu": self.gpu.name, "name": self.entry.name, "memory_bytes": self.needed, "settings": settings}
+
+
+def choose_for_gpu(machine: Machine) -> GpuChoice | None:
+    """Return the best of the models that can be recommended for the largest GPU, in the best precision that fits; None
+    if there is no GPU or none fits."""
+    for gpu in sorted(machine.gpus, key=lambda one: -one.memory)[:1]:
+        for entry in (catalog()[name] for name in CANDIDATES):
+            hub = next((source.repo for source in entry.sources if isinstance(source, HubFile)), "")
+            for precision, factor in GPU_PRECISIONS.items():
+                needed = int(entry.installed * factor) + GPU_BASE
+                if hub.endswith(GGUF) and needed <= gpu.memory:
+                    return GpuChoice(gpu, entry, hub.removesuffix(GGUF), precision, needed)
+    return None
 
 
 def assess(machine: Machine, speeds: Mapping[str, float]) -> dict[str, Suitability]:
