@@ -15,7 +15,7 @@ from agent_kernel.core.messages import Message
 from agent_kernel.core.session import Item, SessionKey
 from agent_kernel.sessions import call_pairs, serialization
 from agent_kernel.sessions.tables import blobs, search_texts
-from agent_kernel.sessions.tables.rows import HERE, ITEM_COLUMNS, has_row, item_from_row, pair
+from agent_kernel.sessions.tables.rows import HERE, ITEM_COLUMNS, has_row, insert_rows, item_from_row, pair
 from agent_kernel.sessions.tables.segments import SegmentRange
 
 log = logging.getLogger(__name__)
@@ -58,9 +58,9 @@ def insert_batches(
         for place, messages in batches
         for seq, message in enumerate(messages, start=place.head + 1)
     ]
-    db.executemany(
-        "INSERT INTO items (namespace, session, seq, turn, role, kind, call_id, body, cell, epoch, time, segment)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    insert_rows(
+        db,
+        "items",
         [
             (
                 *here,

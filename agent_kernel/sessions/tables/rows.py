@@ -10,6 +10,7 @@ from typing import Any
 
 from agent_kernel.core.session import Item, Session, SessionKey, Summary, Turn
 from agent_kernel.sessions import serialization
+from agent_kernel.sessions.blob_files import StoreConnection
 
 SESSION_COLUMNS = (
     "namespace, id, title, created, updated, head, revision, turns, branch, accessed, tags, metadata, context, imported"
@@ -59,6 +60,16 @@ def insert_row(
     row = {"namespace": key.namespace, "session": key.id, **values}
     verb = "INSERT OR REPLACE" if or_replace else "INSERT"
     db.execute(f"{verb} INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", [*row.values()])
+
+
+def insert_rows(db: sqlite3.Connection, table: str, rows: Sequence[Sequence[object]]) -> None:
+    """Insert rows of one session. Each has all columns of the table in their order. If this raises, the caller rolls
+    back."""
+    statement = f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})"
+    if isinstance(db, StoreConnection) and db.insert_rows is not None:
+        db.insert_rows(db, table, statement, rows)
+    else:
+        db.executemany(statement, rows)
 
 
 def update_session(db: sqlite3.Connection, key: SessionKey, **values: object) -> None:
