@@ -101,10 +101,10 @@ class BlobFiles:
 class StoreConnection(sqlite3.Connection):
     """A SQLite connection that also knows the blob files of its database. ``files`` is None if all bytes are stored in
     rows. ``unnamed`` holds (namespace, hash) of files whose rows this process has deleted; the files are deleted after
-    the transaction. ``insert_rows`` runs a statement that inserts rows into a table, where a store has to know them."""
+    the transaction. ``list_rows`` is called with the rows that ``rows.insert_rows`` is about to insert into a table."""
 
     files: BlobFiles | None = None
-    insert_rows: Callable[[sqlite3.Connection, str, str, Sequence[Sequence[Any]]], None] | None = None
+    list_rows: Callable[[sqlite3.Connection, str, Sequence[Sequence[Any]]], None] | None = None
 
     def __init__(self, *arguments: object, **options: object) -> None:
         super().__init__(*arguments, **options)  # type: ignore[arg-type]  # whatever sqlite3.connect passes on

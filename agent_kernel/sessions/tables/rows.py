@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from agent_kernel.core.session import Item, Session, SessionKey, Summary, Turn
 from agent_kernel.sessions import serialization
@@ -62,14 +62,13 @@ def insert_row(
     db.execute(f"{verb} INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", [*row.values()])
 
 
-def insert_rows(db: sqlite3.Connection, table: str, rows: Sequence[Sequence[object]]) -> None:
-    """Insert rows of one session. Each has all columns of the table in their order. If this raises, the caller rolls
-    back."""
-    statement = f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})"
-    if isinstance(db, StoreConnection) and db.insert_rows is not None:
-        db.insert_rows(db, table, statement, rows)
-    else:
-        db.executemany(statement, rows)
+def insert_rows(db: sqlite3.Connection, table: Literal["items", "turns"], rows: Sequence[Sequence[object]]) -> None:
+    """Insert rows of one session, each with all columns of the table in their order. Nothing else inserts into these
+    tables, because a shared store records only what this function inserts."""
+    if rows:
+        if isinstance(db, StoreConnection) and db.list_rows is not None:
+            db.list_rows(db, table, rows)
+        db.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
 
 
 def update_session(db: sqlite3.Connection, key: SessionKey, **values: object) -> None:

@@ -80,8 +80,7 @@ def add_messages(
             place = items.AppendPoint(key, id, session.segment, "", "", head, number)
         batches.append((place, batch))
         head += len(batch)
-    if fresh:
-        insert_rows(db, "turns", [_whole_row(turn, session.segment, now) for turn in fresh])
+    insert_rows(db, "turns", [_whole_row(turn, session.segment, now) for turn in fresh])
     return items.insert_batches(db, batches, now) if batches else []
 
 
