@@ -62,11 +62,13 @@ def _decode_plain(body: str) -> Message:
 
 def as_stored(message: Message, body: str) -> Message:
     """Return the message in the form that ``decode`` returns. ``body`` is the result of ``encode``."""
-    if message.calls or message.extra or message.media:
+    if message.calls or message.extra:
+        return decode(body)
+    if len(message.parts) == 1 and isinstance(only := message.parts[0], Text) and only.text:
+        return message
+    if message.media:
         return decode(body)
     text = message.text
-    if len(message.parts) == bool(text):  # one text, or nothing
-        return message
     return replace(message, parts=(Text(text),) if text else ())
 
 

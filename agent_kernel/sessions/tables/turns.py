@@ -110,7 +110,9 @@ def _new_turn_ids() -> Iterator[str]:
     second."""
     begin = new_id("turn")
     while True:
-        yield f"{begin}{secrets.token_hex(5)}"
+        random = secrets.token_hex(80)
+        for at in range(0, 160, 10):
+            yield begin + random[at : at + 10]
 
 
 def extend_turn(db: sqlite3.Connection, turn: Turn, messages: Sequence[Message], now: float) -> list[Item]:
