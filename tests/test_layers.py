@@ -311,6 +311,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/notebook/turn/file_previews.py": {"openpyxl", "pyarrow"},
     "agent_kernel/notebook/turn/result_type.py": {"pydantic"},
     "agent_kernel/sessions/export/formats/notebook.py": {"nbformat"},
+    "agent_kernel/sessions/store/row_changes.py": {"pydantic_core"},
     "agent_kernel/sessions/redaction/redaction.py": {"regex"},
     "agent_kernel/tools/base/dispatch.py": {"httpx"},
     "agent_kernel/tools/files/document_worker.py": {"docx", "nbformat", "openpyxl", "pyarrow", "pypdf"},

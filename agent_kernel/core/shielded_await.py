@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable
+import threading
+from collections import defaultdict
+from collections.abc import Awaitable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -48,13 +50,35 @@ async def cancel_tasks(*tasks: asyncio.Task[Any] | None, reason: str | None = No
         await asyncio.wait(running)
 
 
+@contextmanager
+def wake_together() -> Iterator[None]:
+    """Wake the tasks whose work ends in this block, in this thread, only at its end and with one call for each event
+    loop. Every call takes a system call, and lets the event loop run before the next work ends."""
+    waiting: defaultdict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = defaultdict(list)
+    _together.waiting = waiting
+    try:
+        yield
+    finally:
+        del _together.waiting
+        for loop, woken in waiting.items():
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(_end_waits, woken)
+
+
+_together = threading.local()
+
+
 def _wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Future[None], done: Any) -> None:
     """Wake the waiting task, also from another thread. If its event loop is closed (RuntimeError), no task is waiting
     any more."""
+    if (waiting := getattr(_together, "waiting", None)) is not None:
+        waiting[loop].append(woken)
+        return
     with suppress(RuntimeError):
-        loop.call_soon_threadsafe(_end_wait, woken)
+        loop.call_soon_threadsafe(_end_waits, [woken])
 
 
-def _end_wait(woken: asyncio.Future[None]) -> None:
-    if not woken.done():
-        woken.set_result(None)
+def _end_waits(waiting: Sequence[asyncio.Future[None]]) -> None:
+    for woken in waiting:
+        if not woken.done():
+            woken.set_result(None)

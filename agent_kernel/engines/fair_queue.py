@@ -123,7 +123,8 @@ class FairQueue:
                 self._advance()
             async with aclosing(engine.stream(request)) as chunks:
                 async for chunk in chunks:
-                    ticket.set_waits_in_engine(isinstance(chunk, WaitChunk) and chunk.position > 0)
+                    if ticket.waits_in_engine or isinstance(chunk, WaitChunk):
+                        ticket.set_waits_in_engine(isinstance(chunk, WaitChunk) and chunk.position > 0)
                     yield chunk
 
     @contextmanager

@@ -15,10 +15,11 @@ import os
 import secrets
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from agent_kernel.core import atomic_file
 
@@ -100,9 +101,10 @@ class BlobFiles:
 class StoreConnection(sqlite3.Connection):
     """A SQLite connection that also knows the blob files of its database. ``files`` is None if all bytes are stored in
     rows. ``unnamed`` holds (namespace, hash) of files whose rows this process has deleted; the files are deleted after
-    the transaction."""
+    the transaction. ``list_rows`` is called with the rows that ``rows.insert_rows`` is about to insert into a table."""
 
     files: BlobFiles | None = None
+    list_rows: Callable[[sqlite3.Connection, str, Sequence[Sequence[Any]]], None] | None = None
 
     def __init__(self, *arguments: object, **options: object) -> None:
         super().__init__(*arguments, **options)  # type: ignore[arg-type]  # whatever sqlite3.connect passes on

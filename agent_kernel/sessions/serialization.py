@@ -34,8 +34,14 @@ def encode(message: Message) -> str:
     """Serialize a message. Raises InvalidRequest for values that JSON cannot represent, including NaN and infinity."""
     if message.role not in _ROLES:
         raise InvalidRequest(f"{message.role!r} is not a message role.", hint=f"Roles: {', '.join(sorted(_ROLES))}.")
+    body = message.to_json()
+    if len(body) == 2 and isinstance(content := body["content"], str):
+        # Nearly every message is a role and one text. The encoder takes three times as long for the object as for the
+        # text alone.
+        text = f'{{"role":"{message.role}","content":{_ENCODER.encode(content)}}}'
+        return text if _is_utf8(text) else dumps(body)
     plain = not (message.calls or message.extra)  # a plain message is flat
-    text = dumps(message.to_json()) if plain else encode_value(message.to_json())
+    text = dumps(body) if plain else encode_value(body)
     if message.extra and len(text) > MAX_EXTRA:
         raise InvalidRequest(f"A message of another program can have at most {MAX_EXTRA} characters, not {len(text)}.")
     return text
@@ -56,11 +62,13 @@ def _decode_plain(body: str) -> Message:
 
 def as_stored(message: Message, body: str) -> Message:
     """Return the message in the form that ``decode`` returns. ``body`` is the result of ``encode``."""
-    if message.calls or message.extra or message.media:
+    if message.calls or message.extra:
+        return decode(body)
+    if len(message.parts) == 1 and isinstance(only := message.parts[0], Text) and only.text:
+        return message
+    if message.media:
         return decode(body)
     text = message.text
-    if len(message.parts) == bool(text):  # one text, or nothing
-        return message
     return replace(message, parts=(Text(text),) if text else ())
 
 

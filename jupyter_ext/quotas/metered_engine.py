@@ -80,10 +80,10 @@ class CallCost:
 
     def add(self, chunk: Chunk) -> None:
         match chunk:
+            case TextChunk(text) | ReasoningChunk(text):  # nearly all chunks, so it comes first
+                self._chars += len(text)
             case EndChunk():
                 self._end = chunk
-            case TextChunk(text) | ReasoningChunk(text):
-                self._chars += len(text)
             case CallChunk(call):
                 self._chars += len(str(call.arguments))
 

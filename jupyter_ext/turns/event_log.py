@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from agent_kernel.core.events import (
     CallFinished,
@@ -24,6 +26,8 @@ from agent_kernel.turn.redacted_events import DELTAS, same_stream
 
 MAX_EVENTS = 10_000
 MAX_BYTES = 8 << 20
+MAX_BATCH = 100
+"""Maximum number of events that a reader gets at once."""
 OVERHEAD = 200
 """Bytes counted for each event in addition to its text."""
 
@@ -134,11 +138,18 @@ class EventLog:
 
     async def follow(self, after: int = 0) -> AsyncGenerator[Event, None]:
         """Yield the events after number ``after`` as they arrive, up to the last one of the turn."""
+        async with aclosing(self.follow_batches(after)) as batches:
+            async for batch in batches:
+                for event in batch:
+                    yield event
+
+    async def follow_batches(self, after: int = 0) -> AsyncGenerator[Sequence[Event], None]:
+        """Yield what ``follow`` yields, in lists of the events that exist at the same time."""
         while True:
             changed = self._changed
-            for event in self.since(after):
-                yield event
-                after = event.seq
+            for batch in batched(self.since(after)):
+                yield batch
+                after = batch[-1].seq
             if self.finished is not None and after >= self.head:
                 return
             if changed is self._changed:
@@ -185,6 +196,11 @@ class EventLog:
             else:
                 kept.append(light)
         self._entries, self._size = kept, size
+
+
+def batched(events: Iterator[Event]) -> Iterator[Sequence[Event]]:
+    while batch := list(islice(events, MAX_BATCH)):
+        yield batch
 
 
 def event_size(body: EventBody) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, ServerUnreachable
@@ -51,11 +51,11 @@ class CopiedLog(EventLog):
         self._readers = 0
         self._used = time.monotonic()
 
-    async def follow(self, after: int = 0) -> AsyncGenerator[Event]:
+    async def follow_batches(self, after: int = 0) -> AsyncGenerator[Sequence[Event]]:
         self._readers += 1
         try:
-            async for event in super().follow(after):
-                yield event
+            async for batch in super().follow_batches(after):
+                yield batch
         finally:
             self._readers -= 1
             self._used = time.monotonic()

@@ -84,7 +84,15 @@ class RedisConnection:
         from redis.retry import Retry
 
         options = {"protocol": 2, "socket_timeout": TIMEOUT_S, "socket_connect_timeout": 10.0, **self._options}
-        client = self._redis.Redis(**options, retry=Retry(NoBackoff(), 0), single_connection_client=True)
+        single = {key: value for key, value in options.items() if key != "ssl"}
+        pool = self._redis.ConnectionPool(
+            self._redis.SSLConnection if "ssl" in options else self._redis.Connection,
+            **single,
+            retry=Retry(NoBackoff(), 0),
+            command_packer=_JoiningPacker(),
+        )
+        client = self._redis.Redis(connection_pool=pool, single_connection_client=True)
+        client.auto_close_connection_pool = True  # closing the client closes the pool
         try:
             if not client.info("cluster").get("cluster_enabled"):
                 return client
@@ -120,6 +128,15 @@ class RedisConnection:
                 hint="Restart the servers of agent-kernel, and let Redis keep every write: appendonly yes.",
             )
         return log_errors.unusable(self.name, cause)
+
+
+class _JoiningPacker:
+    """Packs a command into one piece of bytes, so that one call of the system sends it. The library's own packer makes
+    a piece of every long argument, which takes twice as much processor time here and wakes the server each time."""
+
+    def pack(self, name: str, *given: Any) -> list[bytes]:
+        words = [*name.encode().split(), *(one if isinstance(one, bytes) else str(one).encode() for one in given)]
+        return [b"*%d\r\n%b" % (len(words), b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words]))]
 
 
 @functools.cache

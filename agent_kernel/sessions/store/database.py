@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agent_kernel.core.errors import AgentKernelError, StoreCorrupt, StoreError, StoreFull
-from agent_kernel.core.shielded_await import await_uncancelled
+from agent_kernel.core.shielded_await import await_uncancelled, wake_together
 from agent_kernel.sessions import shared_disk
 from agent_kernel.sessions.blob_files import BlobFiles, StoreConnection
 from agent_kernel.sessions.store import journal_mode, schema_migration
@@ -213,8 +213,9 @@ class Database:
                 job.outcome.set_exception(error)
             return True
         self._delete_unnamed_files()
-        for set_outcome in outcomes:
-            set_outcome()
+        with wake_together():
+            for set_outcome in outcomes:
+                set_outcome()
         return True
 
     def _transact(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:

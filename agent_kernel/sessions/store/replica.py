@@ -1,9 +1,9 @@
 """Keeps a copy of the rows of a shared log in a private SQLite database. It applies the changes of other servers to the
 copy, and publishes this server's changes in the log.
 
-Temporary triggers record every changed row in the order of the changes. One entry of the log contains the changes of
-one transaction to one session. If the transaction deleted something, the entry instead contains all rows of the session
-and replaces its earlier entries, so that the log does not keep what people deleted.
+One entry of the log contains the changes of one transaction to one session. If the transaction deleted something, the
+entry instead contains all rows of the session and replaces its earlier entries, so that the log does not keep what
+people deleted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import sqlite3
 import time
 import uuid
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -21,6 +20,7 @@ from agent_kernel.core.errors import StoreError
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.log.log_store import ENCRYPTED, Append, Entry, LogConflict, LogStore, Stream, Tail
 from agent_kernel.sessions.store import row_changes
+from agent_kernel.sessions.store.change_recorder import ChangeRecorder, count_changes
 from agent_kernel.sessions.store.row_changes import RowChange
 from agent_kernel.sessions.store.shared_tables import (
     KEYS,
@@ -71,6 +71,7 @@ class Replica:
         self._log = log
         self.offset = time.time() - time.monotonic()
         self._columns: dict[str, list[str]] = {}
+        self._recorder = ChangeRecorder({})
         self._seen: dict[str, int] = {}
         self._own: set[tuple[str, int]] = set()
         self._heads: dict[Stream, _Head] = {}
@@ -85,6 +86,7 @@ class Replica:
     def prepare(self, db: sqlite3.Connection) -> None:
         """Start with an empty database, and forget which entries were read."""
         self._columns = {table: shared_columns(db, table) for table in KEYS}
+        self._recorder = ChangeRecorder(self._columns)
         self._seen, self._heads, self._records = {}, {}, False
         self._own.clear()
 
@@ -104,6 +106,7 @@ class Replica:
         """Apply the changes that other servers have written since the last call, and return whether there were any.
         Raises StoreError if the shared database cannot be read."""
         self._unread = self.sent = False
+        self._recorder.begin()
         more, found = True, False
         while more:
             tail = self._read_log()
@@ -115,11 +118,13 @@ class Replica:
         else:
             self._read_times |= dict.fromkeys(self._among, time.monotonic())
         if not self._records:
-            self._record_changes(db)
+            self._recorder.start(db)
+            self._records = True
         return found
 
     def begin_unread(self) -> bool:
         """Begin a transaction without ``update``, if the copy is probably current. Otherwise return False."""
+        self._recorder.begin()
         now = time.monotonic()
         may = self._log.compares and self._records and now - self._conflict_at >= QUIET_S
         may = may and now - self._last_read() < MAX_AGE_S
@@ -136,13 +141,13 @@ class Replica:
         result is a guess if it changed nothing or was refused: no commit compares what such a result depends on."""
         if not self._unread:
             return work(db)
-        before = _count_changes(db)
+        before = count_changes(db)
         try:
             result = work(db)
         except BaseException:
             self._has_guessed = True
             raise
-        self._has_guessed |= _count_changes(db) == before
+        self._has_guessed |= count_changes(db) == before
         return result
 
     def _apply(self, db: sqlite3.Connection, entries: Sequence[Entry]) -> bool:
@@ -153,7 +158,7 @@ class Replica:
             try:
                 counts = [self._apply_entry(db, entry) for entry in fresh]
                 if self._records:
-                    db.execute("DELETE FROM temp.changes")
+                    self._recorder.clear(db)
                 db.execute("COMMIT")
             finally:
                 if db.in_transaction:
@@ -230,7 +235,7 @@ class Replica:
         self._published = []
         if self._unread and self._has_guessed and self._read_log().entries:
             raise LogConflict
-        found = self._read_changes(db)
+        found = self._recorder.read(db)
         if not found:
             return
         if self._among is not None and not self._among.issuperset(name for name, _ in found):
@@ -261,7 +266,7 @@ class Replica:
         for stream, head in heads:
             head.position = positions[stream]
         self._published = heads
-        db.execute("DELETE FROM temp.changes")
+        self._recorder.clear(db)
 
     def settle(self) -> None:
         """Record that the changes that ``publish`` wrote are committed in the copy too. Without this call, ``update``
@@ -283,32 +288,6 @@ class Replica:
             if digests:
                 self._log.touch_blobs(namespace, digests)
 
-    def _read_changes(self, db: sqlite3.Connection) -> dict[Stream, list[RowChange]]:
-        found: defaultdict[Stream, list[RowChange]] = defaultdict(list)
-        first_key, first_value = 5, 5 + max(map(len, KEYS.values()))
-        ends = {
-            table: (first_key + len(KEYS[table]), first_value + len(columns) + 2 * (table == "media"))
-            for table, columns in self._columns.items()
-        }
-        updates: dict[tuple[str, str], int] = {}
-        for row in db.execute("SELECT * FROM temp.changes ORDER BY n"):
-            table, event, stream = row[1], row[2], row[3:first_key]
-            changes, (last_key, last_value) = found[stream], ends[table]
-            old = () if event == "i" else row[first_key:last_key]
-            new = () if event == "d" else row[first_value:last_value]
-            if table == "sessions":
-                # Each turn updates the row of its session. The last update has all values, so it takes the place of
-                # the one before.
-                before = updates.pop(stream, None)
-                if event == "u":
-                    if before is not None:
-                        changes[before] = RowChange(table, event, old, new)
-                        updates[stream] = before
-                        continue
-                    updates[stream] = len(changes)
-            changes.append(RowChange(table, event, old, new))
-        return found
-
     def _snapshot(self, db: sqlite3.Connection, stream: Stream) -> Iterator[RowChange]:
         """Yield all rows of a stream as insertions, in the order in which they were made."""
         for table in ("bindings",) if not stream[1] else SESSION_TABLES:
@@ -320,42 +299,6 @@ class Replica:
             order = "" if table in WITHOUT_ROWID else " ORDER BY t.rowid"
             rows = db.execute(f"SELECT {columns} FROM {source} WHERE {where}{order}", stream[: 1 + bool(stream[1])])
             yield from (RowChange(table, "i", (), row) for row in rows)
-
-    def _record_changes(self, db: sqlite3.Connection) -> None:
-        """Record all changes of shared rows from now on, in the temporary table ``changes``."""
-        db.execute("PRAGMA temp_store = MEMORY")  # the changes of one transaction are no more than its rows
-        widest_key = max(map(len, KEYS.values()))
-        widest = max(len(columns) for columns in self._columns.values()) + 2
-        names = [*(f"k{n}" for n in range(widest_key)), *(f"v{n}" for n in range(widest))]
-        db.execute(
-            "CREATE TEMP TABLE changes (n INTEGER PRIMARY KEY, tab TEXT, event TEXT, namespace TEXT, session TEXT,"
-            f" {', '.join(names)})"
-        )
-        for table, columns in self._columns.items():
-            changed = f" OF {', '.join(columns)}" if table == "sessions" else ""
-            for event, words in (("i", "INSERT"), ("u", f"UPDATE{changed}"), ("d", "DELETE")):
-                row = "OLD" if event == "d" else "NEW"
-                values = {name: f"NEW.{column}" for name, column in zip(names[widest_key:], columns, strict=False)}
-                if table == "media":
-                    blob = "FROM main.blobs WHERE namespace = NEW.namespace AND hash = NEW.hash"
-                    values |= {
-                        f"v{len(columns)}": f"(SELECT mime {blob})",
-                        f"v{len(columns) + 1}": f"(SELECT size {blob})",
-                    }
-                keys = {name: f"OLD.{column}" for name, column in zip(names, KEYS[table], strict=False)}
-                given = (keys if event != "i" else {}) | (values if event != "d" else {})
-                session = "''" if table == "bindings" else f"{row}.{session_column(table)}"
-                db.execute(
-                    f"CREATE TEMP TRIGGER record_{table}_{event} AFTER {words} ON main.{table} BEGIN"
-                    f" INSERT INTO changes (tab, event, namespace, session, {', '.join(given)})"
-                    f" VALUES ('{table}', '{event}', {row}.namespace, {session}, {', '.join(given.values())}); END"
-                )
-        self._records = True
-
-
-def _count_changes(db: sqlite3.Connection) -> int:
-    """Return the number of the last change that was recorded in the open transaction, or 0."""
-    return int(db.execute("SELECT coalesce(max(n), 0) FROM temp.changes").fetchone()[0])
 
 
 def _bound_sessions(found: Mapping[Stream, Sequence[RowChange]]) -> list[Stream]:

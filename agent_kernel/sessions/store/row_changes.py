@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 ERASING = frozenset({"sessions", "items", "media", "files", "summaries", "quarantine", "turns", "branches"})
 """Tables that hold content of people. After a deletion in one of them, all rows of the session are written to the log
 again in one entry, which replaces the earlier ones."""
+_WITH_BYTES = "quarantine"
+"""The only shared table with a column of bytes."""
 
 
 class RowChange(NamedTuple):
@@ -27,7 +29,16 @@ class RowChange(NamedTuple):
 
 
 def encode(changes: Sequence[RowChange]) -> bytes:
-    return _ENCODER.encode(changes).encode()
+    # This encoder takes a quarter of the time of the one in ``json``. It writes letters as UTF-8, because escaped
+    # letters of most languages take two to three times as many bytes.
+    from pydantic_core import to_json
+
+    return to_json(
+        [
+            change._replace(new=[*map(_bytes_to_json, change.new)]) if change.table == _WITH_BYTES else change
+            for change in changes
+        ]
+    )
 
 
 def decode(body: bytes) -> list[RowChange]:
@@ -35,13 +46,7 @@ def decode(body: bytes) -> list[RowChange]:
 
 
 def _bytes_to_json(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return {"base64": base64.b64encode(value).decode()}
-    raise TypeError(f"{type(value).__name__} in a row")
-
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_bytes_to_json)
-"""Writes letters as UTF-8, because escaped letters of most languages take two to three times as many bytes."""
+    return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
 
 
 def _from_json(values: Sequence[Any]) -> list[Any]:

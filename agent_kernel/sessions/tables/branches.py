@@ -10,7 +10,7 @@ from agent_kernel.core.errors import Conflict, InvalidRequest
 from agent_kernel.core.messages import Message
 from agent_kernel.core.session import Item, Session, SessionKey
 from agent_kernel.sessions.tables import blobs, files, items, segments, sessions, turns
-from agent_kernel.sessions.tables.rows import HERE, insert_row, pair
+from agent_kernel.sessions.tables.rows import HERE, insert_row, insert_rows, pair
 from agent_kernel.sessions.tables.segments import END, SegmentRange
 
 
@@ -98,20 +98,18 @@ def fork_session(db: sqlite3.Connection, key: SessionKey, target: SessionKey, co
 def _copy_rows(db: sqlite3.Connection, key: SessionKey, target: SessionKey, ids: list[str], seqs: list[int]) -> None:
     """Copy the turns ``ids`` and the items ``seqs`` with their media to the session ``target``. They keep their seqs
     and are all in segment 0. Blobs are stored once per namespace."""
-    columns = "turn, role, kind, call_id, body, cell, epoch, time"
-    db.executemany(
-        f"INSERT INTO items (namespace, session, seq, segment, {columns}) SELECT ?, ?, seq, 0, {columns} FROM items"
-        f" WHERE {HERE} AND seq = ?",
-        [(*pair(target), *pair(key), seq) for seq in seqs],
+    read = (
+        f"SELECT ?, ?, seq, turn, role, kind, call_id, body, cell, epoch, time, 0 FROM items WHERE {HERE} AND seq = ?"
     )
-    columns = (
-        "id, ordinal, state, reason, cell, epoch, location, model, opened, closed, usage, record, since, pending,"
-        " owner, instance, heartbeat"
+    insert_rows(
+        db, "items", [row for seq in seqs for row in db.execute(read, (*pair(target), *pair(key), seq)).fetchall()]
     )
-    db.executemany(
-        f"INSERT INTO turns (namespace, session, segment, {columns}) SELECT ?, ?, 0, {columns} FROM turns"
-        f" WHERE {HERE} AND id = ?",
-        [(*pair(target), *pair(key), id) for id in ids],
+    read = (
+        "SELECT ?, ?, id, ordinal, state, reason, cell, epoch, location, model, opened, closed, usage, record, pending,"
+        f" owner, instance, heartbeat, 0, since FROM turns WHERE {HERE} AND id = ?"
+    )
+    insert_rows(
+        db, "turns", [row for id in ids for row in db.execute(read, (*pair(target), *pair(key), id)).fetchall()]
     )
     carried = f"SELECT DISTINCT hash FROM media WHERE {HERE} AND seq = ?"
     digests = {digest for seq in seqs for (digest,) in db.execute(carried, (*pair(key), seq)).fetchall()}

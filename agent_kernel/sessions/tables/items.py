@@ -8,14 +8,13 @@ import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 from agent_kernel.core.messages import Message
 from agent_kernel.core.session import Item, SessionKey
 from agent_kernel.sessions import call_pairs, serialization
 from agent_kernel.sessions.tables import blobs, search_texts
-from agent_kernel.sessions.tables.rows import HERE, ITEM_COLUMNS, has_row, item_from_row, pair
+from agent_kernel.sessions.tables.rows import HERE, ITEM_COLUMNS, has_row, insert_rows, item_from_row, pair
 from agent_kernel.sessions.tables.segments import SegmentRange
 
 log = logging.getLogger(__name__)
@@ -49,18 +48,18 @@ def insert_batches(
     empty."""
     (first, _), (last, newest) = batches[0], batches[-1]
     here = pair(first.key)
-    carried = serialization.collect_media(
-        chain.from_iterable(messages for _, messages in batches), lambda digest: has_medium(db, first.key, digest)
-    )
-    blobs.store_media(db, first.key.namespace, carried.values())
+    with_media = [message for _, messages in batches for message in messages if message.media]
+    if with_media:
+        carried = serialization.collect_media(with_media, lambda digest: has_medium(db, first.key, digest))
+        blobs.store_media(db, first.key.namespace, carried.values())
     numbered = [
         (place, seq, message, serialization.encode(message))
         for place, messages in batches
         for seq, message in enumerate(messages, start=place.head + 1)
     ]
-    db.executemany(
-        "INSERT INTO items (namespace, session, seq, turn, role, kind, call_id, body, cell, epoch, time, segment)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    insert_rows(
+        db,
+        "items",
         [
             (
                 *here,
@@ -78,10 +77,10 @@ def insert_batches(
             for place, seq, message, body in numbered
         ],
     )
-    named = [(*here, medium.hash, seq) for _, seq, message, _ in numbered for medium in message.media]
-    if named:
+    if with_media:
         db.executemany(
-            "INSERT INTO media (namespace, session, hash, seq) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", named
+            "INSERT INTO media (namespace, session, hash, seq) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            [(*here, medium.hash, seq) for _, seq, message, _ in numbered for medium in message.media],
         )
     db.execute(
         "UPDATE sessions SET head = ?, turns = coalesce(?, turns), revision = revision + ?, updated = ?, accessed = ?"

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from agent_kernel.core.session import MAIN, SessionKey, StoreFault
+from agent_kernel.core.session import MAIN, SessionKey, StoreFault, Turn
 from agent_kernel.sessions import serialization
-from agent_kernel.sessions.tables import blobs, files, integrity_check, search_texts, segments
+from agent_kernel.sessions.tables import blobs, files, integrity_check, search_texts, segments, sessions, turns
 from agent_kernel.sessions.tables.integrity_check import LocatedFault
 from agent_kernel.sessions.tables.rows import HERE, has_row, insert_row, pair, update_session
 
@@ -115,13 +115,10 @@ def _no_turn(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
         (*pair(fault.key), turn),
     ).fetchone()
     db.execute("UPDATE sessions SET turns = turns + 1 WHERE namespace = ? AND id = ?", pair(fault.key))
-    db.execute(
-        "INSERT INTO turns (namespace, session, id, ordinal, state, reason, cell, epoch, location, model, opened,"
-        " closed, usage, record, since, segment, pending, owner, instance, heartbeat) SELECT namespace, id, ?, turns,"
-        " 'interrupted', ?, ?, ?, '', '', ?, ?, '{}', '{}', ?, ?, '{}', '{}', '', ? FROM sessions"
-        " WHERE namespace = ? AND id = ?",
-        (turn, RECOVERED, cell, epoch, time, now, seq - 1, segment, now, *pair(fault.key)),
-    )
+    if end := sessions.read_end(db, fault.key):
+        times = {"opened": time, "closed": now}
+        made = Turn(turn, fault.key, end.turns, "interrupted", RECOVERED, cell, epoch, **times, since=seq - 1)
+        turns.insert_turn_row(db, made, segment, now)
     return "the turn was created from its items"
 
 

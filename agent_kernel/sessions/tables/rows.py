@@ -6,10 +6,11 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from agent_kernel.core.session import Item, Session, SessionKey, Summary, Turn
 from agent_kernel.sessions import serialization
+from agent_kernel.sessions.blob_files import StoreConnection
 
 SESSION_COLUMNS = (
     "namespace, id, title, created, updated, head, revision, turns, branch, accessed, tags, metadata, context, imported"
@@ -59,6 +60,15 @@ def insert_row(
     row = {"namespace": key.namespace, "session": key.id, **values}
     verb = "INSERT OR REPLACE" if or_replace else "INSERT"
     db.execute(f"{verb} INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", [*row.values()])
+
+
+def insert_rows(db: sqlite3.Connection, table: Literal["items", "turns"], rows: Sequence[Sequence[object]]) -> None:
+    """Insert rows of one session, each with all columns of the table in their order. Nothing else inserts into these
+    tables, because a shared store records only what this function inserts."""
+    if rows:
+        if isinstance(db, StoreConnection) and db.list_rows is not None:
+            db.list_rows(db, table, rows)
+        db.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
 
 
 def update_session(db: sqlite3.Connection, key: SessionKey, **values: object) -> None:

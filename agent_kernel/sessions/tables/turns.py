@@ -21,6 +21,7 @@ from agent_kernel.sessions.tables.rows import (
     HERE,
     TURN_COLUMNS,
     count_changes,
+    insert_rows,
     pair,
     sql_limit,
     turn_from_row,
@@ -32,10 +33,6 @@ from agent_kernel.sessions.tables.segments import SegmentRange
 RENEW_S = 1.0
 """An append renews the lease of its turn if it was last renewed this many seconds ago: a row, and a page, less to write
 for most of the items of a turn."""
-_INSERT = (
-    f"INSERT INTO turns ({TURN_COLUMNS}, segment, owner, instance, heartbeat, pending)"
-    f" VALUES ({', '.join('?' * 19)}, '{{}}')"
-)
 
 
 def open_turn(db: sqlite3.Connection, turn: Turn, owner: Owner, now: float) -> Turn:
@@ -74,16 +71,16 @@ def add_messages(
     sessions.raise_if_busy(session)
     batches: list[tuple[items.AppendPoint, Sequence[Message]]] = []
     fresh: list[Turn] = []
-    head, number = session.head, session.turns
+    head, number, ids = session.head, session.turns, _new_turn_ids()
     for batch in _split_by_turn(messages):
         place = None if _starts_turn(batch[0]) else _newest_turn_end(db, key, session)
         if place is None:
-            id, number = _new_turn_id(), number + 1
+            id, number = next(ids), number + 1
             fresh.append(Turn(id, key, number, "committed", opened=now, closed=now, record=record, since=head))
             place = items.AppendPoint(key, id, session.segment, "", "", head, number)
         batches.append((place, batch))
         head += len(batch)
-    insert_turn_rows(db, fresh, session.segment, now)
+    insert_rows(db, "turns", [_whole_row(turn, session.segment, now) for turn in fresh])
     return items.insert_batches(db, batches, now) if batches else []
 
 
@@ -108,10 +105,14 @@ def _newest_turn_end(db: sqlite3.Connection, key: SessionKey, session: sessions.
     return items.AppendPoint(key, row[0], session.segment, row[1], row[2], session.head) if row else None
 
 
-def _new_turn_id() -> str:
-    """Return an id with more random bits than one of ``new_id``, because an import may create thousands of turns in a
+def _new_turn_ids() -> Iterator[str]:
+    """Yield ids with more random bits than those of ``new_id``, because an import may create thousands of turns in a
     second."""
-    return f"{new_id('turn')}{secrets.token_hex(5)}"
+    begin = new_id("turn")
+    while True:
+        random = secrets.token_hex(80)
+        for at in range(0, 160, 10):
+            yield begin + random[at : at + 10]
 
 
 def extend_turn(db: sqlite3.Connection, turn: Turn, messages: Sequence[Message], now: float) -> list[Item]:
@@ -167,10 +168,10 @@ def append_at(
     # The earlier turns get the ordinal of the open turn and the following ones; the open turn then begins after their
     # items.
     _move_open_turn(db, opened, segment, opened.ordinal + len(earlier), opened.since + sum(map(len, earlier)))
-    place = replace(lease.place, segment=segment)
+    place, ids = replace(lease.place, segment=segment), _new_turn_ids()
     for ordinal, batch in enumerate(earlier, start=opened.ordinal):
         _check_paired(batch)
-        appended = Turn(_new_turn_id(), turn.key, ordinal, "committed", opened=now, closed=now, since=place.head)
+        appended = Turn(next(ids), turn.key, ordinal, "committed", opened=now, closed=now, since=place.head)
         insert_turn_row(db, appended, segment, now)
         items.insert_items(db, replace(place, turn=appended.id, cell="", epoch=""), batch, now)
         place = replace(place, head=place.head + len(batch))
@@ -331,13 +332,14 @@ def insert_turn_row(
 ) -> None:
     """Insert the row of a turn. ``owner`` and ``heartbeat`` (time of the last renewal) form its lease; a closed turn
     has no owner."""
+    insert_rows(db, "turns", [_whole_row(turn, segment, heartbeat, owner)])
+
+
+def _whole_row(turn: Turn, segment: int, heartbeat: float, owner: Owner | None = None) -> tuple[object, ...]:
+    """Return all columns of a turn without pending calls."""
     lease = (json.dumps(asdict(owner)), owner.instance) if owner else ("{}", "")
-    db.execute(_INSERT, (*turn_row(turn), segment, *lease, heartbeat))
-
-
-def insert_turn_rows(db: sqlite3.Connection, turns: Sequence[Turn], segment: int, now: float) -> None:
-    """Insert the rows of closed turns."""
-    db.executemany(_INSERT, [(*turn_row(turn), segment, "{}", "", now) for turn in turns])
+    *row, since = turn_row(turn)
+    return (*row, "{}", *lease, heartbeat, segment, since)
 
 
 def _insert_turn(

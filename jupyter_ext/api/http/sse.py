@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from agent_kernel.core.events import Event
@@ -24,6 +24,16 @@ def encode(data: Mapping[str, Any], kind: str = "", number: int | None = None) -
     return f"{head}data: {body}\n\n".encode("utf-8", "backslashreplace")
 
 
+def encode_event(event: Event) -> bytes:
+    return encode(event.to_json(), event.body.type, event.seq)
+
+
 async def encode_events(events: AsyncIterator[Event]) -> AsyncGenerator[bytes, None]:
     async for event in events:
-        yield encode(event.to_json(), event.body.type, event.seq)
+        yield encode_event(event)
+
+
+async def encode_batches(batches: AsyncIterator[Sequence[Event]]) -> AsyncGenerator[bytes, None]:
+    """Encode events that exist at the same time together, so that they are sent by one write."""
+    async for batch in batches:
+        yield b"".join(map(encode_event, batch))

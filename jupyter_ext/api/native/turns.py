@@ -11,7 +11,7 @@ from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.sessions.store.private_store import is_private
 from agent_kernel.tools.base.client_call_broker import LEASE_S, RENEW_S
 from jupyter_ext.api.http.handler import AgentHandler, guard
-from jupyter_ext.api.http.sse import encode_events
+from jupyter_ext.api.http.sse import encode_batches, encode_events
 from jupyter_ext.api.native.request_schemas import (
     CLAIM_ACTIONS,
     CancelBody,
@@ -143,7 +143,7 @@ class TurnEventsHandler(AgentHandler):
         with contextlib.suppress(TurnNotFound):
             if not kept:
                 live = await self.services.access.turn(self.caller, turn_id)
-                await self.stream(encode_events(live.log.follow(after)))
+                await self.stream(encode_batches(live.log.follow_batches(after)))
                 return
         stored = await self.services.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
         self.set_header("X-Agent-Stored", "1")  # the numbers of these events differ from those of the log

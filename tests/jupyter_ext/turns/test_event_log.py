@@ -48,6 +48,20 @@ async def test_two_readers_that_come_at_different_times_see_the_same_numbering()
     assert await early == await late
 
 
+async def test_a_reader_gets_the_events_that_exist_in_lists_of_at_most_a_hundred() -> None:
+    log = EventLog("t", "s")
+    for number in range(250):
+        log.append(Notice("info", str(number)))
+    batches = log.follow_batches(20)
+    assert [len(await anext(batches)) for _ in range(3)] == [100, 100, 30]
+    waiting = asyncio.ensure_future(anext(batches))
+    await asyncio.sleep(0)
+    log.append(Notice("info", "250"))
+    log.append(END)
+    assert [event.seq for event in await waiting] == [251, 252]
+    assert [batch async for batch in batches] == []
+
+
 async def test_nothing_comes_after_the_end_of_a_turn() -> None:
     log = EventLog("t", "s")
     log.append(END)

@@ -7,9 +7,9 @@ from agent_kernel.sessions.store.row_changes import RowChange
 
 
 def test_a_change_is_the_same_after_it_was_encoded_and_decoded() -> None:
-    change = RowChange("items", "u", ("local", 1), ('{"content":"Привет 你好"}', 0.1 + 0.2, None, b"\xff\0"))
+    change = RowChange("quarantine", "u", ("local", 1), ('{"content":"Привет 你好"}', 0.1 + 0.2, None, b"\xff\0"))
     (decoded,) = row_changes.decode(row_changes.encode([change]))
-    assert (decoded.table, decoded.event) == ("items", "u")
+    assert (decoded.table, decoded.event) == ("quarantine", "u")
     assert tuple(decoded.old) == change.old
     assert tuple(decoded.new) == change.new
 
