@@ -79,7 +79,7 @@ export class Attachments {
       return { kind: "file", key: `file ${++this.#made}`, name, size, id, part: 1, failure: "" };
     });
     const images = media.map((medium, index): ImageAttachment => {
-      const name = media.length > 1 ? `image ${index + 1}` : "image";
+      const name = media.length > 1 ? trans.__("image %1", index + 1) : trans.__("image");
       const { mime, size = 0, data } = medium;
       return { kind: "image", key: `image ${++this.#made}`, name, size, mime, data: data ?? "", failure: "" };
     });
@@ -119,7 +119,10 @@ export class Attachments {
     const data = await base64(file);
     const key = `image ${++this.#made}`;
     const { name, size, type: mime } = file;
-    this.all.value = [...this.all.value, { kind: "image", key, name: name || "image", size, mime, data, failure: "" }];
+    this.all.value = [
+      ...this.all.value,
+      { kind: "image", key, name: name || trans.__("image"), size, mime, data, failure: "" },
+    ];
   }
 
   async #file(file: File, session: string): Promise<void> {

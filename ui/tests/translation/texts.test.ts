@@ -69,10 +69,11 @@ test("the check finds texts that bypass the translation", () => {
     const a = <p title="Two words">Hello {name}{late && "late"}</p>;
     const b = key === "Enter" ? trans.__("Press %1", "the key") : \`\${n} turns\`;
     const c = trans.__(label);
+    const d = { gone: "removed: ", kind: "note", where: "http:" };
   `;
   expect(literalsOf("a.tsx", source)).toEqual({
     translated: [{ one: "Press %1" }],
-    bypassing: ["Two words", "Hello", "late", "the key"],
+    bypassing: ["Two words", "Hello", "late", "the key", "removed: "],
     computed: ["trans.__(label)"],
   });
 });
