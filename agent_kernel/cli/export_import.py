@@ -17,6 +17,7 @@ from agent_kernel.cli.base.store_access import namespace_of, run_with_store, sto
 from agent_kernel.core import atomic_file
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import SessionKey
+from agent_kernel.core.wire.export_format import format_of_file
 from agent_kernel.sessions.export.import_export import (
     FORMATS,
     IMPORTED,
@@ -36,7 +37,8 @@ MAX_FILES = 1_000
 
 def sessions_export(args: argparse.Namespace) -> int:
     key = SessionKey(namespace_of(args), args.id)
-    exported = run_with_store(args, lambda store: export_session(store, key, args.format, branch=args.branch))
+    format = args.format or format_of_file(args.output)
+    exported = run_with_store(args, lambda store: export_session(store, key, format, branch=args.branch))
     if args.output is None:
         if exported.files:
             raise InvalidRequest(
@@ -58,7 +60,7 @@ def sessions_export(args: argparse.Namespace) -> int:
         return 0
     print(args.output)
     for what, count in exported.left_out.items():
-        print(f"left out, because the format {args.format} cannot represent them: {count} {what}", file=sys.stderr)
+        print(f"left out, because the format {format} cannot represent them: {count} {what}", file=sys.stderr)
     return 0
 
 
@@ -153,9 +155,15 @@ def _show_import(args: argparse.Namespace, preview: ImportPreview, id: str) -> i
 
 EXPORT_ARGUMENTS = (
     argument("id", help="a session id from 'agent-kernel sessions list'"),
-    argument("--format", choices=tuple(FORMATS), default="agent-kernel", help="format of the document"),
+    argument("--format", choices=FORMATS, help="format of the document (default: by the suffix of FILE)"),
     argument("--branch", help="branch to export in a format with a single branch (default: the current one)"),
-    argument("-o", "--output", type=Path, help="write to a file instead of stdout; large media go to files beside it"),
+    argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=Path,
+        help="write to a file instead of stdout; large media go to files beside it",
+    ),
     argument("--force", action="store_true", help="overwrite an existing file"),
     *store_arguments(),
 )

@@ -37,6 +37,7 @@ from agent_kernel.core.settings import Effort
 from agent_kernel.core.shielded_await import await_uncancelled
 from agent_kernel.core.turn_request import Note, TurnRequest
 from agent_kernel.permissions import Approvals, Gate
+from agent_kernel.sessions import serialization
 from agent_kernel.tools.base import tool_source
 from agent_kernel.tools.base.callbacks import CallbackTools
 from agent_kernel.tools.base.caller_tools import AWAITED, CallerTools
@@ -191,8 +192,9 @@ class Agent:
 
     async def _ensure_session(self, request: TurnRequest) -> None:
         """Create the session if it does not exist, and give it a title if it has none. A title that a person wrote
-        stays."""
-        title = self._post_turn_tasks.title(self._writer.redactor.text(request.last_user_text))
+        stays. Raises InvalidRequest for a prompt that is not valid Unicode."""
+        prompt = serialization.text(request.last_user_text, "prompt")
+        title = self._post_turn_tasks.title(self._writer.redactor.text(prompt))
         session = await await_uncancelled(self._store.create(self.key, title))
         if title and not session.title and not session.turns:
             session = await await_uncancelled(self._store.describe(self.key, SessionUpdate(title=title, instead_of="")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -106,6 +107,25 @@ def test_what_is_exported_can_be_imported(sessions: Command, tmp_path: Path, for
     whole = sessions("sessions", "show", "copy", "--json").json
     assert [item["message"]["role"] for item in whole["items"]][:3] == ["user", "assistant", "tool"]
     assert sessions("sessions", "import", str(file), "--id", "copy").status == 1
+
+
+def test_the_suffix_of_the_file_chooses_the_format_of_an_export(sessions: Command, tmp_path: Path) -> None:
+    for suffix, begin in ((".md", "# "), (".ipynb", "{"), (".jsonl", "{")):
+        file = tmp_path / f"rain{suffix}"
+        assert sessions("sessions", "export", "rain", "-o", str(file)).status == 0
+        assert file.read_text("utf-8").startswith(begin)
+    assert "cells" in json.loads((tmp_path / "rain.ipynb").read_text("utf-8"))
+    assert sessions("sessions", "export", "rain", "-o", str(tmp_path / "x.md"), "--format", "openai").status == 0
+    assert json.loads((tmp_path / "x.md").read_text("utf-8"))["messages"]
+    refused = sessions("sessions", "export", "rain", "-o", str(tmp_path / "rain.html"))
+    assert (refused.status, "No format has the suffix .html" in refused.err) == (1, True)
+    assert not (tmp_path / "rain.html").exists()
+
+
+def test_a_negative_number_is_refused_by_its_name(sessions: Command) -> None:
+    assert "The limit must be 0 or more." in sessions("sessions", "list", "--limit", "-1").err
+    assert "The limit must be 0 or more." in sessions("sessions", "search", "rain", "--limit", "-1").err
+    assert "The number of turns must be 0 or more." in sessions("sessions", "fork", "rain", "--turns", "-1").err
 
 
 def test_large_media_come_back(command: Command, tmp_path: Path) -> None:
