@@ -2,6 +2,7 @@
  * field is checked. The functions have no side effects. */
 import type { CallBlock, TurnView } from "./turn";
 import { lookupTable } from "./labels";
+import { serverText } from "./serverTexts";
 import type { Facts, Json } from "../wire/schema";
 import { trans } from "../translation/translation";
 
@@ -58,20 +59,8 @@ export function changeOf(call: Pick<CallBlock, "id" | "name" | "details">): Chan
     below: text(told["below"]),
     from: text(told["from"]),
     kept: facts(told["kept"]),
-    lost: shownReason(text(told["lost"])),
+    lost: serverText(text(told["lost"])),
   };
-}
-
-/** The reasons that the server stores in place of the texts of a change, in the user's language. */
-function shownReason(reason: string): string {
-  switch (reason) {
-    case "its text contained a key or a password, which is not stored":
-      return trans.__("its text contained a key or a password, which is not stored");
-    case "the changes of the turn are too large to be stored":
-      return trans.__("the changes of the turn are too large to be stored");
-    default:
-      return reason;
-  }
 }
 
 export function changesOf(turn: TurnView): Change[] {

@@ -32,7 +32,7 @@ function Facts({ turn }: { turn: TurnView }) {
       </p>
     );
   }
-  const facts = [turn.state === "committed" ? "" : stateOf(turn), ...(showFacts ? cost(turn) : [])];
+  const facts = [turn.state === "failed" ? stateOf(turn) : "", ...(showFacts ? cost(turn) : [])];
   return (
     <p
       class="ak-facts"

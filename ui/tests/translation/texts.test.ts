@@ -59,7 +59,7 @@ const NOT_SHOWN: Record<string, readonly string[]> = {
   "view/panelStateContext.ts": ["outside of a panel"],
   "webapp/login.ts": [
     "cat ~/.local/share/agent-kernel/serve-token",
-    "agent-kernel token new --scope turns --scope sessions --scope files --user NAME",
+    "agent-kernel token new --user NAME \\\n  --scope turns --scope sessions \\\n  --scope files",
   ],
 };
 const isCode = (text: string): boolean => text.includes("import json") || text.includes("Its output:");
