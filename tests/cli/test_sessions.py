@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sqlite3
@@ -120,6 +121,18 @@ def test_the_suffix_of_the_file_chooses_the_format_of_an_export(sessions: Comman
     refused = sessions("sessions", "export", "rain", "-o", str(tmp_path / "rain.html"))
     assert (refused.status, "No format has the suffix .html" in refused.err) == (1, True)
     assert not (tmp_path / "rain.html").exists()
+
+
+def test_a_session_of_a_wrong_clock_does_not_hide_the_others(sessions: Command) -> None:
+    async def made() -> None:
+        store = SqliteStore(sessions.data / "sessions.db", clock=lambda: 1e13)
+        await store.create(SessionKey("local", "far"))
+        await store.aclose()
+
+    asyncio.run(made())
+    listed = sessions("sessions")
+    assert (listed.status, "far" in listed.out, "rain" in listed.out) == (0, True, True)
+    assert sessions("sessions", "stats").status == 0
 
 
 def test_a_negative_number_is_refused_by_its_name(sessions: Command) -> None:
