@@ -102,8 +102,7 @@ def sessions_import(args: argparse.Namespace) -> int:
 def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
     """Return the bytes of a document, and of the media in the directory beside it, by name. Raises InvalidRequest if
     they are too large, and OSError."""
-    if path.stat().st_size > MAX_BYTES:
-        raise InvalidRequest(f"{path} is too large: a document can have at most {MAX_BYTES} bytes.")
+    document = _read_limited(path)
     files: dict[str, bytes] = {}
     left = MAX_BYTES
     media = sorted(beside(path).iterdir())[:MAX_FILES] if beside(path).is_dir() else []
@@ -114,7 +113,17 @@ def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
         if left < 0:
             raise InvalidRequest(f"The media beside {path} can have at most {MAX_BYTES} bytes in all.")
         files[medium.name] = medium.read_bytes()
-    return path.read_bytes(), files
+    return document, files
+
+
+def _read_limited(path: Path) -> bytes:
+    """Return the bytes of a file. The limit holds for what is read, because devices and pipes have no size. Raises
+    InvalidRequest if the file is larger, and OSError."""
+    with path.open("rb") as file:
+        body = file.read(MAX_BYTES + 1)
+    if len(body) > MAX_BYTES:
+        raise InvalidRequest(f"{path} is too large: a document can have at most {MAX_BYTES} bytes.")
+    return body
 
 
 def sessions_merge_files(args: argparse.Namespace) -> int:
@@ -137,9 +146,7 @@ def sessions_merge_files(args: argparse.Namespace) -> int:
 
 def _read_version(path: Path) -> Transcript | None:
     """Return the session in a document; None for an empty file, which git passes where a version does not exist."""
-    if path.stat().st_size > MAX_BYTES:
-        raise InvalidRequest(f"{path} is too large: a document can have at most {MAX_BYTES} bytes.")
-    body = path.read_bytes()
+    body = _read_limited(path)
     return parse(body) if body else None
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_kernel.cli import export_import
 from agent_kernel.core.messages import Media, ToolCall, assistant, tool_result, user
 from agent_kernel.core.session import Owner, SessionKey, SessionUpdate, Turn
 from agent_kernel.sessions.store.sqlite import SqliteStore
@@ -133,6 +134,23 @@ def test_a_session_of_a_wrong_clock_does_not_hide_the_others(sessions: Command) 
     listed = sessions("sessions")
     assert (listed.status, "far" in listed.out, "rain" in listed.out) == (0, True, True)
     assert sessions("sessions", "stats").status == 0
+
+
+def test_an_unknown_branch_is_not_shown_as_an_empty_one(sessions: Command) -> None:
+    shown = sessions("sessions", "show", "rain", "--branch", "nope")
+    assert (shown.status, shown.out, shown.err) == (1, "", "agent-kernel: There is no branch 'nope'.\n")
+
+
+@pytest.mark.parametrize("command_line", [("sessions", "import"), ("replay",)])
+def test_a_directory_or_an_endless_file_is_no_document(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(export_import, "MAX_BYTES", 1_000)
+    directory = command(*command_line, str(tmp_path))
+    assert (directory.status, directory.err) == (1, f"agent-kernel: {tmp_path} cannot be read: Is a directory.\n")
+    endless = command(*command_line, "/dev/zero")
+    reason = "/dev/zero is too large: a document can have at most 1000 bytes."
+    assert (endless.status, endless.err) == (1, f"agent-kernel: {reason}\n")
 
 
 def test_a_negative_number_is_refused_by_its_name(sessions: Command) -> None:
