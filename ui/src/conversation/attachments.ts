@@ -46,6 +46,7 @@ export class Attachments {
   taken(): readonly Attachment[] {
     const all = this.all.value;
     this.all.value = [];
+    this.problem.value = "";
     return all;
   }
 
@@ -105,6 +106,10 @@ export class Attachments {
   }
 
   async #image(file: File): Promise<void> {
+    if (file.size === 0) {
+      this.problem.value = trans.__("%1 was not attached: the file is empty.", file.name || trans.__("The image"));
+      return;
+    }
     const images = this.all.value.filter((one) => one.kind === "image");
     const bytes = images.reduce((sum, image) => sum + image.size, 0);
     if (images.length >= MAX_IMAGES || bytes + file.size > MAX_IMAGES_BYTES) {
