@@ -47,8 +47,8 @@ LAYERS: dict[str, tuple[str, str]] = {
         "",
     ),
     "cli": (
-        "cli.base cli.replaying core core.seams engines engines.local.catalog engines.openai_api "
-        "evaluation jupyter_ext.api jupyter_ext.api.responses "
+        "cli.base cli.replaying core core.seams core.wire engines engines.local.catalog "
+        "engines.openai_api evaluation jupyter_ext.api jupyter_ext.api.responses "
         "jupyter_ext.headless jupyter_ext.services permissions sandbox.host sessions sessions.adapters "
         "sessions.export sessions.redaction sessions.retention sessions.store tools.base tools.code tools.skills turn",
         "",
@@ -541,7 +541,7 @@ def test_the_magic_brings_nothing_of_the_core_into_a_kernel() -> None:
     loaded = {name for name in done.stdout.split() if (ROOT / f"{name.replace('.', '/')}.py").exists()}
     names = (
         "errors events files invisible_characters messages programs.program_outcome version wire.framing "
-        "wire.agent_cells wire.server_sent_events wire.sidecar_rows wire.turn_follower"
+        "wire.agent_cells wire.export_format wire.server_sent_events wire.sidecar_rows wire.turn_follower"
     )
     core = {f"agent_kernel.core.{name}" for name in names.split()}
     others = {name for name in loaded if not name.startswith(("agent_kernel.notebook.", "agent_kernel.sandbox."))}

@@ -7,6 +7,8 @@ the next step), 2 for wrong usage, 130 if interrupted. Heavy modules are importe
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,6 +58,7 @@ def _command(name: str) -> Command:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    _prepare_streams()
     argv = sys.argv[1:] if argv is None else argv
     first = argv[0] if argv else ""
     parser = command_parser([first] if first in COMMANDS else () if first == "--version" else COMMANDS)
@@ -74,5 +77,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("agent-kernel: stopped. Run the same command again to continue.", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the program that reads the output has ended, as 'head' does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 1
+    except OSError as error:  # such as a full disk, on which the output may be as well
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"agent-kernel: {where}{error.strerror or error}.", file=sys.stderr)
+        _discard_output()
+        return 1
+
+
+def _prepare_streams() -> None:
+    """Replace streams that the caller has closed. Avoid errors for input that is not UTF-8, and for output that a
+    terminal cannot show."""
+    for name, mode, errors in (
+        ("stdin", "r", "surrogateescape"),
+        ("stdout", "w", "replace"),
+        ("stderr", "w", "replace"),
+    ):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # open until the process ends
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)
+
+
+def _discard_output() -> None:
+    """Let the interpreter end without another error for output that cannot be written."""
+    with contextlib.suppress(OSError):  # stdout may have no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

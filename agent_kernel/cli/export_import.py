@@ -17,6 +17,7 @@ from agent_kernel.cli.base.store_access import namespace_of, run_with_store, sto
 from agent_kernel.core import atomic_file
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import SessionKey
+from agent_kernel.core.wire.export_format import format_of_file
 from agent_kernel.sessions.export.import_export import (
     FORMATS,
     IMPORTED,
@@ -36,7 +37,8 @@ MAX_FILES = 1_000
 
 def sessions_export(args: argparse.Namespace) -> int:
     key = SessionKey(namespace_of(args), args.id)
-    exported = run_with_store(args, lambda store: export_session(store, key, args.format, branch=args.branch))
+    format = args.format or format_of_file(args.output)
+    exported = run_with_store(args, lambda store: export_session(store, key, format, branch=args.branch))
     if args.output is None:
         if exported.files:
             raise InvalidRequest(
@@ -58,7 +60,7 @@ def sessions_export(args: argparse.Namespace) -> int:
         return 0
     print(args.output)
     for what, count in exported.left_out.items():
-        print(f"left out, because the format {args.format} cannot represent them: {count} {what}", file=sys.stderr)
+        print(f"left out, because the format {format} cannot represent them: {count} {what}", file=sys.stderr)
     return 0
 
 
@@ -100,8 +102,7 @@ def sessions_import(args: argparse.Namespace) -> int:
 def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
     """Return the bytes of a document, and of the media in the directory beside it, by name. Raises InvalidRequest if
     they are too large, and OSError."""
-    if path.stat().st_size > MAX_BYTES:
-        raise InvalidRequest(f"{path} is too large: a document can have at most {MAX_BYTES} bytes.")
+    document = _read_limited(path)
     files: dict[str, bytes] = {}
     left = MAX_BYTES
     media = sorted(beside(path).iterdir())[:MAX_FILES] if beside(path).is_dir() else []
@@ -112,7 +113,17 @@ def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
         if left < 0:
             raise InvalidRequest(f"The media beside {path} can have at most {MAX_BYTES} bytes in all.")
         files[medium.name] = medium.read_bytes()
-    return path.read_bytes(), files
+    return document, files
+
+
+def _read_limited(path: Path) -> bytes:
+    """Return the bytes of a file. The limit holds for what is read, because devices and pipes have no size. Raises
+    InvalidRequest if the file is larger, and OSError."""
+    with path.open("rb") as file:
+        body = file.read(MAX_BYTES + 1)
+    if len(body) > MAX_BYTES:
+        raise InvalidRequest(f"{path} is too large: a document can have at most {MAX_BYTES} bytes.")
+    return body
 
 
 def sessions_merge_files(args: argparse.Namespace) -> int:
@@ -135,9 +146,7 @@ def sessions_merge_files(args: argparse.Namespace) -> int:
 
 def _read_version(path: Path) -> Transcript | None:
     """Return the session in a document; None for an empty file, which git passes where a version does not exist."""
-    if path.stat().st_size > MAX_BYTES:
-        raise InvalidRequest(f"{path} is too large: a document can have at most {MAX_BYTES} bytes.")
-    body = path.read_bytes()
+    body = _read_limited(path)
     return parse(body) if body else None
 
 
@@ -153,9 +162,15 @@ def _show_import(args: argparse.Namespace, preview: ImportPreview, id: str) -> i
 
 EXPORT_ARGUMENTS = (
     argument("id", help="a session id from 'agent-kernel sessions list'"),
-    argument("--format", choices=tuple(FORMATS), default="agent-kernel", help="format of the document"),
+    argument("--format", choices=FORMATS, help="format of the document (default: by the suffix of FILE)"),
     argument("--branch", help="branch to export in a format with a single branch (default: the current one)"),
-    argument("-o", "--output", type=Path, help="write to a file instead of stdout; large media go to files beside it"),
+    argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=Path,
+        help="write to a file instead of stdout; large media go to files beside it",
+    ),
     argument("--force", action="store_true", help="overwrite an existing file"),
     *store_arguments(),
 )

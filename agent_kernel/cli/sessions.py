@@ -16,7 +16,7 @@ from agent_kernel.cli.copy_sessions import COPY
 from agent_kernel.cli.export_import import EXCHANGE_COMMANDS
 from agent_kernel.cli.store_maintenance import CARE_COMMANDS
 from agent_kernel.cli.usage import USAGE
-from agent_kernel.core.errors import SessionNotFound
+from agent_kernel.core.errors import BranchNotFound, SessionNotFound
 from agent_kernel.core.messages import Message
 from agent_kernel.core.seams.session_store import KeptStore
 from agent_kernel.core.session import Item, Session, SessionKey, SessionQuery, Turn, new_id
@@ -65,6 +65,8 @@ def sessions_show(args: argparse.Namespace) -> int:
         session = await store.info(key)
         if session is None:
             raise SessionNotFound(f"There is no session {args.id!r}.", hint="See: agent-kernel sessions list")
+        if args.branch and all(args.branch != branch.name for branch in await store.branches(key)):
+            raise BranchNotFound(f"There is no branch {args.branch!r}.", details={"branch": args.branch})
         items = await store.latest(key, args.limit, branch=args.branch)
         return session, await store.turns(key, branch=args.branch), items
 

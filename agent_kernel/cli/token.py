@@ -10,6 +10,7 @@ from typing import Any
 from agent_kernel.cli.base.command import DATA_DIR, JSON, Command, argument, group, settings_of
 from agent_kernel.cli.base.output import Column, facts, join, moment, show
 from agent_kernel.core.api_tokens import DAYS, MAX_DAYS, SCOPES, ApiToken, ApiTokenStore
+from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.sessions.store.shared_tokens import open_token_store
 
 
@@ -21,8 +22,10 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
 
 
 def token_new(args: argparse.Namespace) -> int:
+    if args.user == "":  # as an unset variable of a shell gives it; it would be a token of the server's own user
+        raise InvalidRequest("The name of the user is empty.", hint="Omit --user for the server's own user.")
     with _tokens(args) as tokens:
-        token, text = tokens.new(args.scope or ["turns"], days=args.days, name=args.name, user=args.user)
+        token, text = tokens.new(args.scope or ["turns"], days=args.days, name=args.name, user=args.user or "")
     if args.json:
         facts({**_row(token), "token": text}, as_json=True)
         return 0
@@ -86,7 +89,7 @@ NEW_ARGUMENTS = (
         default="",
         help="name of the token; tokens with the same name and without the scope sessions share their conversations",
     ),
-    argument("--user", default="", metavar="NAMESPACE", help="user of the token (default: the server's own user)"),
+    argument("--user", metavar="NAMESPACE", help="user of the token (default: the server's own user)"),
     STORE,
     JSON,
     DATA_DIR,

@@ -44,7 +44,7 @@ the id of the response. Search finds its messages.
 
 
 def check_id(value: str, what: str = "session id") -> str:
-    """Return ``value`` if it has 1 to 512 characters and no control characters. Raises InvalidRequest.
+    """Return ``value`` if it has 1 to 512 characters of valid Unicode and no control characters. Raises InvalidRequest.
 
     This is the only place where ids are checked.
     """
@@ -52,7 +52,9 @@ def check_id(value: str, what: str = "session id") -> str:
     if not 1 <= len(value) <= MAX_ID or (
         not value.isprintable() and any(unicodedata.category(char) in ("Cc", "Cs") for char in value)
     ):
-        raise InvalidRequest(f"A {what} must have 1 to {MAX_ID} characters, none of them a control character.")
+        raise InvalidRequest(
+            f"A {what} must have 1 to {MAX_ID} characters of valid Unicode, none of them a control character."
+        )
     return value
 
 

@@ -164,10 +164,11 @@ def path(value: str, what: str = "path") -> str:
     return text(value, what)
 
 
-def validate_limit(limit: int | None) -> int | None:
-    """Return ``limit``: None means all, 0 means none. Raises InvalidRequest if it is negative."""
+def validate_limit(limit: int | None, what: str = "limit") -> int | None:
+    """Return ``limit``: None means all, 0 means none. Raises InvalidRequest if it is negative; ``what`` names it in the
+    message."""
     if limit is not None and limit < 0:
-        raise InvalidRequest("A limit must be None (all) or 0 or more.")
+        raise InvalidRequest(f"The {what} must be 0 or more.")
     return limit
 
 

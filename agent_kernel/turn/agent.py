@@ -14,7 +14,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Unpack
 
-from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest, StoreError
+from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest
 from agent_kernel.core.events import (
     AnswerChecked,
     CallReturned,
@@ -37,6 +37,7 @@ from agent_kernel.core.settings import Effort
 from agent_kernel.core.shielded_await import await_uncancelled
 from agent_kernel.core.turn_request import Note, TurnRequest
 from agent_kernel.permissions import Approvals, Gate
+from agent_kernel.sessions import serialization
 from agent_kernel.tools.base import tool_source
 from agent_kernel.tools.base.callbacks import CallbackTools
 from agent_kernel.tools.base.caller_tools import AWAITED, CallerTools
@@ -138,7 +139,7 @@ class Agent:
                 yield stamp(body)
             await task
         finally:
-            task.cancel("the reader left")
+            task.cancel("stopped by the program that asked")
             await asyncio.wait([task])
 
     async def turn(
@@ -191,8 +192,9 @@ class Agent:
 
     async def _ensure_session(self, request: TurnRequest) -> None:
         """Create the session if it does not exist, and give it a title if it has none. A title that a person wrote
-        stays."""
-        title = self._post_turn_tasks.title(self._writer.redactor.text(request.last_user_text))
+        stays. Raises InvalidRequest for a prompt that is not valid Unicode."""
+        prompt = serialization.text(request.last_user_text, "prompt")
+        title = self._post_turn_tasks.title(self._writer.redactor.text(prompt))
         session = await await_uncancelled(self._store.create(self.key, title))
         if title and not session.title and not session.turns:
             session = await await_uncancelled(self._store.describe(self.key, SessionUpdate(title=title, instead_of="")))
@@ -351,8 +353,8 @@ class Agent:
     async def _finish(
         self, turn: ActiveTurn, state: TurnState, reason: str, error: AgentKernelError | None = None
     ) -> TurnResult:
-        if not turn.began and state != "committed":
-            await self._keep_prompt(turn)
+        if state != "committed":
+            await self._keep_unfinished(turn, reason)
         turn.usage = replace(turn.usage, turn_s=turn.time.seconds)
         fault = error.to_json() if error is not None else None
         failure = {"error": self._writer.redactor.value(fault)} if fault else {}
@@ -366,12 +368,12 @@ class Agent:
         await self._observers.notify_save(turn.opened.turn.id, self.key.id, turn.saved)
         return TurnResult(turn.opened.turn.id, state, turn.text, turn.usage, turn.rounds, error, turn.saved)
 
-    async def _keep_prompt(self, turn: ActiveTurn) -> None:
-        """Store the prompt of a turn that was stopped while its tools were being gathered. If the store fails here, the
-        failure is reported when the turn is closed.
-        """
-        if said := self._history.prompt_messages(turn.request):
-            with contextlib.suppress(StoreError):
+    async def _keep_unfinished(self, turn: ActiveTurn, reason: str) -> None:
+        """Store the prompt of a turn that was stopped while its tools were being gathered, and what unfinished calls
+        have printed. If the store fails here, the failure is reported when the turn is closed."""
+        said = turn.unfinished.results(reason) if turn.began else self._history.prompt_messages(turn.request)
+        if said:
+            with contextlib.suppress(AgentKernelError):
                 turn.saved += len(await turn.opened.append(said))
 
 

@@ -134,7 +134,10 @@ def build_by_name(table: Mapping[str, Callable[[Settings], Any]], name: str, set
         raise InvalidRequest(
             f"The settings name {name!r}, which does not exist. Use {', '.join(table)}, or package.module:Class."
         )
-    return _import_class(name)(settings)
+    try:
+        return _import_class(name)(settings)
+    except TypeError as error:  # not a class, or one with other parameters
+        raise InvalidRequest(f"{name} cannot be created from the settings: {error}.") from error
 
 
 def build_engine(settings: Settings) -> Engine:

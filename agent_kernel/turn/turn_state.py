@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_kernel.core.events import CallStarted, Emit, EventBody, Notice
-from agent_kernel.core.messages import Message, Usage
-from agent_kernel.core.protocols import ToolSpec
+from agent_kernel.core.events import CallFinished, CallOutput, CallStarted, Emit, EventBody, Notice
+from agent_kernel.core.messages import Message, ToolCall, Usage, shorten, tool_result
+from agent_kernel.core.protocols import RESULT_CHARS, ToolSpec
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.sessions.usage_report import CallTally
 from agent_kernel.turn.changed_cells import ChangedCells
@@ -20,6 +20,37 @@ from agent_kernel.turn.redacted_events import DELTAS
 from agent_kernel.turn.turn_annotations import TurnAnnotations
 from agent_kernel.turn.turn_writer import OpenTurn
 from agent_kernel.turn.work_time import WorkTime
+
+MAX_PRINTED = 16 * RESULT_CHARS
+"""Characters of the beginning of each call's output that are collected."""
+
+
+class UnfinishedCalls:
+    """What the calls of a turn print while they run. If the turn is stopped, it is stored as their results."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, str] = {}
+        self._printed: dict[str, str] = {}
+
+    def note(self, body: EventBody) -> None:
+        match body:
+            case CallStarted(call, name):
+                self._calls[call] = name
+            case CallOutput(call, text) if len(before := self._printed.get(call, "")) < MAX_PRINTED:
+                self._printed[call] = before + text[: MAX_PRINTED - len(before)]
+            case CallFinished(call):
+                self._calls.pop(call, None)
+                self._printed.pop(call, None)
+
+    def results(self, reason: str) -> list[Message]:
+        """Return a result for each unfinished call that has printed something: the output, and why the call ended."""
+        return [
+            tool_result(
+                ToolCall(call, name, {}), f"{shorten(printed.rstrip(), RESULT_CHARS)}\n[{reason}]", "interrupted"
+            )
+            for call, name in self._calls.items()
+            if (printed := self._printed.get(call, "")).strip()
+        ]
 
 
 @dataclass(slots=True)
@@ -52,6 +83,7 @@ class ActiveTurn:
     started: set[str] = field(default_factory=set)
     """Names of the tools of which a call has started."""
     time: WorkTime = field(default_factory=WorkTime)
+    unfinished: UnfinishedCalls = field(default_factory=UnfinishedCalls)
 
     @property
     def record(self) -> dict[str, Any]:
@@ -81,7 +113,8 @@ class ActiveTurn:
         return tuple(spec for spec in tools if spec.name in theirs)
 
     def emit(self, body: EventBody) -> None:
-        if isinstance(body, DELTAS):  # most events by far; only the annotations count them
+        self.unfinished.note(body)
+        if isinstance(body, DELTAS):  # most events by far; of the rest only the annotations count them
             self.asides.note(body)
             self.announce(body)
             return

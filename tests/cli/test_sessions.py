@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import sqlite3
 import subprocess
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_kernel.cli import export_import
 from agent_kernel.core.messages import Media, ToolCall, assistant, tool_result, user
 from agent_kernel.core.session import Owner, SessionKey, SessionUpdate, Turn
 from agent_kernel.sessions.store.sqlite import SqliteStore
@@ -106,6 +109,54 @@ def test_what_is_exported_can_be_imported(sessions: Command, tmp_path: Path, for
     whole = sessions("sessions", "show", "copy", "--json").json
     assert [item["message"]["role"] for item in whole["items"]][:3] == ["user", "assistant", "tool"]
     assert sessions("sessions", "import", str(file), "--id", "copy").status == 1
+
+
+def test_the_suffix_of_the_file_chooses_the_format_of_an_export(sessions: Command, tmp_path: Path) -> None:
+    for suffix, begin in ((".md", "# "), (".ipynb", "{"), (".jsonl", "{")):
+        file = tmp_path / f"rain{suffix}"
+        assert sessions("sessions", "export", "rain", "-o", str(file)).status == 0
+        assert file.read_text("utf-8").startswith(begin)
+    assert "cells" in json.loads((tmp_path / "rain.ipynb").read_text("utf-8"))
+    assert sessions("sessions", "export", "rain", "-o", str(tmp_path / "x.md"), "--format", "openai").status == 0
+    assert json.loads((tmp_path / "x.md").read_text("utf-8"))["messages"]
+    refused = sessions("sessions", "export", "rain", "-o", str(tmp_path / "rain.html"))
+    assert (refused.status, "No format has the suffix .html" in refused.err) == (1, True)
+    assert not (tmp_path / "rain.html").exists()
+
+
+def test_a_session_of_a_wrong_clock_does_not_hide_the_others(sessions: Command) -> None:
+    async def made() -> None:
+        store = SqliteStore(sessions.data / "sessions.db", clock=lambda: 1e13)
+        await store.create(SessionKey("local", "far"))
+        await store.aclose()
+
+    asyncio.run(made())
+    listed = sessions("sessions")
+    assert (listed.status, "far" in listed.out, "rain" in listed.out) == (0, True, True)
+    assert sessions("sessions", "stats").status == 0
+
+
+def test_an_unknown_branch_is_not_shown_as_an_empty_one(sessions: Command) -> None:
+    shown = sessions("sessions", "show", "rain", "--branch", "nope")
+    assert (shown.status, shown.out, shown.err) == (1, "", "agent-kernel: There is no branch 'nope'.\n")
+
+
+@pytest.mark.parametrize("command_line", [("sessions", "import"), ("replay",)])
+def test_a_directory_or_an_endless_file_is_no_document(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(export_import, "MAX_BYTES", 1_000)
+    directory = command(*command_line, str(tmp_path))
+    assert (directory.status, directory.err) == (1, f"agent-kernel: {tmp_path} cannot be read: Is a directory.\n")
+    endless = command(*command_line, "/dev/zero")
+    reason = "/dev/zero is too large: a document can have at most 1000 bytes."
+    assert (endless.status, endless.err) == (1, f"agent-kernel: {reason}\n")
+
+
+def test_a_negative_number_is_refused_by_its_name(sessions: Command) -> None:
+    assert "The limit must be 0 or more." in sessions("sessions", "list", "--limit", "-1").err
+    assert "The limit must be 0 or more." in sessions("sessions", "search", "rain", "--limit", "-1").err
+    assert "The number of turns must be 0 or more." in sessions("sessions", "fork", "rain", "--turns", "-1").err
 
 
 def test_large_media_come_back(command: Command, tmp_path: Path) -> None:

@@ -33,6 +33,13 @@ def test_alone_on_stdout_the_token_goes_into_a_variable(command: Command) -> Non
     assert "is valid until" in made.err
 
 
+def test_an_empty_user_of_an_unset_variable_makes_no_token_of_the_servers_own_user(command: Command) -> None:
+    refused = command("token", "new", "--user", "")
+    assert (refused.status, refused.out) == (1, "")
+    assert "The name of the user is empty. Omit --user" in refused.err
+    assert command("token", "list", "--json").json == []
+
+
 def test_what_makes_no_sense_is_told_in_one_line(command: Command) -> None:
     assert command("token", "new", "--days", "0").status == 1
     assert command("token", "new", "--user", "a\nb").status == 1

@@ -223,6 +223,24 @@ async def test_malformed_messages_are_refused_and_the_connection_stays(server: A
         assert await mine.hear() == {"type": "unknown.turn", "turn": "none"}
 
 
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("{}", "do: Field required"),
+        (
+            '{"do": "fly"}',
+            "do: Input should be one of 'follow', 'unfollow', 'watch', 'unwatch', 'serve', 'unserve', 'ping'",
+        ),
+    ],
+)
+async def test_an_unknown_message_is_refused_with_the_known_ones(server: AgentServer, message: str, words: str) -> None:
+    async with page(server) as mine:
+        await mine.socket.write_message(message)
+        refused = await mine.hear()
+        assert refused is not None
+        assert refused["error"]["message"] == words
+
+
 @pytest.mark.parametrize(("opcode", "payload"), [(1, b"x" * 70_000), (1, b"\xff\xfe"), (3, b"x"), (2, b"x" * 70_000)])
 async def test_a_frame_that_is_too_large_or_no_frame_ends_the_connection(
     server: AgentServer, opcode: int, payload: bytes

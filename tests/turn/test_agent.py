@@ -1,14 +1,14 @@
 import asyncio
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 import pytest
 
 from agent_kernel.core.errors import EngineError, LeaseLost, SessionBusy, TurnStopped
-from agent_kernel.core.events import CallFinished, EventBody, Notice, StateLost, TextDelta, TurnFinished
+from agent_kernel.core.events import CallFinished, CallOutput, EventBody, Notice, StateLost, TextDelta, TurnFinished
 from agent_kernel.core.messages import Usage, user
-from agent_kernel.core.protocols import Chunk, EndChunk, EngineRequest, TextChunk
+from agent_kernel.core.protocols import Chunk, EndChunk, EngineRequest, TextChunk, ToolContext, ToolOutput
 from agent_kernel.core.session import Owner
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.permissions import Approvals, Gate
@@ -134,6 +134,27 @@ async def test_a_stopped_turn_keeps_its_partial_answer_labelled() -> None:
     assert (last.text, last.status) == ("one two three", "interrupted")
     assert isinstance(events[-1], TurnFinished)
     assert (events[-1].state, events[-1].reason) == ("cancelled", "stopped by the person")
+
+
+async def test_a_stopped_call_keeps_what_it_has_printed() -> None:
+    class Printing(Recorder):
+        async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+            context.emit(CallOutput(context.call.id, "step 1\n"))
+            context.emit(CallOutput(context.call.id, "step 2\n"))
+            return await asyncio.Future()
+
+    it, store, engine = agent([{"calls": [python("long"), python("next")]}, {"text": "ok"}], [Printing()])
+    events: list[EventBody] = []
+    task = asyncio.create_task(it.turn(TurnRequest("go"), events.append))
+    while "call.output" not in types(events):
+        await asyncio.sleep(0)
+    task.cancel("stopped by the person")
+    await asyncio.wait([task])
+    long, unstarted = (await stored(store))[-2:]
+    assert (long.text, long.status) == ("step 1\nstep 2\n[stopped by the person]", "interrupted")
+    assert (unstarted.text, unstarted.status) == ("stopped by the person", "interrupted")
+    await it.run("two")
+    assert any("step 2" in message.text for message in engine.requests[1].messages)
 
 
 async def test_the_next_turn_is_told_that_the_last_answer_was_stopped() -> None:
@@ -294,7 +315,9 @@ async def test_closing_the_stream_stops_the_turn() -> None:
         if event.body.type == "text.delta":
             break
     await stream.aclose()
-    assert [(turn.state, turn.reason) for turn in await store.turns(KEY)] == [("cancelled", "the reader left")]
+    assert [(turn.state, turn.reason) for turn in await store.turns(KEY)] == [
+        ("cancelled", "stopped by the program that asked")
+    ]
 
 
 async def test_what_the_model_reads_of_a_result_is_limited_and_says_so() -> None:

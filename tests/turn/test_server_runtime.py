@@ -16,7 +16,7 @@ from agent_kernel.core.settings import Settings
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.export.jsonl_log import read
-from agent_kernel.turn.server_runtime import Runtime
+from agent_kernel.turn.server_runtime import Runtime, build_engine
 from tests.turns import KEY
 
 
@@ -103,3 +103,9 @@ async def test_the_end_of_a_server_ends_a_summary_that_is_being_written(tmp_path
     await runtime.aclose()
     with pytest.raises(Conflict, match="The server is shutting down"):
         await asked
+
+
+@pytest.mark.parametrize("engine", ["os:path", "os:getcwd"])
+def test_a_setting_that_names_no_class_of_an_engine_is_refused_by_its_name(engine: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=f"{engine} cannot be created from the settings"):
+        build_engine(Settings(engine=engine, data_dir=tmp_path))

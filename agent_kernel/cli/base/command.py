@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.settings import Settings
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]
@@ -106,10 +107,13 @@ def group(name: str, help: str, *rows: Command, default: str = "") -> Command:
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """Return the settings from the environment variables. Settings on the command line override them. Raises
-    InvalidRequest."""
+    InvalidRequest, also if a file is in the place of the data directory."""
     names = ("cache_dir", "data_dir", "sources", "namespace", "store", "limits", "ttl", "max_sessions")
     given: dict[str, Any] = {name: getattr(args, name, None) for name in names}
-    return Settings.from_env(**given)
+    settings = Settings.from_env(**given)
+    if settings.data_dir.is_file():
+        raise InvalidRequest(f"The data directory {settings.data_dir} is a file.", hint="Use another --data-dir.")
+    return settings
 
 
 def import_runtime() -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
@@ -62,7 +62,8 @@ def printable(text: str) -> str:
 
 
 def moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).isoformat(" ", "minutes")
+    """Return the local time as text. Unlike ``datetime``, it also has the years that a wrong clock may have stored."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
 def join(values: Sequence[object]) -> str:

@@ -40,6 +40,10 @@ def ask(args: argparse.Namespace) -> int:
     if args.question == STDIN and STDIN in args.files:
         raise InvalidRequest("The question and --file cannot both be -, because stdin can be read only once.")
     question = sys.stdin.read() if args.question == STDIN else args.question
+    if not question.strip():
+        raise InvalidRequest("The question is empty.")
+    if args.output_dir is not None:
+        args.output_dir.mkdir(parents=True, exist_ok=True)  # fails before the turn rather than after it
     if not args.json and (left_out := list_files_left_out(question, args.files)):
         options = printable(" ".join(f"-f {shlex.quote(name)}" for name in left_out))
         advice = f"the agent sees only files that --file names. To send yours, add: {options}"
@@ -91,8 +95,10 @@ async def _give(runtime: Any, key: SessionKey, files: Sequence[str]) -> tuple[st
 
 def _receive(incoming: FileReceiver, file: str) -> ReceivedFile:
     try:
-        if file != STDIN and not Path(file).is_file():
+        if file != STDIN and not Path(file).exists():
             raise InvalidRequest(f"There is no file {file}.")
+        if file != STDIN and not Path(file).is_file():
+            raise InvalidRequest(f"{file} is not a regular file.")
         with nullcontext(sys.stdin.buffer) if file == STDIN else Path(file).open("rb") as source:
             while chunk := source.read(CHUNK):
                 incoming.write(chunk)

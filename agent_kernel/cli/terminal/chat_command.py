@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from agent_kernel.cli.base.command import DATA_DIR, Command, import_runtime, set
 from agent_kernel.cli.base.output import printable
 from agent_kernel.cli.base.store_access import LOCAL
 from agent_kernel.cli.terminal.terminal_answer import EFFORT, MODEL, SESSION, AskUser, TerminalAnswer, show_turn
+from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.core.events import ApprovalRequired
 from agent_kernel.core.session import SessionKey, check_id, new_id
 from agent_kernel.core.turn_request import TurnRequest
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 ANYBODY = frozenset({"*"})
 HISTORY = "chat_history"
 PROMPT = "> "
+UNKNOWN = re.compile(r"/[a-z-]+")
+"""A line that looks like a command. Paths such as ``/data/rain.csv`` may be part of a question."""
 HELP = """\
 Write a question and press Enter. Ctrl-C stops the answer, Ctrl-D ends the conversation.
   /new      begin a new conversation
@@ -63,6 +67,8 @@ async def _chat(args: argparse.Namespace) -> int:
                 case "/new":
                     key = SessionKey(namespace, new_id("session"))
                     lines.say(f"A new conversation: {key.id}")
+                case command if UNKNOWN.fullmatch(command):
+                    lines.say(f"There is no command {command}. /help shows the commands.")
                 case text:
                     request = TurnRequest(
                         text,
@@ -83,7 +89,8 @@ async def _greeting(runtime: Runtime, key: SessionKey) -> str:
 
 
 async def _run_turn(runtime: Runtime, key: SessionKey, request: TurnRequest, lines: LineReader) -> None:
-    """Run and show a turn. Ctrl-C cancels the turn, but not the conversation."""
+    """Run and show a turn. Ctrl-C cancels the turn, but not the conversation. Raises AgentKernelError for a turn that
+    cannot start, if there is no user who could ask again."""
     answer = TerminalAnswer(sys.stdout, sys.stderr, quiet=False)
     turn = asyncio.create_task(show_turn(runtime, key, request, answer, lines.approve))
     with _interrupts(turn):
@@ -94,6 +101,11 @@ async def _run_turn(runtime: Runtime, key: SessionKey, request: TurnRequest, lin
             if current is not None and current.cancelling():
                 raise
             lines.say("Stopped.")
+            return
+        except AgentKernelError as error:
+            if lines.approve is None:
+                raise
+            lines.say(f"agent-kernel: {error}")  # the user can ask again
             return
     answer.close(())
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from agent_kernel.core.wire.export_format import format_of_file
 from agent_kernel.notebook.display.render import table_bundle
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.magic.command_arguments import CommandArguments
@@ -19,8 +20,6 @@ HELP = {
     "export": "[PATH] [--format agent-kernel|jsonl|openai|mistralrs|markdown|notebook]: save this conversation",
     "import": "[PATH] [--use]: read a conversation from a file, or the one stored beside this notebook; shows it first",
 }
-SUFFIXES = {".json": "agent-kernel", ".jsonl": "jsonl", ".md": "markdown", ".ipynb": "notebook"}
-"""Maps the suffix of a file to the format in which a conversation is exported to it."""
 TIMEOUT_S = 300.0
 
 
@@ -35,7 +34,7 @@ class ExportCommands:
         """Write the conversation to a file. An existing file is replaced only with --yes."""
         arguments = CommandArguments(rest, "--format")
         path = Path(arguments.text).expanduser() if arguments.rest else None
-        format = arguments.option or _format_of(path)
+        format = arguments.option or format_of_file(path)
         session = self._context.require_session()
         where = f"{session_path(session, 'export')}?{urlencode({'format': format})}"
         document, headers = self._context.server.raw(where, timeout=TIMEOUT_S)
@@ -98,15 +97,6 @@ class ExportCommands:
             ("left out", ", ".join(f"{count} {what}" for what, count in seen["left_out"].items()) or "nothing"),
         ]
         self._context.publish(table_bundle((f"a conversation ({seen['format']})", ""), rows))
-
-
-def _format_of(path: Path | None) -> str:
-    """Return the format of a file by its suffix, and agent-kernel for none. Raises AgentError for another suffix."""
-    if path is None or not path.suffix:
-        return "agent-kernel"
-    if path.suffix not in SUFFIXES:
-        raise AgentError(f"No format has the suffix {path.suffix}. Use {', '.join(SUFFIXES)}, or --format.")
-    return SUFFIXES[path.suffix]
 
 
 def _file_name(title: str) -> str:

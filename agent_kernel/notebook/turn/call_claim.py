@@ -20,6 +20,7 @@ separately."""
 MAX_MEDIA_CHARS = 24 << 20
 """Limit of base64 characters per call; the server accepts requests of up to 32 MiB."""
 TRIES = 3
+REFUSED = "{text}\n[The server refused the pictures and the details of this result: {error}]"
 
 
 class Claim:
@@ -80,7 +81,8 @@ class Claim:
         patient: bool = True,
     ) -> None:
         """Send the result of the call. If the turn no longer waits for the result, nothing happens and no error is
-        raised.
+        raised. If the server refuses the result, an error with its text and the reason is sent instead; raises
+        AgentKernelError if that is refused too.
 
         ``details`` are for the tool that offered the call; empty details are not sent. They can be ``variables`` (the
         variables that the call created or changed), ``where`` (the place in which the call ran, if it is not the place
@@ -104,6 +106,10 @@ class Claim:
             except ServerUnreachable:
                 if patient:
                     time.sleep(attempt)
+            except AgentKernelError as error:
+                if body["status"] == "error" and "media" not in body:
+                    raise
+                body = {"action": "finish", "status": "error", "text": REFUSED.format(text=text, error=error)}
             else:
                 return
 

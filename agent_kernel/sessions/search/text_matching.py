@@ -32,7 +32,7 @@ def search_words(query: SessionQuery) -> tuple[str, ...]:
     """Return the first MAX_WORDS different words of the query, normalized by ``fold_text``. There is no query syntax.
     Raises InvalidRequest for an invalid query."""
     if query.limit < 0:
-        raise InvalidRequest("A limit must be 0 or more.")
+        raise InvalidRequest("The limit must be 0 or more.")
     if len(query.text) > MAX_QUERY:
         raise InvalidRequest(f"A query can have at most {MAX_QUERY} characters, not {len(query.text)}.")
     if query.role not in ("", *ROLES):

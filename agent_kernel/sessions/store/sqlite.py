@@ -269,7 +269,7 @@ class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
         return await self._read(key, lambda db: branches.select_siblings(db, key, turn))
 
     async def fork(self, key: SessionKey, target: SessionKey, turns: int | None = None) -> Session:
-        serialization.validate_limit(turns)
+        serialization.validate_limit(turns, "number of turns")
         return await self._growing(
             target, lambda db: branches.fork_session(db, key, target, turns, self._clock()), key.namespace
         )

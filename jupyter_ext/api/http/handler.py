@@ -270,13 +270,13 @@ class AgentHandler(CrossOriginHandler):
         return self.request.body
 
     def number(self, name: str, default: int | None = None) -> int | None:
-        """Return a number of 0 or more from the query. Raises InvalidRequest."""
+        """Return a whole number of 0 or more from the query. Raises InvalidRequest."""
         raw = self.get_argument(name, None)
         if raw is None:
             return default
         whole = raw.removesuffix(".0")  # JSON may write a whole number with .0
         if not (whole.isascii() and whole.isdecimal() and len(whole) < 16):
-            raise InvalidRequest(f"{name} must be a number, not {raw[:40]!r}.")
+            raise InvalidRequest(f"{name} must be a whole number of 0 or more, not {raw[:40]!r}.")
         return int(whole)
 
     async def find_queried_place(self) -> str | None:

@@ -46,7 +46,7 @@ def is_json(content_type: str) -> bool:
 
 def validation_message(error: ValidationError) -> str:
     """Describe the first validation errors of a body, without the values that were sent."""
-    errors = error.errors(include_url=False, include_input=False, include_context=False)
+    errors = error.errors(include_url=False, include_input=False)
     described = [_describe(mistake) for mistake in errors[:3]]
     return "; ".join(described) + ("" if len(errors) <= 3 else f"; and {len(errors) - 3} more")
 
@@ -56,4 +56,9 @@ def _describe(mistake: Mapping[str, Any]) -> str:
     words = str(mistake["msg"]).removeprefix("Value error, ")
     if not mistake["loc"] and words != mistake["msg"]:
         return words
-    return f"{'.'.join(map(str, mistake['loc'])) or 'body'}: {words}"
+    place = [*map(str, mistake["loc"])]
+    if mistake["type"] in ("union_tag_not_found", "union_tag_invalid"):  # the field that says which object it is
+        known = mistake["ctx"].get("expected_tags")
+        place.append(mistake["ctx"]["discriminator"].strip("'"))
+        words = f"Input should be one of {known}" if known else "Field required"
+    return f"{'.'.join(place) or 'body'}: {words}"

@@ -129,6 +129,42 @@ def test_stdin_is_the_question_or_a_file(scripted: Command) -> None:
     assert "cannot both be -" in piped("-", "-f", "-").stderr
 
 
+@pytest.mark.parametrize(
+    ("question", "reason"),
+    [
+        ("caf\udce9", "This prompt is not valid Unicode."),  # as Python passes an argument that is not UTF-8
+        (" \n", "The question is empty."),
+    ],
+)
+def test_a_question_that_cannot_be_asked_is_refused_with_its_reason(
+    scripted: Command, question: str, reason: str
+) -> None:
+    ended = scripted("ask", question)
+    assert (ended.status, ended.err) == (1, f"agent-kernel: {reason}\n")
+    assert scripted("sessions", "--json").json == []
+
+
+def test_stdin_that_is_not_utf_8_is_refused_without_a_traceback(scripted: Command) -> None:
+    strict = os.environ | {"PYTHONIOENCODING": "utf-8:strict"}
+    command = [sys.executable, "-m", "agent_kernel", "ask", "-"]
+    ended = subprocess.run(command, input=b"caf\xe9", env=strict, capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (1, b"agent-kernel: This prompt is not valid Unicode.\n")
+
+
+def test_a_file_in_the_place_of_the_output_directory_is_an_error_before_the_turn(
+    scripted: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "out").touch()
+    ended = scripted("ask", "table", "-o", str(tmp_path / "out"))
+    assert (ended.status, ended.err) == (1, f"agent-kernel: {tmp_path / 'out'}: File exists.\n")
+    assert scripted("sessions", "--json").json == []
+
+
+def test_a_directory_is_not_an_input_file(scripted: Command, tmp_path: Path) -> None:
+    ended = scripted("ask", "six times seven", "-f", str(tmp_path))
+    assert (ended.status, ended.err) == (1, f"agent-kernel: {tmp_path} is not a regular file.\n")
+
+
 def test_ctrl_c_closes_the_turn_and_the_session_goes_on(scripted: Command) -> None:
     command = [sys.executable, "-u", "-m", "agent_kernel", "ask", "slow", "-s", "stopped"]
     ours, theirs = pty.openpty()

@@ -56,7 +56,7 @@ class Terminal:
         self._read = at + len(text)
 
     def type(self, keys: str) -> None:
-        os.write(self._ours, keys.encode())
+        os.write(self._ours, keys.encode("utf-8", "surrogateescape"))
 
     def end(self) -> int:
         self.type("\x04")
@@ -119,6 +119,24 @@ def test_a_person_asks_stops_an_answer_and_asks_on(scripted: Command, terminal: 
     again.wait_for("A new conversation: session-")
     again.wait_for(">")
     assert again.end() == 0
+
+
+def test_a_mistyped_command_and_a_line_that_is_no_text_do_not_end_the_conversation(
+    scripted: Command, terminal: Callable[..., Terminal]
+) -> None:
+    one = terminal()
+    one.wait_for(">")
+    one.type("/hlep\r")
+    one.wait_for("There is no command /hlep. /help shows the commands.")
+    one.wait_for(">")
+    one.type("caf\udce9\r")
+    one.wait_for("agent-kernel: This prompt is not valid Unicode.")
+    one.wait_for(">")
+    one.type("six times seven\r")
+    one.wait_for("The answer is 42.")
+    one.wait_for(">")
+    assert one.end() == 0
+    assert len(scripted.on_store(lambda store: store.turns(KEY))) == 1
 
 
 @pytest.mark.parametrize(("key", "status"), [("y", "success"), ("n", "denied"), ("\x03", "denied")])

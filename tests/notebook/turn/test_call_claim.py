@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_kernel.core.errors import AgentKernelError, NotFound, ServerUnreachable
+from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound, ServerUnreachable
 from agent_kernel.notebook.server_client import ServerClient
 from agent_kernel.notebook.turn import call_claim as claims
 from agent_kernel.notebook.turn.call_claim import Claim
@@ -85,3 +85,20 @@ def test_pictures_beyond_what_a_request_holds_are_left_out_and_said_to_be(monkey
     [sent] = [body for body in server.posted if body["action"] == "finish"]  # type: ignore[attr-defined]
     assert sent["media"] == media[:1]
     assert sent["text"] == "drawn\n[1 of them are too large to be sent to you]"
+
+
+def test_a_refused_result_becomes_an_error_that_says_why_and_the_turn_goes_on() -> None:
+    server = Posts(lambda number: InvalidRequest("media.0.mime: unknown type") if number == 1 else None)
+    with make_claim(server) as claim:
+        claim.finish("success", "drawn", [{"mime": "image/odd", "data": "eA=="}], details={"variables": ["x"]})
+    _, sent = server.posted  # type: ignore[attr-defined]
+    assert (sent["status"], "media" in sent, "details" in sent) == ("error", False, False)
+    assert sent["text"].startswith("drawn\n")
+    assert "media.0.mime: unknown type" in sent["text"]
+
+
+def test_a_server_that_refuses_every_result_is_an_error_of_the_cell() -> None:
+    server = Posts(lambda number: InvalidRequest("no results any more"))
+    with make_claim(server) as claim, pytest.raises(InvalidRequest, match="no results any more"):
+        claim.finish("success", "done", [])
+    assert server.actions() == ["finish", "finish"]

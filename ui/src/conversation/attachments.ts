@@ -46,6 +46,7 @@ export class Attachments {
   taken(): readonly Attachment[] {
     const all = this.all.value;
     this.all.value = [];
+    this.problem.value = "";
     return all;
   }
 
@@ -79,7 +80,7 @@ export class Attachments {
       return { kind: "file", key: `file ${++this.#made}`, name, size, id, part: 1, failure: "" };
     });
     const images = media.map((medium, index): ImageAttachment => {
-      const name = media.length > 1 ? `image ${index + 1}` : "image";
+      const name = media.length > 1 ? trans.__("image %1", index + 1) : trans.__("image");
       const { mime, size = 0, data } = medium;
       return { kind: "image", key: `image ${++this.#made}`, name, size, mime, data: data ?? "", failure: "" };
     });
@@ -105,6 +106,10 @@ export class Attachments {
   }
 
   async #image(file: File): Promise<void> {
+    if (file.size === 0) {
+      this.problem.value = trans.__("%1 was not attached: the file is empty.", file.name || trans.__("The image"));
+      return;
+    }
     const images = this.all.value.filter((one) => one.kind === "image");
     const bytes = images.reduce((sum, image) => sum + image.size, 0);
     if (images.length >= MAX_IMAGES || bytes + file.size > MAX_IMAGES_BYTES) {
@@ -119,7 +124,10 @@ export class Attachments {
     const data = await base64(file);
     const key = `image ${++this.#made}`;
     const { name, size, type: mime } = file;
-    this.all.value = [...this.all.value, { kind: "image", key, name: name || "image", size, mime, data, failure: "" }];
+    this.all.value = [
+      ...this.all.value,
+      { kind: "image", key, name: name || trans.__("image"), size, mime, data, failure: "" },
+    ];
   }
 
   async #file(file: File, session: string): Promise<void> {

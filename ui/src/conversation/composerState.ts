@@ -101,7 +101,11 @@ export class ComposerState {
 
   /** Send a message. Text that the server does not accept stays in the composer, or returns to it. */
   async send(prompt = this.text.value.trim()): Promise<boolean> {
-    if (!prompt || this.attachments.pending) return false;
+    if (!prompt) return false;
+    if (this.attachments.pending) {
+      this.attachments.problem.value = trans.__("A file is still on its way. Send the message when it is there.");
+      return false;
+    }
     const typed = this.text.value;
     const at = this.#at;
     const { editing, notes: noted } = this.conversation;

@@ -57,7 +57,7 @@ export class LabChanges implements ChangeKeeper {
     try {
       edit(notebook, { cell, before, after }, { turn, call, accepted: true });
     } catch (error) {
-      if (error instanceof EditRefused) return error.message;
+      if (error instanceof EditRefused) return error.reason;
       throw error;
     }
     this.#changed();

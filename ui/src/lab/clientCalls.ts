@@ -2,7 +2,7 @@
  * calls, runs each at most once, and sends the result. A turn keeps its notebook, whichever tab is in front. */
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
 import { randomId } from "../transport/randomId";
-import { isApiError, type Close, type Transport } from "../transport/transport";
+import { type Close, errorMessage, isApiError, type Transport } from "../transport/transport";
 import type { TurnEvent } from "../wire/events";
 import type { Facts } from "../wire/schema";
 import type { News } from "../wire/socket";
@@ -201,7 +201,7 @@ async function answerTo(
     return { status: "success", text: "", details: changed(panel, name, given, origin) };
   } catch (error) {
     if (error instanceof EditRefused) return { status: "error", text: error.message };
-    return { status: "error", text: `The page could not do it: ${error instanceof Error ? error.message : "unknown"}` };
+    return { status: "error", text: `The page could not do it: ${errorMessage(error)}` };
   }
 }
 

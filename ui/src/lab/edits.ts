@@ -8,8 +8,15 @@ import type { Facts, Json } from "../wire/schema";
 
 export const TAG = "agent_kernel";
 
-/** The edit was refused; the model reads the message. */
-export class EditRefused extends Error {}
+/** The edit was refused. The model reads the message, and the user reads `reason` where they asked for the edit. */
+export class EditRefused extends Error {
+  constructor(
+    message: string,
+    readonly reason = message,
+  ) {
+    super(message);
+  }
+}
 
 export interface EditResult {
   cell: string;
@@ -174,10 +181,12 @@ function placeBelow(notebook: ISharedNotebook, id: string): number {
 function findUnchanged(notebook: ISharedNotebook, given: Facts): { cell: ISharedCell; index: number } {
   const id = word(given["cell"]);
   const { cell, index } = find(notebook, id);
-  if (!cell) throw new EditRefused(`Cell ${id} is gone; look at notebook_cells.`);
+  if (!cell)
+    throw new EditRefused(`Cell ${id} is gone; look at notebook_cells.`, trans.__("The cell was deleted since."));
   if (cell.getSource() !== given["before"]) {
     throw new EditRefused(
       `Cell ${index} (${id}) was changed meanwhile, so nothing was done. Read it again: read_cells.`,
+      trans.__("The cell was changed since, so it stays as it is."),
     );
   }
   return { cell, index };
@@ -185,7 +194,10 @@ function findUnchanged(notebook: ISharedNotebook, given: Facts): { cell: IShared
 
 function checkAllowed(cell: ISharedCell, key: "editable" | "deletable", word: string): void {
   if (cell.getMetadata(key) === false)
-    throw new EditRefused(`The cell is marked as not to be ${word}; leave it as it is.`);
+    throw new EditRefused(
+      `The cell is marked as not to be ${word}; leave it as it is.`,
+      trans.__("The notebook protects this cell from changes."),
+    );
 }
 
 function tagOf(cell: ISharedCell): Tag | null {

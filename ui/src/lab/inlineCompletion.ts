@@ -8,7 +8,7 @@ import type {
   IInlineCompletionProvider,
 } from "@jupyterlab/completer";
 import type { INotebookTracker, Notebook, NotebookPanel } from "@jupyterlab/notebook";
-import type { Transport } from "../transport/transport";
+import { errorMessage, type Transport } from "../transport/transport";
 import { trans } from "../translation/translation";
 import type { InfillLine } from "../wire/bodyTypes";
 
@@ -95,7 +95,7 @@ export class InlineCompletion implements IInlineCompletionProvider {
     try {
       await this.transport?.lines?.("infill", gap, (line) => this.#read(line as InfillLine, suggestion), signal);
     } catch (error) {
-      if (!signal.aborted) this.#warn(error instanceof Error ? error.message : String(error));
+      if (!signal.aborted) this.#warn(errorMessage(error));
     } finally {
       changed.disconnect(stop);
       panel.content.activeCellChanged.disconnect(stop);

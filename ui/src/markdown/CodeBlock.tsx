@@ -8,6 +8,7 @@ import { EnlargeButton } from "./Lightbox";
 import { useDiagram } from "./useDiagram";
 import { useShortMessage } from "./useShortMessage";
 import { trans } from "../translation/translation";
+import { errorMessage } from "../transport/transport";
 
 const MERMAID = "mermaid";
 const RUN_HERE = new Set(["python", "py", "python3", "ipython"]);
@@ -60,7 +61,7 @@ function Tools({ code, language, say }: { code: string; language: string; say: (
   const attempt = (work: Promise<unknown>, done: string) => {
     work.then(
       () => say(done),
-      (error: unknown) => say(error instanceof Error ? error.message : trans.__("That did not work.")),
+      (error: unknown) => say(errorMessage(error)),
     );
   };
   const send = async () => {
@@ -69,7 +70,7 @@ function Tools({ code, language, say }: { code: string; language: string; say: (
     try {
       say((await around.conversation.send(inSandbox(code))) ? trans.__("Sent") : trans.__("The message was not sent."));
     } catch (error) {
-      say(error instanceof Error ? error.message : trans.__("The message was not sent."));
+      say(errorMessage(error));
     } finally {
       sending.current = false;
     }

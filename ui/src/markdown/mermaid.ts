@@ -1,6 +1,7 @@
 /** Which Mermaid diagrams of a model are drawn, and how a drawing becomes an image. The library draws in the page itself,
  * where it would load an address that a label or a style names, even in its strict mode. Such a source is not drawn. */
 import { trans } from "../translation/translation";
+import { errorMessage } from "../transport/transport";
 
 /** Larger sources would keep the page busy for seconds. `&` joins each node before it with each node behind it. */
 const MAX_CHARACTERS = 5_000;
@@ -31,7 +32,7 @@ export function reasonAgainst(source: string): string {
 
 /** One line with the reason of the library, which quotes the source over several lines. */
 export function reasonOf(error: unknown): string {
-  const [line = ""] = (error instanceof Error ? error.message : String(error)).split("\n");
+  const [line = ""] = errorMessage(error).split("\n");
   return trans.__("The diagram cannot be drawn: %1", line.replace(/:\s*$/, "").slice(0, MAX_REASON));
 }
 

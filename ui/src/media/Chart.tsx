@@ -4,6 +4,7 @@ import { ToolbarIcon } from "../markdown/ToolbarIcon";
 import { PanelContext } from "../conversation/panelContext";
 import { JsonTree } from "./JsonTree";
 import { trans } from "../translation/translation";
+import { errorMessage } from "../transport/transport";
 
 const MAX_INSERTED = 200_000;
 
@@ -13,7 +14,7 @@ export function Chart({ mime, text, value, alt }: { mime: string; text: string; 
   const open = () => {
     notebook?.insert(cellOf(mime, text), "below").then(
       () => say(trans.__("Run the new cell to see it.")),
-      (error: unknown) => say(error instanceof Error ? error.message : trans.__("That did not work.")),
+      (error: unknown) => say(errorMessage(error)),
     );
   };
   return (

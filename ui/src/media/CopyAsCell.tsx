@@ -4,6 +4,7 @@ import { PanelContext } from "../conversation/panelContext";
 import { copy } from "../markdown/clipboard";
 import { IconButton } from "../markdown/IconButton";
 import { trans } from "../translation/translation";
+import { errorMessage } from "../transport/transport";
 
 /** `say` shows what came of it. */
 export function CopyAsCell({ code, say }: { code: string; say: (text: string) => void }) {
@@ -17,9 +18,6 @@ export function CopyAsCell({ code, say }: { code: string; say: (text: string) =>
     notebook.reveal(await notebook.insert(code, "below"));
     return trans.__("Inserted");
   };
-  const attempt = () =>
-    insert().then(say, (error: unknown) =>
-      say(error instanceof Error ? error.message : trans.__("That did not work.")),
-    );
+  const attempt = () => insert().then(say, (error: unknown) => say(errorMessage(error)));
   return <IconButton icon="cell" label={trans.__("Copy as cell")} onClick={() => void attempt()} />;
 }

@@ -3,7 +3,7 @@ import { useContext, useEffect, useState } from "preact/hooks";
 import { PanelContext } from "../conversation/panelContext";
 import type { Medium } from "../wire/events";
 import { acquireMedium } from "./bytes";
-import { trans } from "../translation/translation";
+import { errorMessage } from "../transport/transport";
 
 export type Loaded = { state: "waiting" } | { state: "there"; blob: Blob } | { state: "failed"; reason: string };
 
@@ -22,7 +22,7 @@ export function useBytes(medium: Medium, session: string, near: boolean): Loaded
         current &&
         setLoaded({
           state: "failed",
-          reason: error instanceof Error ? error.message : trans.__("It could not be loaded."),
+          reason: errorMessage(error),
         }),
     );
     return () => {

@@ -21,6 +21,11 @@ export function isApiError(error: unknown): error is ApiError {
   return error instanceof Error && "status" in error && "body" in error;
 }
 
+/** What the user reads of an error. */
+export function errorMessage(error: unknown): string {
+  return error instanceof Error ? error.message || error.name : String(error);
+}
+
 export interface Transport {
   readonly connection: ReadonlySignal<Connection>;
 

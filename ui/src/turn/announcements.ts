@@ -2,6 +2,7 @@
 import { plainText } from "./terminalOutput";
 import type { Block, TurnView } from "./turn";
 import { callLabel, stateOf, statusOf } from "./labels";
+import { endOf } from "./serverTexts";
 import { trans } from "../translation/translation";
 
 const SPOKEN = 1_000;
@@ -17,8 +18,9 @@ export function announcements(before: TurnView, now: TurnView): Announcement[] {
   const was = new Map(before.blocks.map((block) => [block.id, block]));
   const told = now.blocks.flatMap((block) => (was.get(block.id) === block ? [] : ofBlock(was.get(block.id), block)));
   if (before.state === "open" && now.state !== "open") {
-    const reason = now.error?.message ?? (now.state === "committed" ? "" : now.reason);
-    told.push({ text: reason ? `${stateOf(now)}: ${reason}` : stateOf(now), urgent: now.state === "failed" });
+    const end = endOf(now) || stateOf(now);
+    const failed = now.state === "failed";
+    told.push({ text: failed ? `${stateOf(now)}: ${end}` : end, urgent: failed });
   }
   return told;
 }

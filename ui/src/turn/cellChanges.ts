@@ -2,6 +2,7 @@
  * field is checked. The functions have no side effects. */
 import type { CallBlock, TurnView } from "./turn";
 import { lookupTable } from "./labels";
+import { serverText } from "./serverTexts";
 import type { Facts, Json } from "../wire/schema";
 import { trans } from "../translation/translation";
 
@@ -58,7 +59,7 @@ export function changeOf(call: Pick<CallBlock, "id" | "name" | "details">): Chan
     below: text(told["below"]),
     from: text(told["from"]),
     kept: facts(told["kept"]),
-    lost: text(told["lost"]),
+    lost: serverText(text(told["lost"])),
   };
 }
 

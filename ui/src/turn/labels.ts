@@ -123,8 +123,10 @@ export function callLabel(call: CallBlock): string {
 /** 0.04 s, 3.2 s, 1 min 5 s; empty if the time is unknown. */
 export function formatDuration(seconds: number): string {
   if (!(seconds > 0)) return "";
-  if (seconds < 0.095) return `${Math.max(0.01, seconds).toFixed(2)} s`;
-  if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
+  const fixed = (value: number, digits: number): string =>
+    formatNumber(value, { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  if (seconds < 0.095) return `${fixed(Math.max(0.01, seconds), 2)} s`;
+  if (seconds < 9.95) return `${fixed(seconds, 1)} s`;
   if (seconds < 59.5) return `${Math.round(seconds)} s`;
   const whole = Math.round(seconds);
   if (whole < 3_600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;

@@ -15,6 +15,7 @@ import { Review } from "./Review";
 import { Source } from "./Source";
 import { usePanel } from "../conversation/panelContext";
 import { trans } from "../translation/translation";
+import { errorMessage } from "../transport/transport";
 
 const LAST_LINES = 3;
 /** Arguments that the review of a change shows as a diff. */
@@ -69,8 +70,7 @@ function Keep({ call }: { call: CallBlock }) {
   const insert = () =>
     host.notebook?.insert(`%agent keep ${names.join(" ")}`, "below").then(
       () => (said.value = trans.__("Run the new cell to keep them.")),
-      (error: unknown) =>
-        (said.value = error instanceof Error ? error.message : trans.__("The cell could not be added.")),
+      (error: unknown) => (said.value = errorMessage(error)),
     );
   return (
     <p class="ak-quiet">

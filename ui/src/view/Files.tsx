@@ -8,6 +8,7 @@ import { markInvisible } from "./Source";
 import { Problem } from "./Problem";
 import { usePanel } from "../conversation/panelContext";
 import { trans } from "../translation/translation";
+import { errorMessage } from "../transport/transport";
 
 export function Files({ files }: { files: readonly Facts[] }) {
   if (files.length === 0) return null;
@@ -23,14 +24,14 @@ export function Files({ files }: { files: readonly Facts[] }) {
 function File({ file }: { file: Facts }) {
   const { host } = usePanel();
   const problem = useSignal(text(file["code"]) && (text(file["message"]) || trans.__("The file could not be saved.")));
-  const name = text(file["name"]) || text(file["filename"]) || "file";
+  const name = text(file["name"]) || text(file["filename"]) || trans.__("file");
   const size = typeof file["bytes"] === "number" ? formatBytes(file["bytes"]) : "";
   const fetched = async () => {
     problem.value = "";
     try {
       saveFile(await host.transport.bytes(`files/${encodeURIComponent(text(file["id"]))}/content`), name);
     } catch (error) {
-      problem.value = error instanceof Error ? error.message : trans.__("The file could not be downloaded.");
+      problem.value = errorMessage(error);
     }
   };
   return (

@@ -3,6 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useDesk } from "./panelStateContext";
 import { Problem } from "./Problem";
 import { trans } from "../translation/translation";
+import { errorMessage } from "../transport/transport";
 
 /** The server's limit for one document. */
 const MAX_BYTES = 32 * 2 ** 20;
@@ -22,8 +23,7 @@ export function Import() {
         if (file.value === given) seen.value = preview; // the user may have chosen another file in the meantime
       },
       (error: unknown) => {
-        if (file.value === given)
-          problem.value = error instanceof Error ? error.message : trans.__("The file cannot be read.");
+        if (file.value === given) problem.value = errorMessage(error);
       },
     );
   };

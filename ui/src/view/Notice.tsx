@@ -1,4 +1,5 @@
 /** A notice in one line, with its details folded below it. Its level is in a word, not only in its colour. */
+import { serverText } from "../turn/serverTexts";
 import type { NoticeBlock } from "../turn/turn";
 import { trans } from "../translation/translation";
 import { Icon } from "./Icon";
@@ -14,7 +15,7 @@ export function Notice({ block: { level, text, details } }: { block: NoticeBlock
   const words = (
     <span>
       {weight && `${weight} `}
-      {text}
+      {serverText(text)}
     </span>
   );
   if (details) {

@@ -17,7 +17,7 @@ import { trans } from "../translation/translation";
 /** Maximum number of lines of a diff that is only informative. */
 const MOST = 400;
 const SIGNS = { same: " ", gone: "-", new: "+" } as const;
-const SPOKEN = { same: "", gone: "removed: ", new: "added: " } as const;
+const spoken = () => ({ same: "", gone: trans.__("removed:"), new: trans.__("added:") });
 
 interface Shown {
   before: string;
@@ -41,7 +41,7 @@ export function Diff({ before, after, label, most = MOST }: Shown) {
               {SIGNS[line.kind]}
             </span>
             <code>
-              <span class="ak-unseen">{SPOKEN[line.kind]}</span>
+              <span class="ak-unseen">{spoken()[line.kind]} </span>
               {markInvisible(line.text)}
             </code>
           </div>

@@ -23,6 +23,47 @@ function verdict(permission: string): string {
   }
 }
 
+function kindName(kind: string): string {
+  switch (kind) {
+    case "python.sandbox":
+      return trans.__("Python in the sandbox");
+    case "python.draft":
+      return trans.__("Python on a copy of your kernel");
+    case "python.live":
+      return trans.__("Python in your kernel");
+    case "shell":
+      return trans.__("Commands in the sandbox");
+    case "files.read":
+      return trans.__("Read files of the conversation");
+    case "files.write":
+      return trans.__("Write files in the work directory");
+    case "path":
+      return trans.__("Files outside of the work directory");
+    case "skills":
+      return trans.__("Skills");
+    case "sessions.read":
+      return trans.__("Read earlier conversations");
+    case "notebook.read":
+      return trans.__("Read the notebook and its variables");
+    case "notebook.edit":
+      return trans.__("Change cells of the notebook");
+    case "notebook.run":
+      return trans.__("Run cells of the notebook");
+    case "function":
+      return trans.__("Functions without effects");
+    case "function.effects":
+      return trans.__("Functions with effects");
+    case "mcp":
+      return trans.__("Tools of other programs (MCP)");
+    case "dispatch":
+      return trans.__("Functions on other machines");
+    case "web":
+      return trans.__("Search and read the web");
+    default:
+      return kind;
+  }
+}
+
 export function Settings() {
   const desk = useDesk();
   const { conversation } = desk;
@@ -56,7 +97,7 @@ export function Settings() {
       <dl class="ak-facts">
         {Object.entries(allowed.value?.policy ?? {}).map(([kind, { permission, because }]) => (
           <div key={kind}>
-            <dt>{kind}</dt>
+            <dt title={kind}>{kindName(kind)}</dt>
             <dd title={because}>{verdict(permission)}</dd>
           </div>
         ))}

@@ -11,6 +11,7 @@ import { Elapsed } from "./Elapsed";
 import { usePanel } from "../conversation/panelContext";
 import { Versions } from "./Versions";
 import { formatNumber, trans } from "../translation/translation";
+import { errorMessage } from "../transport/transport";
 
 export function TurnFooter({ entry, turn }: { entry: Entry; turn: TurnView }) {
   return (
@@ -31,7 +32,7 @@ function Facts({ turn }: { turn: TurnView }) {
       </p>
     );
   }
-  const facts = [turn.state === "committed" ? "" : stateOf(turn), ...(showFacts ? cost(turn) : [])];
+  const facts = [turn.state === "failed" ? stateOf(turn) : "", ...(showFacts ? cost(turn) : [])];
   return (
     <p
       class="ak-facts"
@@ -80,7 +81,7 @@ function Actions({ entry, turn }: { entry: Entry; turn: TurnView }) {
   const copied = () =>
     copy(markdown(turn)).then(
       () => (said.value = trans.__("Copied")),
-      (error: unknown) => (said.value = error instanceof Error ? error.message : trans.__("Not copied")),
+      (error: unknown) => (said.value = errorMessage(error)),
     );
   return (
     <div class="ak-actions">

@@ -11,6 +11,7 @@ import "./turns.css";
 import { useTurnKeys } from "./turnKeys";
 import { Problem } from "./Problem";
 import { trans } from "../translation/translation";
+import { errorMessage } from "../transport/transport";
 
 export function Turns() {
   const { conversation } = usePanel();
@@ -62,7 +63,7 @@ function Older() {
     try {
       await conversation.loadOlder();
     } catch (error) {
-      problem.value = error instanceof Error ? error.message : trans.__("Earlier turns could not be loaded.");
+      problem.value = errorMessage(error);
     }
     loading.value = false;
   };

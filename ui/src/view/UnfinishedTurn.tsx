@@ -1,5 +1,6 @@
 /** Why a turn ended without an answer, and what the user can do. */
 import type { Entry } from "../conversation/conversation";
+import { endOf } from "../turn/serverTexts";
 import type { TurnView } from "../turn/turn";
 import { Icon } from "./Icon";
 import { Source } from "./Source";
@@ -15,7 +16,7 @@ export function UnfinishedTurn({ entry, turn }: { entry: Entry; turn: TurnView }
       <p>
         <Icon name={turn.state === "cancelled" ? "info" : "warning"} />
         <span>
-          {reason(turn)} {turn.error?.hint}
+          {endOf(turn)} {turn.error?.hint}
         </span>
       </p>
       {details.length > 0 && (
@@ -35,12 +36,4 @@ export function UnfinishedTurn({ entry, turn }: { entry: Entry; turn: TurnView }
       )}
     </div>
   );
-}
-
-function reason({ state, error, reason: why }: TurnView): string {
-  if (state === "cancelled")
-    return why.startsWith("stopped") ? `S${why.slice(1)}.` : trans.__("Stopped: %1.", why || trans.__("no reason"));
-  if (state === "interrupted")
-    return trans.__("Interrupted: %1. What it produced is saved.", why || trans.__("the server stopped"));
-  return error?.message ?? (why || trans.__("The turn failed."));
 }

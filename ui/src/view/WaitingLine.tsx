@@ -1,4 +1,5 @@
 /** What a turn waits for before its next text, and which parts of the conversation the model does not see. */
+import { serverText } from "../turn/serverTexts";
 import type { TurnView } from "../turn/turn";
 import { trans } from "../translation/translation";
 
@@ -24,7 +25,8 @@ export function WaitingLine({ turn }: { turn: TurnView }) {
   );
 }
 
-function words({ waiting, place, loading, began }: TurnView): string {
+function words({ waiting: why, place, loading, began }: TurnView): string {
+  const waiting = serverText(why);
   if (place > 0)
     return place === 1
       ? trans.__("In the queue: next (%1)", waiting)

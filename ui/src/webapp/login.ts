@@ -3,7 +3,7 @@ import type { ServerSettings } from "../transport/server";
 import { trans } from "../translation/translation";
 import { logIn, type LoginResult } from "./session";
 
-const NEW_TOKEN = "agent-kernel token new --scope turns --scope sessions --scope files --user NAME";
+const NEW_TOKEN = "agent-kernel token new --user NAME \\\n  --scope turns --scope sessions \\\n  --scope files";
 
 function problem(result: LoginResult): string {
   switch (result) {

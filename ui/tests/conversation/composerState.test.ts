@@ -203,6 +203,8 @@ describe("a message that was sent", () => {
     composing.attachments.variable("df", "df: DataFrame");
     conversation.editing.value = conversation.entries.value[0] ?? null;
     expect(composing.attachments.pending).toBe(true);
+    expect(await composing.send("too early")).toBe(false);
+    expect(composing.attachments.problem.value).toContain("still on its way");
     await vi.waitFor(() => expect(composing.attachments.pending).toBe(false));
     expect(server.fetched).toEqual(["sessions/s1/blobs/h1"]);
     expect(composing.attachments.all.value.map((one) => one.name)).toEqual(["image", "notes.txt"]);
@@ -210,6 +212,16 @@ describe("a message that was sent", () => {
     const media = [{ mime: "image/png", data: btoa("of the store") }];
     expect(server.bodies.at(-1)).toMatchObject({ replaces: "t1", media, inputs: ["f1"], context: [] });
     expect(composing.attachments.all.value.map((one) => one.name)).toEqual(["df"]);
+    expect(composing.attachments.problem.value).toBe("");
+  });
+
+  test("is not held up by an empty image, which is refused with the reason", async () => {
+    const { server, conversation } = opened();
+    const composing = new ComposerState(server, conversation);
+    await composing.attachments.take([new File([], "dot.png", { type: "image/png" })], "");
+    expect(composing.attachments.problem.value).toBe("dot.png was not attached: the file is empty.");
+    expect(composing.attachments.all.value).toEqual([]);
+    expect(composing.attachments.pending).toBe(false);
   });
 
   test("that is gone is no message to edit: what was written can be sent as a new one", async () => {

@@ -15,8 +15,9 @@ const SHOWN_ATTRIBUTES = new Set(["title", "aria-label", "placeholder", "label",
 /** What is compared is a name, such as that of a key. */
 const EQUALITY = new Set([ts.SyntaxKind.EqualsEqualsEqualsToken, ts.SyntaxKind.ExclamationEqualsEqualsToken]);
 const LETTER = /\p{L}/u;
-/** Words with a space between them, or a capital letter at the beginning. Class names, keys and paths have neither. */
-const SENTENCE = /^\p{Lu}\p{Ll}+|\p{L}{2,} \p{L}/u;
+/** Words with a space between them, a capital letter at the beginning, or a colon and a space at the end. Class names,
+ * keys and paths have none of these. */
+const SENTENCE = /^\p{Lu}\p{Ll}+|\p{L}{2,} \p{L}|\p{L}: $/u;
 
 export function literalsOf(name: string, source: string): Literals {
   const file = ts.createSourceFile(name, source, ts.ScriptTarget.Latest, true, ts.ScriptKind.TSX);

@@ -59,7 +59,7 @@ const NOT_SHOWN: Record<string, readonly string[]> = {
   "view/panelStateContext.ts": ["outside of a panel"],
   "webapp/login.ts": [
     "cat ~/.local/share/agent-kernel/serve-token",
-    "agent-kernel token new --scope turns --scope sessions --scope files --user NAME",
+    "agent-kernel token new --user NAME \\\n  --scope turns --scope sessions \\\n  --scope files",
   ],
 };
 const isCode = (text: string): boolean => text.includes("import json") || text.includes("Its output:");
@@ -69,10 +69,11 @@ test("the check finds texts that bypass the translation", () => {
     const a = <p title="Two words">Hello {name}{late && "late"}</p>;
     const b = key === "Enter" ? trans.__("Press %1", "the key") : \`\${n} turns\`;
     const c = trans.__(label);
+    const d = { gone: "removed: ", kind: "note", where: "http:" };
   `;
   expect(literalsOf("a.tsx", source)).toEqual({
     translated: [{ one: "Press %1" }],
-    bypassing: ["Two words", "Hello", "late", "the key"],
+    bypassing: ["Two words", "Hello", "late", "the key", "removed: "],
     computed: ["trans.__(label)"],
   });
 });

@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
+import german from "../../../jupyter_ext/locale/de_DE/LC_MESSAGES/agent_kernel.json";
 import { changeOf, changesOf, effectsOf, isSuperseded } from "../../src/turn/cellChanges";
 import { applyEvent, emptyTurn } from "../../src/turn/turn";
+import { ENGLISH, setTranslation, textsOf } from "../../src/translation/translation";
 import type { Bodies, EventType, TurnEvent } from "../../src/wire/events";
 import type { Facts } from "../../src/wire/schema";
 
@@ -43,6 +45,25 @@ describe("changes of a turn", () => {
       before: "",
       index: -1,
     });
+  });
+
+  it("say in the user's language why their texts are not stored", () => {
+    const reasons = [
+      "its text contained a key or a password, which is not stored",
+      "the changes of the turn are too large to be stored",
+    ];
+    const lost = (reason: string) =>
+      changeOf({ id: "1", name: "edit_cell", details: { change: { cell: "one", lost: reason } } })?.lost;
+    expect(reasons.map(lost)).toEqual(reasons);
+    setTranslation({ texts: textsOf(german), language: "de" });
+    try {
+      expect(reasons.map(lost)).toEqual([
+        "der Text enthielt einen Schlüssel oder ein Passwort, was nicht gespeichert wird",
+        "die Änderungen dieser Frage sind zu groß, um gespeichert zu werden",
+      ]);
+    } finally {
+      setTranslation(ENGLISH);
+    }
   });
 
   it("leave effects that no undo reaches, and say them", () => {

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import type { CallBlock } from "../../src/turn/turn";
+import { ENGLISH, setTranslation } from "../../src/translation/translation";
 import { formatBytes, callLabel, formatDuration, callPhrase, placeOf, statusOf, verbOf } from "../../src/turn/labels";
 import { call, shown, type Said } from "./events";
 
@@ -59,6 +60,15 @@ test.each([
   [59.6, "1 min 0 s"],
   [3_599.6, "1 h 0 min"],
 ])("%d seconds are %j", (seconds, said) => expect(formatDuration(seconds)).toBe(said));
+
+test("a duration has the decimal separator of the user's language", () => {
+  setTranslation({ ...ENGLISH, language: "de-DE" });
+  try {
+    expect([0.04, 3.21].map(formatDuration)).toEqual(["0,04 s", "3,2 s"]);
+  } finally {
+    setTranslation(ENGLISH);
+  }
+});
 
 test.each([
   [1, "1 byte"],

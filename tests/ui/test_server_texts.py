@@ -1,0 +1,27 @@
+"""The panel recognises sentences of the server by their text; the server writes each one that the panel translates."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from tests.test_layers import ROOT
+
+PANEL = ROOT / "ui/src/turn/serverTexts.ts"
+SENTENCE = re.compile(r'case "([^"]+ [^"]+)":')
+
+
+def test_each_sentence_of_the_server_that_the_panel_translates_is_one_that_the_server_writes() -> None:
+    sentences = set(SENTENCE.findall(PANEL.read_text("utf-8")))
+    assert len(sentences) >= 10
+    sources = [
+        path.read_text("utf-8") for part in ("agent_kernel", "jupyter_ext") for path in (ROOT / part).rglob("*.py")
+    ]
+    holding = [source for source in sources if any(sentence in source for sentence in sentences)]
+    written = {
+        node.value
+        for source in holding
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert sentences - written == set()
