@@ -79,12 +79,16 @@ def slots_regex(names: Sequence[str]) -> str:
 
 
 def in_slots(output: str, names: Sequence[str]) -> str:
-    """Return the values of an output that has all of ``names`` in the form ``@name[value]``, each on its line; an empty
-    string if the output lacks one of them."""
-    values = dict(re.findall(rf"@(\w+)\[({SLOT_VALUE})\]", output))
-    return (
-        "\n".join(f"@{name}[{values[name].strip()}]" for name in names) if names and set(names) <= set(values) else ""
-    )
+    """Return the values of an output in the form ``@name[value]``, each on its line; an empty string if the output
+    lacks one of ``names``. If it has none of the names, and its last line consists of as many numbers as there are
+    names, these are the values in the same order: ``@247[@0.87]``."""
+    values = {name: value.strip() for name, value in re.findall(rf"@(\w+)\[({SLOT_VALUE})\]", output)}
+    if not set(names) & set(values):
+        last = next(reversed(_lines_of(output)), "")
+        listed = [value for value in re.split(r"[\s,;@()\[\]]+", last) if value]
+        if len(listed) == len(names) and all(map(NUMBER.fullmatch, listed)):
+            values = dict(zip(names, listed, strict=True))
+    return "\n".join(f"@{name}[{values[name]}]" for name in names) if names and set(names) <= set(values) else ""
 
 
 def error_line(text: str) -> str:

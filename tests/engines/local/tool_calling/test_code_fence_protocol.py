@@ -9,7 +9,16 @@ from math import inf
 
 import pytest
 
-from agent_kernel.core.messages import Message, Status, ToolCall, assistant, tool_result, user
+from agent_kernel.core.messages import (
+    Message,
+    Status,
+    ToolCall,
+    assistant,
+    corrected_call,
+    correction_id,
+    tool_result,
+    user,
+)
 from agent_kernel.core.protocols import CallChunk, EndChunk, EngineRequest, TextChunk, ToolSpec
 from agent_kernel.engines.local.backend import LoadedModel, StepOutput
 from agent_kernel.engines.local.tool_calling.code_fence_prompt import ANSWER_IN_FORM
@@ -41,11 +50,13 @@ async def test_a_second_try_that_is_the_failed_program_is_sampled_anew(same: str
     assert end.usage.completion_tokens > len("print(a)\n```"), "the first sample was decoded too"
 
 
-def turn_so_far(question: str, *programs: tuple[str, str, Status]) -> list[Message]:
-    """Return the messages of a turn with these calls: (code, result, status)."""
-    messages = [user(question)]
-    for number, (code, result, status) in enumerate(programs):
-        call = ToolCall(f"c{number}", "python", {"code": code})
+def turn_so_far(question: str, *programs: tuple[str, str, Status], corrected: bool = False) -> list[Message]:
+    """Return the messages of a turn with these calls: (code, result, status). With ``corrected``, each call after the
+    first one corrects the one before it."""
+    messages, key = [user(question)], "c"
+    for code, result, status in programs:
+        call = ToolCall(key, "python", {"code": code})
+        key = correction_id(key) if corrected else f"{key}c"
         messages += [assistant("", [call]), tool_result(call, result, status)]
     return messages
 
@@ -67,8 +78,16 @@ async def test_a_program_whose_error_says_how_to_correct_it_is_corrected_without
     assert not backend.submitted
 
 
+async def test_the_id_of_a_correction_names_the_call_that_it_corrects() -> None:
+    backend = ScriptedBackend(chat_templates.PLAIN, [])
+    request = EngineRequest(tuple(turn_so_far("Go.", ("x = np.NaN\n", REMOVED, "error"))), (PYTHON,))
+    (call,) = (c.call for c in await chunks_of(Fence(), backend.completer(), request) if isinstance(c, CallChunk))
+    assert corrected_call(call.id) == "c"
+
+
 async def test_a_correction_is_no_second_try_of_the_model_and_is_made_once() -> None:
-    tried = turn_so_far("Go.", ("x = np.NaN\n", REMOVED, "error"), ("x = np.nan\n", "ValueError: no", "error"))
+    wrong = ("x = np.nan\n", "ValueError: no", "error")
+    tried = turn_so_far("Go.", ("x = np.NaN\n", REMOVED, "error"), wrong, corrected=True)
     code, _, _ = await reply_to(tried, "x = 0\n```")
     assert code == "x = 0\n"
     again = turn_so_far("Go.", ("x = np.nan\n", "ValueError: no", "error"), ("x = np.NaN\n", REMOVED, "error"))
