@@ -66,7 +66,7 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
     """Return the sentences of the question, in their order, of which something is not in the program ``code``. Return
     an empty list if the program is no Python. ``facts`` describe the tables and files of the question."""
     program = ParsedProgram(code)
-    if not program.nodes:
+    if len(program.nodes) < 2:
         return []
     # Without comments, because a model may write down a condition and still not follow it.
     program = ParsedProgram(ast.unparse(program.nodes[0]))

@@ -19,7 +19,7 @@ from agent_kernel.core.messages import (
     tool_result,
     user,
 )
-from agent_kernel.core.protocols import CallChunk, EndChunk, EngineRequest, TextChunk, ToolSpec
+from agent_kernel.core.protocols import CallChunk, EndChunk, EngineRequest, Sampling, TextChunk, ToolSpec
 from agent_kernel.engines.local.backend import LoadedModel, StepOutput
 from agent_kernel.engines.local.tool_calling.code_fence_prompt import ANSWER_IN_FORM
 from agent_kernel.engines.local.tool_calling.code_fence_protocol import RESAMPLE_TEMPERATURE, RESAMPLES, Fence
@@ -99,6 +99,13 @@ FORM = "The mean? Answer in the form @mean[value] @count[n]."
 
 async def test_values_that_the_program_printed_in_the_demanded_form_are_the_answer() -> None:
     printed = "mean: 3.5\n@count[4]\n@mean[3.5]"
+    _, text, backend = await reply_to(turn_so_far(FORM, ("print(m)", printed, "success")))
+    assert text == "@mean[3.5]\n@count[4]"
+    assert not backend.submitted
+
+
+@pytest.mark.parametrize("printed", ["3.5 4", "n = 7\n@3.5[@4]", "(3.5, 4)"])
+async def test_as_many_numbers_as_demanded_values_are_the_answer_in_their_order(printed: str) -> None:
     _, text, backend = await reply_to(turn_so_far(FORM, ("print(m)", printed, "success")))
     assert text == "@mean[3.5]\n@count[4]"
     assert not backend.submitted
@@ -370,3 +377,34 @@ async def test_a_question_that_demands_values_in_a_form_is_answered_by_code() ->
     request = EngineRequest((facts, user("The highest v in t? Answer in the form @highest[value].")), (PYTHON,))
     chunks = await chunks_of(fence, backend.completer(), request)
     assert any(isinstance(chunk, CallChunk) for chunk in chunks)
+
+
+MEDIAN = "Use the table t. What is the median price?"
+
+
+async def written_for(question: str, *programs: str, temperature: float = 0.0) -> tuple[str, ScriptedBackend]:
+    """Return the code of the first round, in which the model writes these programs."""
+    backend = ScriptedBackend(chat_templates.PLAIN, [f"{program}```" for program in programs])
+    sampling = Sampling(temperature=temperature)
+    request = EngineRequest((user(question),), (PYTHON,), sampling, tool_choice="python")
+    chunks = await chunks_of(Fence(), backend.completer(), request)
+    (call,) = (chunk.call for chunk in chunks if isinstance(chunk, CallChunk))
+    return str(call.arguments["code"]), backend
+
+
+async def test_a_program_that_leaves_out_a_sentence_is_written_again_behind_it() -> None:
+    code, backend = await written_for(MEDIAN, "print(t['price'].mean())\n", "print(t['price'].median())\n")
+    assert code == "# What is the median price?\nprint(t['price'].median())\n"
+    assert backend.submitted[1][0].endswith("```python\n# What is the median price?\n")
+
+
+async def test_the_first_program_is_kept_if_the_second_leaves_out_as_much() -> None:
+    code, backend = await written_for(MEDIAN, "print(t['price'].mean())\n", "print(t['price'].max())\n")
+    assert code == "print(t['price'].mean())\n"
+    assert len(backend.submitted) == 2
+
+
+async def test_a_sample_is_not_written_again() -> None:
+    code, backend = await written_for(MEDIAN, "print(t['price'].mean())\n", temperature=0.7)
+    assert code == "print(t['price'].mean())\n"
+    assert len(backend.submitted) == 1
