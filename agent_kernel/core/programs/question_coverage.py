@@ -52,6 +52,7 @@ KEEPS_COMPLETE = re.compile(r"dropna|notna|notnull|isna|isnull|isnan|> 0|!= ''")
 DISTINCT = re.compile(r"[_\d]|[a-z][A-Z]|[^\W\d_] [^\W\d_]|\w\.\w")
 """Matches a label that is not an ordinary word, so that a question with this text means the column."""
 WHOLE_TABLE = re.compile(r"select_dtypes|\.columns|describe\(|\biloc|numeric_only|\.(?:corr|isna|isnull|dropna)\(\)")
+LEAVES_OUT = re.compile(r"\b(?:remov\w+|exclud\w+|drop|leave out|without|delete|filter out)\b[^.;]*\boutliers?\b", re.I)
 THRESHOLD = re.compile(
     r"\b(?:above|below|over|under|at least|at most|exceed(?:s|ing)?|since|until|before|after|top|bottom"
     r"|(?:more|less|fewer|[a-z]+er) than)\s+(?:the\s+)?(?P<first>\d+(?:\.\d+)?)(?![\w-]|\.\d|,\d|\s*decimal)"
@@ -96,8 +97,26 @@ def _sentences(question: str) -> Iterator[str]:
 def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str]) -> Iterator[bool]:
     yield any(words.search(sentence) and not ways.search(program.code) for words, ways in METHODS)
     yield any(_names(sentence, label) and not _uses(program.code, label) for label in labels)
+    yield bool(LEAVES_OUT.search(sentence)) and _keeps_outliers(program)
     numbers = [float(one) for match in THRESHOLD.finditer(sentence) for one in match.groups() if one]
     yield bool(numbers) and not all(_has_number(program, number) for number in numbers)
+
+
+def _keeps_outliers(program: ParsedProgram) -> bool:
+    """Return whether the program selects rows by a condition named after outliers that is ``low | high``."""
+    selected = {
+        node.slice.id
+        for node in program.nodes
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name) and "outlier" in node.slice.id.lower()
+    }
+    conditions = {
+        target.id
+        for node in program.nodes
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.BitOr)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return bool(selected & conditions) and not re.search(r"~|\bdrop\(|isin", program.code)
 
 
 def _labels(facts: Sequence[str]) -> list[str]:

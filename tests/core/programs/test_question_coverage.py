@@ -48,6 +48,12 @@ def test_a_sentence_is_left_out_if_the_program_has_nothing_of_it(sentence: str, 
     assert omitted(question, covered) == []
 
 
+@pytest.mark.parametrize(("rows", "count"), [("t[outliers]", 1), ("t[~outliers]", 0), ("t.drop(t[outliers].index)", 0)])
+def test_rows_that_are_to_be_removed_must_not_be_the_ones_that_are_kept(rows: str, count: int) -> None:
+    code = f"q = t['a'].quantile(0.75)\noutliers = (t['a'] < -q) | (t['a'] > q)\nt = {rows}\nprint(len(t))"
+    assert len(omitted("Remove the outliers of a.", code)) == count
+
+
 def test_sentences_are_found_in_their_order_without_the_marks_of_a_list() -> None:
     question = "1. Replace missing values by the median.\n2. What is the skewness?\n@skew[value] with the kurtosis"
     assert omitted(question, "print(1)") == ["Replace missing values by the median.", "What is the skewness?"]
