@@ -31,6 +31,11 @@ MONTHS = (
 )
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
+COUNTS = ("no", "one", "two", "three", "four", "five", "six")
+DECIMALS = re.compile(
+    rf"\b({'|'.join(COUNTS)}|\d)[ -](?:decimals?|Nachkommastellen?|décimales?|decimales)\b", re.IGNORECASE
+)
+"""Finds the number of decimals that a question asks for."""
 WORD = re.compile(r"[^\W\d_][\w'-]*")
 FOOTER = re.compile(
     r"Name: .*dtype: \w+|dtype: \w+|\[\d+ rows x \d+ columns\]|\[\d+ figure\(s\) shown\]"
@@ -178,6 +183,26 @@ def with_true_dates(sentence: str, output: str, question: str) -> str:
             if not fits and not supported:
                 sentence = re.sub(rf"\b{name}\b", f"{word} {number}", sentence)
     return sentence
+
+
+def with_asked_decimals(sentence: str, output: str, question: str) -> str:
+    """Return the sentence with its numbers from the output rounded to the decimals that the question asks for. A
+    question that asks for several numbers of decimals changes nothing."""
+    asked = {match.lower() for match in DECIMALS.findall(question)}
+    if len(asked) != 1:
+        return sentence
+    (word,) = asked
+    decimals = int(word) if word.isdecimal() else COUNTS.index(word)
+
+    def rounded(match: re.Match[str]) -> str:
+        number = match[0].rstrip(".,")
+        more = len(number.partition(".")[2]) > decimals and number in output and number.count(".") == 1
+        if not more or "e" in number or "," in number.partition(".")[2]:
+            return match[0]
+        value = f"{float(_plain(number)):{',' if ',' in number else ''}.{decimals}f}"
+        return value + match[0][len(number) :]
+
+    return NUMBER.sub(rounded, sentence)
 
 
 def agrees(sentence: str, rows: Sequence[str], question: str) -> bool:

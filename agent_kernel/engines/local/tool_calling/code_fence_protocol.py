@@ -154,7 +154,7 @@ class Fence:
         else:
             chunks = self._text(text_prompt, request, completer, offered, slots=turn.slots if succeeded else ())
             if ran is not None and succeeded and not code_fence_fallback_answer.asks_for_form(turn.question):
-                chunks = checked_sentence(chunks, ran, turn.question, dates=not request.sampling.logprobs)
+                chunks = checked_sentence(chunks, ran, turn.question, corrected=not request.sampling.logprobs)
             elif offered and result is None and turn.has_its_tables:
                 regex = _code_regex(turn, retry=False)
                 code = self._code(prompt, "", request, completer, regex=regex, turn=turn)
