@@ -53,6 +53,8 @@ DISTINCT = re.compile(r"[_\d]|[a-z][A-Z]|[^\W\d_] [^\W\d_]|\w\.\w")
 """Matches a label that is not an ordinary word, so that a question with this text means the column."""
 WHOLE_TABLE = re.compile(r"select_dtypes|\.columns|describe\(|\biloc|numeric_only|\.(?:corr|isna|isnull|dropna)\(\)")
 LEAVES_OUT = re.compile(r"\b(?:remov\w+|exclud\w+|drop|leave out|without|delete|filter out)\b[^.;]*\boutliers?\b", re.I)
+SENTINEL = re.compile(r"(?<![\w.,-])(-9{1,4}|9{3,4})(?![\w-]|[.,]\d)")
+"""Matches a number that stands for a missing value."""
 THRESHOLD = re.compile(
     r"\b(?:above|below|over|under|at least|at most|exceed(?:s|ing)?|since|until|before|after|top|bottom"
     r"|(?:more|less|fewer|[a-z]+er) than)\s+(?:the\s+)?(?P<first>\d+(?:\.\d+)?)(?![\w-]|\.\d|,\d|\s*decimal)"
@@ -99,7 +101,9 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str]) -> Itera
     yield any(_names(sentence, label) and not _uses(program.code, label) for label in labels)
     yield bool(LEAVES_OUT.search(sentence)) and _keeps_outliers(program)
     numbers = [float(one) for match in THRESHOLD.finditer(sentence) for one in match.groups() if one]
-    yield bool(numbers) and not all(_has_number(program, number) for number in numbers)
+    yield not all(_has_number(program, number) for number in numbers)
+    # A negative number is an operation on a positive one in a syntax tree.
+    yield not all(_has_number(program, abs(float(one))) for one in SENTINEL.findall(sentence))
 
 
 def _keeps_outliers(program: ParsedProgram) -> bool:
