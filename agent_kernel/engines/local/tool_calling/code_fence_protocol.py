@@ -42,6 +42,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     misses_variable,
     unchanged_function,
     with_check,
+    with_inclusive_bins,
     with_printed_values,
 )
 from agent_kernel.engines.local.tool_calling.forced_call import forced_call, must_call
@@ -283,6 +284,7 @@ async def _write_program(
     if program.finish == "length":
         return program
     code = rewrite_mistakes(with_printed_values(program.code, turn.slots))
+    code = with_inclusive_bins(code, turn.question)
     return replace(program, code=with_check(code, turn.hidden, turn.question))
 
 
