@@ -49,6 +49,7 @@ WORD = re.compile(r"[a-z]{4,}")
 COLUMNS = re.compile(r"\d+ rows x \d+ columns: ([^\n]+)")
 """Matches the columns and their types in the facts about a table or a file."""
 KEEPS_COMPLETE = re.compile(r"dropna|notna|notnull|isna|isnull|isnan|> 0|!= ''")
+"""Finds how a program leaves out rows without a value."""
 DISTINCT = re.compile(r"[_\d]|[a-z][A-Z]|[^\W\d_] [^\W\d_]|\w\.\w")
 """Matches a label that is not an ordinary word, so that a question with this text means the column."""
 WHOLE_TABLE = re.compile(r"select_dtypes|\.columns|describe\(|\biloc|numeric_only|\.(?:corr|isna|isnull|dropna)\(\)")
@@ -68,20 +69,16 @@ THRESHOLD = re.compile(
 def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[str]:
     """Return the sentences of the question, in their order, of which something is not in the program ``code``. Return
     an empty list if the program is no Python. ``facts`` describe the tables and files of the question."""
-    program = ParsedProgram(code)
+    tree = ParsedProgram(code).nodes
+    try:
+        # Without comments, because a model may write down a condition and still not follow it.
+        program = ParsedProgram(ast.unparse(tree[0]) if tree else "")
+    except RecursionError:  # a sum of hundreds of terms
+        return []
     if len(program.nodes) < 2:
         return []
-    # Without comments, because a model may write down a condition and still not follow it.
-    program = ParsedProgram(ast.unparse(program.nodes[0]))
     labels, sentences = _labels(facts), list(_sentences(question))
     found = [one for one in sentences if any(_gaps(one, program, labels))]
-    if not KEEPS_COMPLETE.search(program.code):
-        found += [
-            one
-            for one in sentences
-            for label in labels
-            if re.search(rf"\bwithout (?:an? )?{re.escape(label)}(?!\w)", one)
-        ]
     unused = (name for name in _unused(program) if not re.search(rf"\b{re.escape(name)}\b", question))
     words = {word for name in unused if not name.endswith(CONVERTED) for word in WORD.findall(name.lower())}
     found += [one for one in sentences if words & set(WORD.findall(one.lower()))]
@@ -98,7 +95,10 @@ def _sentences(question: str) -> Iterator[str]:
 
 def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str]) -> Iterator[bool]:
     yield any(words.search(sentence) and not ways.search(program.code) for words, ways in METHODS)
-    yield any(_names(sentence, label) and not _uses(program.code, label) for label in labels)
+    named = [label for label in labels if label in sentence]
+    yield any(_names(sentence, label) and not _uses(program.code, label) for label in named)
+    absent = (re.search(rf"\bwithout (?:an? )?{re.escape(label)}(?!\w)", sentence) for label in named)
+    yield not KEEPS_COMPLETE.search(program.code) and any(absent)
     yield bool(LEAVES_OUT.search(sentence)) and _keeps_outliers(program)
     numbers = [float(one) for match in THRESHOLD.finditer(sentence) for one in match.groups() if one]
     yield not all(_has_number(program, number) for number in numbers)

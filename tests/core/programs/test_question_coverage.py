@@ -64,7 +64,7 @@ def test_a_comment_is_no_part_of_a_program() -> None:
     assert omitted("What is the median?", "# the median\nprint(1)") == ["What is the median?"]
 
 
-@pytest.mark.parametrize("code", ["print(", "", "The median is 3."])
+@pytest.mark.parametrize("code", ["print(", "", "The median is 3.", f"print({'+'.join('x' * 900)})"])
 def test_text_that_is_no_program_leaves_out_nothing(code: str) -> None:
     assert omitted("What is the median?", code) == []
 
