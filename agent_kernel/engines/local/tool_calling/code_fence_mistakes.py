@@ -92,10 +92,10 @@ IN_F_STRING = re.compile(r"@(?P<slot>\w+)\[\{(?P<name>[A-Za-z_]\w*)(?P<format>:[
 LITERAL = r"""-?\d+(?:\.\d+)?|'[^'\n]*'|"[^"\n]*"|\[[^\[\]\n]*\]|\([^()\n]*\)|\{[^{}\n]*\}|True|False|None"""
 EXAMPLE = re.compile(
     r"(?<![\w.])(?P<call>(?P<name>[A-Za-z_]\w*)\((?:[^()\n]|\([^()\n]*\))*\))[^(\n]{0,60}?"
-    r"\b(?:(?:should|must) (?:be|return|give|equal|yield)|expect(?:ed)?(?: it)?(?: to (?:be|return|give))?"
+    r"\b(?:(?:shoul?d|must) (?:be|return|give|equal|yield)|expect(?:ed)?(?: it)?(?: to (?:be|return|give))?"
     r"|want(?: [^\n.:'\"]{1,30}:)?|soll(?:te)?|devrait (?:être|donner|renvoyer)|deber[íi]a (?:ser|dar|devolver))"
     rf" (?P<value>{LITERAL})(?=\s*(?:[.,](?!\d)|[;:!?)`]|\Z|\n"
-    r"|(?:instead|not|but|and|sein|ergeben|liefern|zurückgeben)\b))"
+    r"|(?:instead|not|but|and|there|then|here|sein|ergeben|liefern|zurückgeben)\b))"
 )
 """Matches an example in a question of what a function should return: ``median([1, 2]) gives 2 but should be 1.5``."""
 

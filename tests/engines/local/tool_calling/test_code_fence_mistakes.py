@@ -178,6 +178,7 @@ def test_code_that_defines_the_function_to_be_changed_as_it_was_is_recognised(
         ("net('A B') returns 'A', but I want both: 'AB'.", "'AB'", "'A'"),
         ("net(119, vat=0.07) gives 3, expected [1, 'x'].", "[1, 'x']", "[1, 'y']"),
         ("net(-1) should return None, not 0!", "None", "0"),
+        ("net([]) crashes, it shoud return 0 there. Fix it.", "0", "1"),
         ("net('a') sollte \"it's\" ergeben.", '"it\'s"', "'its'"),
     ],
 )

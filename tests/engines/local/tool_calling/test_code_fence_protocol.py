@@ -86,7 +86,7 @@ async def test_the_id_of_a_correction_names_the_call_that_it_corrects() -> None:
 
 
 async def test_a_correction_is_no_second_try_of_the_model_and_is_made_once() -> None:
-    wrong = ("x = np.nan\n", "ValueError: no", "error")
+    wrong: tuple[str, str, Status] = ("x = np.nan\n", "ValueError: no", "error")
     tried = turn_so_far("Go.", ("x = np.NaN\n", REMOVED, "error"), wrong, corrected=True)
     code, _, _ = await reply_to(tried, "x = 0\n```")
     assert code == "x = 0\n"
