@@ -130,13 +130,13 @@ def _alternatives_first(program: ParsedProgram) -> Iterator[Edit]:
             near, far = (both.left, both.right) if both is node.right else (both.right, both.left)
             first, last = program.span(both)
             is_bare = last == end if both is node.right else first == start
-            column = _compared(near)
-            if is_bare and column and column == _compared(single) != _compared(far):
+            column = _compared_column(near)
+            if is_bare and column and column == _compared_column(single) != _compared_column(far):
                 one, other, condition = (f"({program.source(part)})" for part in (single, near, far))
                 yield (start, end, f"({one} | {other}) & {condition}")
 
 
-def _compared(node: ast.expr) -> str:
+def _compared_column(node: ast.expr) -> str:
     """Return the expression that is compared with one value; an empty string if there is none."""
     is_equal = isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq)
     return ast.unparse(node.left) if isinstance(node, ast.Compare) and is_equal else ""

@@ -79,7 +79,7 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
         return []
     labels, sentences = _labels(facts), list(_sentences(question))
     found = [one for one in sentences if any(_gaps(one, program, labels))]
-    unused = (name for name in _unused(program) if not re.search(rf"\b{re.escape(name)}\b", question))
+    unused = (name for name in _unused_names(program) if not re.search(rf"\b{re.escape(name)}\b", question))
     words = {word for name in unused if not name.endswith(CONVERTED) for word in WORD.findall(name.lower())}
     found += [one for one in sentences if words & set(WORD.findall(one.lower()))]
     return sorted(dict.fromkeys(found), key=sentences.index)
@@ -146,7 +146,7 @@ def _plain(text: str) -> str:
     return re.sub(r"[\W_]+", "", text).casefold()
 
 
-def _unused(program: ParsedProgram) -> Iterator[str]:
+def _unused_names(program: ParsedProgram) -> Iterator[str]:
     """Yield the names of variables, and the labels of columns, that the program computes and then does not use, if it
     prints something."""
     calls = [node for node in program.nodes if isinstance(node, ast.Call)]

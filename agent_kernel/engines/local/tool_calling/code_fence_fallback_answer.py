@@ -194,7 +194,7 @@ def with_asked_decimals(sentence: str, output: str, question: str) -> str:
     (word,) = asked
     decimals = int(word) if word.isdecimal() else COUNTS.index(word)
 
-    def rounded(match: re.Match[str]) -> str:
+    def round_number(match: re.Match[str]) -> str:
         number = match[0].rstrip(".,")
         more = len(number.partition(".")[2]) > decimals and number in output and number.count(".") == 1
         if not more or "e" in number or "," in number.partition(".")[2]:
@@ -202,7 +202,7 @@ def with_asked_decimals(sentence: str, output: str, question: str) -> str:
         value = f"{float(_plain(number)):{',' if ',' in number else ''}.{decimals}f}"
         return value + match[0][len(number) :]
 
-    return NUMBER.sub(rounded, sentence)
+    return NUMBER.sub(round_number, sentence)
 
 
 def agrees(sentence: str, rows: Sequence[str], question: str) -> bool:
