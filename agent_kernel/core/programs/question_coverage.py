@@ -53,8 +53,10 @@ KEEPS_COMPLETE = re.compile(r"dropna|notna|notnull|isna|isnull|isnan|> 0|!= ''")
 DISTINCT = re.compile(r"[_\d]|[a-z][A-Z]|[^\W\d_] [^\W\d_]|\w\.\w")
 """Matches a label that is not an ordinary word, so that a question with this text means the column."""
 WHOLE_TABLE = re.compile(r"select_dtypes|\.columns|describe\(|\biloc|numeric_only|\.(?:corr|isna|isnull|dropna)\(\)")
+"""Finds how a program uses columns without naming them."""
 LEAVES_OUT = re.compile(r"\b(?:remov\w+|exclud\w+|drop|leave out|without|delete|filter out)\b[^.;]*\boutliers?\b", re.I)
-SENTINEL = re.compile(r"(?<![\w.,-])(-9{1,4}|9{3,4})(?![\w-]|[.,]\d)")
+"""Finds a sentence that asks to remove outliers."""
+SENTINEL = re.compile(r"(?<![\w.,-])(-9{2,4}|9{3,4})(?![\w-]|[.,]\d)")
 """Matches a number that stands for a missing value."""
 THRESHOLD = re.compile(
     r"\b(?:above|below|over|under|at least|at most|exceed(?:s|ing)?|since|until|before|after|top|bottom"

@@ -19,6 +19,8 @@ from agent_kernel.notebook.display.safe_markdown import safe_markdown
 TURN_MIME = "application/vnd.agent-kernel.turn+json"
 MAX_SHOWN = 16_000
 """Limit of output characters in a card. Of longer output, the card shows the beginning and the end."""
+MAX_ERROR = 200
+"""Maximum characters of the error in the line about a correction."""
 PLACES = {
     "live": "in your kernel",
     "draft": "in a draft (sees your variables, changes nothing)",
@@ -86,8 +88,10 @@ class Card:
     @property
     def correction(self) -> str:
         """The line that says which error was corrected; empty if the call corrects none."""
-        error = self.corrects.output.strip().rpartition("\n")[2].strip() if self.corrects else ""
-        return mark_invisible(f"Corrected without the model after {error}") if error else ""
+        if self.corrects is None:
+            return ""
+        error = self.corrects.output.strip().rpartition("\n")[2].strip()
+        return mark_invisible(f"Corrected without the model after {error[:MAX_ERROR] or 'an error'}")
 
     def bundle(self) -> Bundle:
         plain = [

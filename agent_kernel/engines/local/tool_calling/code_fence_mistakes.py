@@ -160,28 +160,31 @@ def with_inclusive_bins(code: str, question: str) -> str:
     """Return the code whose calls of ``pd.cut`` count both ends of each range that the question names: "0 to 17, 18 to
     39". With the bins [0, 18, 40], or [0, 17, 39] and ``right=False``, a value at an end gets into the wrong range."""
     ranges = [(int(low), int(high)) for low, high in RANGE.findall(question)]
+    if len(ranges) < 2 or ".cut(" not in code:
+        return code
     lows, highs = {low for low, _ in ranges}, {high for _, high in ranges}
-    program = ParsedProgram(code) if len(ranges) > 1 and "cut(" in code else None
+    program = ParsedProgram(code)
     edits: list[Edit] = []
-    for call in program.nodes if program else ():
-        if program is None or not isinstance(call, ast.Call) or not program.source(call.func).endswith(".cut"):
+    for call in program.nodes:
+        if not isinstance(call, ast.Call) or not program.source(call.func).endswith(".cut"):
             continue
         options = {one.arg: one.value for one in call.keywords}
         bins = call.args[1] if len(call.args) > 1 else options.get("bins")
         if isinstance(bins, ast.Name):
             assigned = (one for one in program.nodes if isinstance(one, ast.Assign))
             bins = next((one.value for one in assigned if ast.unparse(one.targets[0]) == bins.id), None)
-        edges = [one for one in bins.elts if isinstance(one, ast.Constant)] if isinstance(bins, ast.List) else []
-        inner = {one.value for one in edges[1:]}
+        if not isinstance(bins, ast.List) or not bins.elts:
+            continue
+        edges = [(program.span(one), ast.unparse(one)) for one in bins.elts[1:]]
+        inner = {int(text) for _, text in edges if text.isdecimal()}
         end = program.span(call)[1] - 1
         if "right" in options and ast.unparse(options["right"]) == "False":
-            wrong = [one for one in edges[1:] if one.value in highs]
-            edits += [(*program.span(one), str(int(str(one.value)) + 1)) for one in wrong]
+            edits += [(*at, str(int(text) + 1)) for at, text in edges if text.isdecimal() and int(text) in highs]
         elif inner & lows and not inner & highs and "right" not in options:
             edits.append((end, end, ", right=False"))
-        elif inner & highs and edges[0].value in lows and "include_lowest" not in options:
+        elif inner & highs and ast.unparse(bins.elts[0]) in map(str, lows) and "include_lowest" not in options:
             edits.append((end, end, ", include_lowest=True"))
-    return (program.apply_edits(edits) or code) if program else code
+    return program.apply_edits(edits) or code
 
 
 def lacks_name(code: str, errors: Sequence[str]) -> bool:
