@@ -37,9 +37,10 @@ DECIMALS = re.compile(
 )
 """Finds the number of decimals that a question asks for."""
 WORD = re.compile(r"[^\W\d_][\w'-]*")
+WARNING = re.compile(r"(?:line \d+: )?[A-Za-z]\w*Warning: .*")
 FOOTER = re.compile(
     r"Name: .*dtype: \w+|dtype: \w+|\[\d+ rows x \d+ columns\]|\[\d+ figure\(s\) shown\]"
-    r"|\((?:A draft|Draft)\b.*\)|\(no output\)|(?:line \d+: )?[A-Za-z]\w*Warning: .*"
+    rf"|\((?:A draft|Draft)\b.*\)|\(no output\)|{WARNING.pattern}"
 )
 PRODUCED = re.compile(r"^Files:\n- ", re.MULTILINE)
 """Finds the beginning of the list of files that the code created, in the text of a result."""
@@ -86,13 +87,16 @@ def slots_regex(names: Sequence[str]) -> str:
 def in_slots(output: str, names: Sequence[str]) -> str:
     """Return the values of an output in the form ``@name[value]``, each on its line; an empty string if the output
     lacks one of ``names``. If it has none of the names, and its last line consists of as many numbers as there are
-    names, these are the values in the same order: ``@247[@0.87]``."""
+    names, or of as many values after ``@``, these are the values in the same order: ``@247[@0.87]``, ``@a @5.09``."""
     values = {name: value.strip() for name, value in re.findall(rf"@(\w+)\[({SLOT_VALUE})\]", output)}
     if not set(names) & set(values):
         last = next(reversed(_lines_of(output)), "")
         listed = [value for value in re.split(r"[\s,;@()\[\]]+", last) if value]
-        if len(listed) == len(names) and all(map(NUMBER.fullmatch, listed)):
+        marked = [value.strip(" ,;[]") for value in last.split("@")[1:]]
+        if len(listed) == len(names) and (last.startswith("@") or all(map(NUMBER.fullmatch, listed))):
             values = dict(zip(names, listed, strict=True))
+        elif last.startswith("@") and len(marked) == len(names) and all(marked):
+            values = dict(zip(names, marked, strict=True))
     return "\n".join(f"@{name}[{values[name]}]" for name in names) if names and set(names) <= set(values) else ""
 
 
@@ -147,6 +151,13 @@ def rows_of(output: str) -> list[str]:
     if there are fewer than two rows."""
     rows = _lines_of(output)
     return rows if len(rows) > 1 else []
+
+
+def without_warnings(output: str) -> str:
+    """Return the output without the lines with warnings of libraries; the output itself if it has no other lines. A
+    small model that reads a warning explains it in place of the result."""
+    lines = [line for line in output.splitlines() if not WARNING.fullmatch(line.strip())]
+    return "\n".join(lines) if any(map(str.strip, lines)) else output
 
 
 def _lines_of(output: str) -> list[str]:

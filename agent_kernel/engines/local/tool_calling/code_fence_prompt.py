@@ -22,6 +22,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
     error_facts,
     error_line,
     slots_of,
+    without_warnings,
 )
 from agent_kernel.engines.local.tool_calling.code_fence_file_loading import reading_lines
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import surplus_rows, unchanged_function
@@ -341,6 +342,7 @@ def chat(
 def output_text(result: Message, question: str) -> str:
     """Return the text of a result of ``question`` with a label and an instruction, as the model sees it."""
     text = result.text.strip() or "(no output)"
+    text = without_warnings(text) if result.status == "success" else text
     label = "Output" if result.status in ("success", None) else f"Output ({result.status})"
     return f"{label}:\n{text}\n\n{ANSWER_IN_FORM if asks_for_form(question) else ANSWER}"
 

@@ -104,11 +104,32 @@ async def test_values_that_the_program_printed_in_the_demanded_form_are_the_answ
     assert not backend.submitted
 
 
-@pytest.mark.parametrize("printed", ["3.5 4", "n = 7\n@3.5[@4]", "(3.5, 4)"])
+@pytest.mark.parametrize("printed", ["3.5 4", "n = 7\n@3.5[@4]", "(3.5, 4)", "@3.5 @4", "@3.5 [4]"])
 async def test_as_many_numbers_as_demanded_values_are_the_answer_in_their_order(printed: str) -> None:
     _, text, backend = await reply_to(turn_so_far(FORM, ("print(m)", printed, "success")))
     assert text == "@mean[3.5]\n@count[4]"
     assert not backend.submitted
+
+
+@pytest.mark.parametrize(
+    ("printed", "mean"), [("@high @4", "high"), ("@Old Mill @4", "Old Mill"), ("@high[4]", "high")]
+)
+async def test_words_after_an_at_sign_are_values_too(printed: str, mean: str) -> None:
+    _, text, backend = await reply_to(turn_so_far(FORM, ("print(m)", printed, "success")))
+    assert text == f"@mean[{mean}]\n@count[4]"
+    assert not backend.submitted
+
+
+async def test_words_without_an_at_sign_may_be_labels() -> None:
+    _, text, _ = await reply_to(turn_so_far(FORM, ("print(m)", "mean 4", "success")), "@mean[4] @count[1]")
+    assert text == "@mean[4] @count[1]"
+
+
+async def test_the_model_does_not_see_the_warnings_beside_a_result() -> None:
+    warned = "21.1\nline 4: UserWarning: Boolean Series key will be reindexed."
+    _, _, backend = await reply_to(turn_so_far("The mean?", ("print(m)", warned, "success")), "It is 21.1.")
+    assert "21.1" in backend.submitted[0][0]
+    assert "UserWarning" not in backend.submitted[0][0]
 
 
 async def test_otherwise_the_model_states_the_values_in_the_demanded_form() -> None:
