@@ -95,7 +95,9 @@ def in_slots(output: str, names: Sequence[str]) -> str:
         marked = [value.strip(" ,;[]") for value in last.split("@")[1:]]
         if len(listed) == len(names) and (last.startswith("@") or all(map(NUMBER.fullmatch, listed))):
             values = dict(zip(names, listed, strict=True))
-        elif last.startswith("@") and len(marked) == len(names) and all(marked):
+        elif (
+            last.startswith("@") and len(marked) == len(names) and all(re.fullmatch(SLOT_VALUE, one) for one in marked)
+        ):
             values = dict(zip(names, marked, strict=True))
     return "\n".join(f"@{name}[{values[name]}]" for name in names) if names and set(names) <= set(values) else ""
 

@@ -121,8 +121,9 @@ async def test_words_after_an_at_sign_are_values_too(printed: str, mean: str) ->
 
 
 async def test_words_without_an_at_sign_may_be_labels() -> None:
-    _, text, _ = await reply_to(turn_so_far(FORM, ("print(m)", "mean 4", "success")), "@mean[4] @count[1]")
-    assert text == "@mean[4] @count[1]"
+    for printed in ("mean 4", "@high[3.5] @low[4]"):
+        _, text, _ = await reply_to(turn_so_far(FORM, ("print(m)", printed, "success")), "@mean[4] @count[1]")
+        assert text == "@mean[4] @count[1]"
 
 
 async def test_the_model_does_not_see_the_warnings_beside_a_result() -> None:
