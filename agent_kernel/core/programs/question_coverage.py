@@ -56,6 +56,8 @@ WHOLE_TABLE = re.compile(r"select_dtypes|\.columns|describe\(|\biloc|numeric_onl
 """Finds how a program uses columns without naming them."""
 LEAVES_OUT = re.compile(r"\b(?:remov\w+|exclud\w+|drop|leave out|without|delete|filter out)\b[^.;]*\boutliers?\b", re.I)
 """Finds a sentence that asks to remove outliers."""
+IDENTIFIER = re.compile(r"(?<![\w.@/-])(?:[A-Z]{1,3}-?\d{1,6}|[a-z]\d{1,4})(?![\w(/-]|\.\w)")
+"""Matches the name of a thing with letters and digits: ``s3``, ``W-07``."""
 SENTINEL = re.compile(r"(?<![\w.,-])(-9{2,4}|9{3,4})(?![\w-]|[.,]\d)")
 """Matches a number that stands for a missing value."""
 THRESHOLD = re.compile(
@@ -101,6 +103,8 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str]) -> Itera
     yield any(_names(sentence, label) and not _uses(program.code, label) for label in named)
     absent = (re.search(rf"\bwithout (?:an? )?{re.escape(label)}(?!\w)", sentence) for label in named)
     yield not KEEPS_COMPLETE.search(program.code) and any(absent)
+    plain = _plain(program.code)
+    yield any(_plain(one) not in plain for one in IDENTIFIER.findall(sentence))
     yield bool(LEAVES_OUT.search(sentence)) and _keeps_outliers(program)
     numbers = [float(one) for match in THRESHOLD.finditer(sentence) for one in match.groups() if one]
     yield not all(_has_number(program, number) for number in numbers)

@@ -27,6 +27,7 @@ def omitted(question: str, code: str) -> list[str]:
         ('Use the column "city".', "print(t['price'].sum())", "print(t.groupby('city').size())"),
         ("How many are older than 50?", "print(len(t))", "print((t['age'] >= 51).sum())"),
         ("-999 means that there is no value.", "print(t['price'].mean())", "print(t[t['price'] != -999].mean())"),
+        ("Use the values of meter W-07 only.", "print(t['v'].mean())", "print(t[t['meter'] == 'W-07']['v'].mean())"),
         ("How many cost 20 or more?", "print(len(t))", "print((t['price'] >= 20).sum())"),
         ("What was sold in May 2023?", "print(t['day'].dt.month == 5)", "print(t['day'].str.startswith('2023-05'))"),
         ("Which is the top 10 percent?", "print(t.max())", "print(t['price'].quantile(0.9))"),
