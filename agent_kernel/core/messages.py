@@ -16,6 +16,8 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Status: TypeAlias = Literal["success", "error", "denied", "timeout", "interrupted"]
 MAX_ARGUMENT_DEPTH = 100
 """Maximum nesting of lists and objects in the arguments of a call."""
+CORRECTION = "-fix"
+"""The end of the id of a call that repeats a failed call with a correction that needed no model."""
 VARIABLES = "Variables"
 """Title of the hidden note with facts about the variables that a prompt names."""
 DRAFT_VARIABLES = "Variables of the draft"
@@ -175,6 +177,17 @@ def replace_media_with_note(message: Message) -> Message:
 
 def tool_result(call: ToolCall, text: str, status: Status, media: Iterable[Media] = ()) -> Message:
     return Message("tool", (Text(text), *media), call_id=call.id, name=call.name, status=status)
+
+
+def correction_id(call_id: str) -> str:
+    """Return the id of the call that runs the program of the call ``call_id`` with a correction. The id itself says so,
+    because it is stored and sent wherever the call is."""
+    return f"{call_id}{CORRECTION}"
+
+
+def corrected_call(call_id: str) -> str:
+    """Return the id of the call whose program the call ``call_id`` corrects; an empty string if it corrects none."""
+    return call_id.removesuffix(CORRECTION) if call_id.endswith(CORRECTION) else ""
 
 
 def strict_call_id(call_id: str) -> str:

@@ -57,7 +57,7 @@ from agent_kernel.turn.turn_annotations import TurnAnnotations
 from agent_kernel.turn.turn_result import TurnResult
 from agent_kernel.turn.turn_state import ActiveTurn
 from agent_kernel.turn.turn_writer import OpenTurn, TurnWriter
-from agent_kernel.turn.voting_engine import PYTHON, VotingEngine, is_correctable
+from agent_kernel.turn.voting_engine import PYTHON, VotingEngine
 
 log = logging.getLogger(__name__)
 SAMPLES = 7
@@ -303,7 +303,7 @@ class Agent:
         failed = bool(turn.messages) and turn.messages[-1].role == "tool" and turn.messages[-1].status == "error"
         demanded = turn.rounds == 0 and turn.request.tool_choice == PYTHON
         wanted = effort == "thorough" or (effort == "auto" and (failed or demanded) and info.batches)
-        if wanted and not is_correctable(turn.messages):
+        if wanted:
             try_programs = await toolbox.program_trials(place, turn.emit)
             if try_programs is not None:
                 return VotingEngine(self._engine, try_programs, turn.note_vote, SAMPLES)

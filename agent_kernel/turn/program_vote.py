@@ -37,8 +37,12 @@ DISPLAY = re.compile(r"\b(?:np|numpy)\.\w+\((.*?)\)")
 
 @dataclass(frozen=True, slots=True)
 class TriedProgram:
+    """A program with the outcome of its trial. ``omits`` is the number of sentences of the question that it leaves
+    out."""
+
     code: str
     outcome: ProgramOutcome
+    omits: int = 0
 
     @property
     def ran(self) -> bool:
@@ -109,8 +113,9 @@ def vote(programs: Sequence[TriedProgram]) -> Vote | None:
     """Return the result of the vote; None if no program ran without an error.
 
     ``programs`` are ordered by likelihood, and ties go to the first. A program that shows and changes nothing loses
-    against every group that does. If no two outcomes agree, those agree that end with the same numbers: what a program
-    prints before its last line is often its own choice.
+    against every group that does, and a group that leaves out more of the question loses against one that leaves out
+    less. If no two outcomes agree, those agree that end with the same numbers: what a program prints before its last
+    line is often its own choice.
     """
     views = [OutcomeView(one) for one in programs]
     groups = _groups(programs, views, OutcomeView.agrees)
@@ -118,7 +123,10 @@ def vote(programs: Sequence[TriedProgram]) -> Vote | None:
         return None
     if max(map(len, groups)) == 1:
         groups = _groups(programs, views, OutcomeView.ends_like)
-    best, *others = sorted(groups, key=lambda group: (views[group[0]].is_empty, -len(group)))
+    best, *others = sorted(
+        groups,
+        key=lambda group: (views[group[0]].is_empty, min(programs[at].omits for at in group), -len(group)),
+    )
     if not others:
         return Vote(best[0], len(best), len(programs))
     return Vote(best[0], len(best), len(programs), programs[others[0][0]].outcome, len(others[0]))

@@ -3,8 +3,8 @@ whose outcomes agree.
 
 The likeliest program is decoded first. The further programs are sampled from the same conversation, all at once, so
 that an engine that decodes in batches computes the shared prompt once. Each program is tried without lasting effects,
-and the vote decides which of them the reply calls. A reply that calls no Python, or several tools, is passed on
-unchanged.
+and the vote decides which of them the reply calls. A reply that calls no Python, or several tools, or a program with a
+correction that needed no model, is passed on unchanged.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from agent_kernel.core.errors import AgentKernelError
-from agent_kernel.core.messages import Message, ToolCall, Usage
+from agent_kernel.core.messages import Message, ToolCall, Usage, corrected_call
 from agent_kernel.core.programs.program_outcome import ProgramOutcome
 from agent_kernel.core.programs.program_repair import repair_program
+from agent_kernel.core.programs.question_coverage import uncovered_sentences
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, Engine, EngineInfo, EngineRequest, WaitChunk
 from agent_kernel.turn.model_reply import Reply
 from agent_kernel.turn.program_vote import TriedProgram, Vote, vote
@@ -63,7 +64,7 @@ class VotingEngine:
                         end = chunk
                     case _:
                         yield chunk
-        if len(calls) == 1 and _code(calls[0].call):
+        if len(calls) == 1 and _code(calls[0].call) and not corrected_call(calls[0].call.id):
             yield WaitChunk(f"comparing {self.samples + 1} programs")
             calls[0], spent = await self._best(request, calls[0])
             # A sample has the same prompt, so the context is as full as for the first program.
@@ -85,8 +86,12 @@ class VotingEngine:
         distinct = list(dict.fromkeys(programs))
         if len(programs) < 2:
             return first, spent
-        names = dict.fromkeys(NAME.findall(_question(request.messages)))
+        question = _question(request.messages)
+        names = dict.fromkeys(NAME.findall(question))
         found = await self._try(distinct, list(names)[:MAX_NAMES])
+        facts = [message.text for message in request.messages if message.hidden]
+        for code, one in found.items():
+            found[code] = replace(one, omits=len(uncovered_sentences(question, one.code, facts)))
         tried = [found[code] for code in programs if code in found]
         decided = vote(tried)
         if decided is None:
@@ -132,16 +137,6 @@ def without_failed_call(request: EngineRequest) -> EngineRequest:
     if len(messages) == len(request.messages) or not messages or messages[-1].role != "assistant":
         return request
     return replace(request, messages=tuple(messages[:-1]))
-
-
-def is_correctable(messages: Sequence[Message]) -> bool:
-    """Return whether the last call failed with an error that says how to correct its program, so that no further
-    programs are needed."""
-    last = messages[-1] if messages else None
-    if last is None or last.role != "tool" or last.status != "error":
-        return False
-    calls = [call for message in _turn(messages) for call in message.calls if call.id == last.call_id]
-    return any(repair_program(_code(call), last.text) for call in calls)
 
 
 def failed_programs(messages: Sequence[Message]) -> list[str]:

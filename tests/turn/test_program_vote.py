@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,6 +48,12 @@ def test_if_no_two_outcomes_agree_those_agree_that_end_with_the_same_numbers() -
     decided = vote([ran("rows: 12\n4"), ran("12 rows\nmean 7.25"), ran("7.251"), ran("no number")])
     assert decided is not None
     assert (decided.winner, decided.agree, decided.tried) == (1, 2, 4)
+
+
+def test_a_program_that_leaves_out_more_of_the_question_loses() -> None:
+    decided = vote([replace(ran("7"), omits=1), replace(ran("7"), omits=1), ran("9")])
+    assert decided is not None
+    assert decided.winner == 2
 
 
 @pytest.mark.parametrize(

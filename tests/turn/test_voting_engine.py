@@ -216,3 +216,16 @@ async def test_a_program_whose_error_says_how_to_correct_it_is_compared_as_corre
     removed = "import numpy as np\nprint(np.product([2, 3]))"
     tool, _, _ = await ask(rounds("print(1 / 0)", *[removed] * SAMPLES), "thorough")
     assert tool.ran == [removed.replace("product", "prod")]
+
+
+async def test_a_correction_that_needed_no_model_runs_without_a_vote() -> None:
+    failed, corrected = {**python("1 / 0"), "id": "c"}, {**python("print(7)"), "id": "c-fix"}
+    tool, _, engine = await ask([{"calls": [failed]}, {"calls": [corrected]}, {"text": "Done."}])
+    assert (tool.ran, tool.tried, len(engine.requests)) == (["1 / 0", "print(7)"], [], 3)
+
+
+async def test_a_program_that_leaves_out_a_part_of_the_question_loses_the_vote() -> None:
+    means = ["from statistics import mean\nprint(mean([1, 2, 9]))"] * (SAMPLES - 1)
+    median = "from statistics import median\nprint(median([1, 2, 9]))"
+    tool, _, _ = await ask(rounds(means[0], *means, median), "thorough", prompt="What is the median of 1, 2, 9?")
+    assert tool.ran == [median]

@@ -4,6 +4,7 @@ way than their author means. None of them ends with an error. The functions have
 - Since pandas 3 a column is a copy: ``t['a'].fillna(0, inplace=True)`` and ``t[t['a'] > 1]['b'] = 2`` change nothing.
 - No value of a column equals ``None`` or ``np.nan``, not even a missing one.
 - ``&`` and ``|`` bind more strongly than comparisons: ``t['a'] > 1 & t['b'] < 2`` compares with ``1 & t['b']``.
+- ``&`` binds more strongly than ``|``: ``(t['a'] == 1) | (t['a'] == 2) & (t['b'] > 3)`` has rows with any ``b``.
 - ``fillna`` with one value for each group finds no group, because it looks for the labels of rows.
 """
 
@@ -21,7 +22,15 @@ COUNTS = frozenset({"sum", "mean", "any", "all"})
 
 def rewrite_mistakes(code: str) -> str:
     """Return the program with these mistakes corrected; the program itself if it has none or is no Python."""
-    rules = (_in_place, _chained_assignment, _missing_values, _group_values, _comparisons_first, _counted_last)
+    rules = (
+        _in_place,
+        _chained_assignment,
+        _missing_values,
+        _group_values,
+        _comparisons_first,
+        _counted_last,
+        _alternatives_first,
+    )
     return apply_all(code, rules)
 
 
@@ -106,6 +115,31 @@ def _counted_last(program: ParsedProgram) -> Iterator[Edit]:
             both = f"({program.source(node.left)}) {sign} ({program.source(call.func.value)})"
             if call.func.attr in COUNTS:
                 yield (*program.span(node), f"({both}).{call.func.attr}({', '.join(program.arguments(call))})")
+
+
+def _alternatives_first(program: ParsedProgram) -> Iterator[Edit]:
+    """``(a == x) | (a == y) & c`` and ``c & (a == x) | (a == y)`` become ``((a == x) | (a == y)) & c``: two values of
+    one column are alternatives. A program with parentheses around the ``&`` means it."""
+    for node in program.expressions:
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.BitOr):
+            continue
+        start, end = program.span(node)
+        for both, single in ((node.right, node.left), (node.left, node.right)):
+            if not isinstance(both, ast.BinOp) or not isinstance(both.op, ast.BitAnd):
+                continue
+            near, far = (both.left, both.right) if both is node.right else (both.right, both.left)
+            first, last = program.span(both)
+            is_bare = last == end if both is node.right else first == start
+            column = _compared_column(near)
+            if is_bare and column and column == _compared_column(single) != _compared_column(far):
+                one, other, condition = (f"({program.source(part)})" for part in (single, near, far))
+                yield (start, end, f"({one} | {other}) & {condition}")
+
+
+def _compared_column(node: ast.expr) -> str:
+    """Return the expression that is compared with one value; an empty string if there is none."""
+    is_equal = isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq)
+    return ast.unparse(node.left) if isinstance(node, ast.Compare) and is_equal else ""
 
 
 def _is_column(node: ast.expr) -> bool:

@@ -320,6 +320,17 @@ def _pivot(failure: _Failure) -> Iterator[Edit]:
                 yield (start, start, f"{name}=")
 
 
+def _positions(failure: _Failure) -> Iterator[Edit]:
+    """A position in a series whose index has other labels: ``x[0]`` is ``x.iloc[0]`` now."""
+    found = re.match(r"KeyError: (-?\d+)\b", failure.error)
+    described = set(re.findall(r"^(?:Columns|Keys) of ([^:\n]+):", failure.text, re.MULTILINE))
+    for node in failure.failed if found else ():
+        is_position = found is not None and isinstance(node, ast.Subscript) and ast.unparse(node.slice) == found[1]
+        if isinstance(node, ast.Subscript) and is_position and failure.source(node.value) not in described:
+            end = failure.span(node.value)[1]
+            yield (end, end, ".iloc")
+
+
 def _unpacking(failure: _Failure) -> Iterator[Edit]:
     """An assignment to fewer names than there are values: the further values get a name of their own."""
     if not re.search(r"too many values to unpack", failure.error):
@@ -345,6 +356,7 @@ RULES: tuple[Callable[[_Failure], Iterator[Edit]], ...] = (
     _comparisons,
     _missing_integers,
     _pivot,
+    _positions,
     _unpacking,
 )
 """The rules in the order in which they are tried. The first one that has a correction is used."""

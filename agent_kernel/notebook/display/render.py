@@ -19,6 +19,8 @@ from agent_kernel.notebook.display.safe_markdown import safe_markdown
 TURN_MIME = "application/vnd.agent-kernel.turn+json"
 MAX_SHOWN = 16_000
 """Limit of output characters in a card. Of longer output, the card shows the beginning and the end."""
+MAX_ERROR = 200
+"""Maximum characters of the error in the line about a correction."""
 PLACES = {
     "live": "in your kernel",
     "draft": "in a draft (sees your variables, changes nothing)",
@@ -48,7 +50,8 @@ Bundle = dict[str, Any]
 @dataclass(slots=True)
 class Card:
     """What the user sees of one tool call: its name, where it runs, its code, state and output. ``state`` is text for
-    the user; ``open`` means that the call is running or waiting for an answer."""
+    the user; ``open`` means that the call is running or waiting for an answer. ``corrects`` is the card of the failed
+    call whose program this call repeats with a correction. It is shown folded in this card."""
 
     call: str
     name: str
@@ -58,6 +61,7 @@ class Card:
     open: bool = True
     output: str = ""
     seconds: float | None = None
+    corrects: Card | None = None
 
     def add(self, text: str) -> None:
         """Add output. Half of a surrogate pair becomes a question mark, because Jupyter cannot send it."""
@@ -72,21 +76,40 @@ class Card:
     @property
     def title(self) -> str:
         took = f", {_seconds(self.seconds)}" if self.seconds is not None else ""
-        return mark_invisible(f"{self.name} {PLACES.get(self.where, self.where)}".strip() + f" · {self.state}{took}")
+        after = " · corrected" if self.corrects else ""
+        place = f"{self.name} {PLACES.get(self.where, self.where)}".strip()
+        return mark_invisible(f"{place} · {self.state}{took}{after}")
 
     @property
     def shown_code(self) -> str:
         """The code for display, with invisible characters marked. What runs is ``code``, unmarked."""
         return mark_invisible(self.code)
 
+    @property
+    def correction(self) -> str:
+        """The line that says which error was corrected; empty if the call corrects none."""
+        if self.corrects is None:
+            return ""
+        error = self.corrects.output.strip().rpartition("\n")[2].strip()
+        return mark_invisible(f"Corrected without the model after {error[:MAX_ERROR] or 'an error'}")
+
     def bundle(self) -> Bundle:
-        output = f"<pre style='{PRE}'>{html.escape(self.output)}</pre>" if self.output.strip() else ""
-        code = f"<pre style='{PRE}'><code>{html.escape(self.shown_code)}</code></pre>" if self.code else ""
-        plain = [f"[{self.title}]", _indent(self.shown_code, ">>> ") if self.code else "", self.output.rstrip()]
+        plain = [
+            f"[{self.title}]",
+            self.correction,
+            _indent(self.shown_code, ">>> ") if self.code else "",
+            self.output.rstrip(),
+        ]
         return {
-            "text/html": _details(self.title, code + output, is_open=self.open),
+            "text/html": _details(self.title, self._body(), is_open=self.open),
             "text/plain": "\n".join(part for part in plain if part),
         }
+
+    def _body(self) -> str:
+        output = f"<pre style='{PRE}'>{html.escape(self.output)}</pre>" if self.output.strip() else ""
+        code = f"<pre style='{PRE}'><code>{html.escape(self.shown_code)}</code></pre>" if self.code else ""
+        before = _details(self.correction, self.corrects._body(), is_open=False) if self.corrects else ""
+        return before + code + output
 
 
 @dataclass(frozen=True, slots=True)

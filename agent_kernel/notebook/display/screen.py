@@ -136,6 +136,9 @@ class CellScreen:
 
     def card(self, card: Card) -> None:
         segment = self._cards.get(card.call)
+        if segment is None and card.corrects is not None and card.corrects.call in self._cards:
+            segment = self._cards[card.call] = self._cards.pop(card.corrects.call)
+            segment.bundle = card.bundle
         if segment is None:
             self._end()
             segment = self._cards[card.call] = self._segment(card.bundle)

@@ -27,6 +27,7 @@ from agent_kernel.core.events import (
     TurnStarted,
     TurnVersion,
 )
+from agent_kernel.core.messages import corrected_call
 from agent_kernel.core.programs.program_outcome import TRIAL_TOOL
 from agent_kernel.notebook.display.file_bundle import files_bundle
 from agent_kernel.notebook.display.render import STATES, AnswerVersion, Card, TurnSummary, format_arguments, moment
@@ -173,6 +174,7 @@ class CellTurn:
             case CallStarted(call, name, arguments, where):
                 self._answer.clear()
                 card = Card(call, name, where, self._displayed_code(name, where, arguments))
+                card.corrects = self._cards.get(corrected_call(call))
                 self._cards[call] = card
                 self._screen.card(card)
             case CallOutput(call, text) if call not in self._mine:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.core.events import AnswerChecked
-from agent_kernel.core.messages import VISIBLE_IMAGE_TYPES
+from agent_kernel.core.messages import VISIBLE_IMAGE_TYPES, corrected_call
 from agent_kernel.notebook.display.media_bundle import BUNDLE, TABLE
 from agent_kernel.notebook.display.render import STATES, Card, TurnSummary, line_bundle, moment
 from agent_kernel.notebook.display.screen import Screen
@@ -123,9 +123,10 @@ class StoredAnswers:
 
     def _present(self, document: SidecarDocument, turn: SidecarTurn, screen: Screen, cell: str) -> None:
         screen.line(STORED.format(when=moment(turn.closed), mode=MODE))
+        cards: dict[str, Card] = {}
         for message in turn.messages:
             if message.role == "tool":
-                self._result(document, message, turn, screen)
+                self._result(document, message, turn, screen, cards)
             elif message.role == "assistant":
                 if message.reasoning:
                     screen.reasoning(message.reasoning)
@@ -137,11 +138,15 @@ class StoredAnswers:
         summary = TurnSummary(turn.turn, document.session, "committed", turn.model, cell=cell, stored=turn.closed)
         screen.summary(summary)
 
-    def _result(self, document: SidecarDocument, message: Any, turn: SidecarTurn, screen: Screen) -> None:
+    def _result(
+        self, document: SidecarDocument, message: Any, turn: SidecarTurn, screen: Screen, cards: dict[str, Card]
+    ) -> None:
         code = turn.code.get(message.call_id or "", "")
         card = Card(message.call_id or "", message.name or "tool", turn.where, code)
         card.add(message.text)
         card.close(STATES.get(message.status or "success", "done"))
+        card.corrects = cards.get(corrected_call(card.call))
+        cards[card.call] = card
         screen.card(card)
         for number, medium in enumerate(message.media, 1):
             alt = f"image {number} of {card.name}, {medium.mime}"

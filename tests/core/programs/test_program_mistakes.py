@@ -51,6 +51,14 @@ def test_a_statement_without_an_effect_is_the_one_that_has_it(code: str, meant: 
     [
         ("x = t[t['w'] >= 2 & t['w'] <= 3]", "x = t[(t['w'] >= 2) & (t['w'] <= 3)]"),
         ("x = (t['w'] < 2) | (t['w'] > 3).sum()", "x = ((t['w'] < 2) | (t['w'] > 3)).sum()"),
+        (
+            "x = t[(t['w'] == 1) | (t['w'] == 2) & (t['kind'] != 'b')]",
+            "x = t[((t['w'] == 1) | (t['w'] == 2)) & (t['kind'] != 'b')]",
+        ),
+        (
+            "x = t[(t['kind'] != 'b') & (t['w'] == 1) | (t['w'] == 2)]",
+            "x = t[((t['w'] == 2) | (t['w'] == 1)) & (t['kind'] != 'b')]",
+        ),
     ],
 )
 def test_comparisons_are_made_before_they_are_combined(code: str, meant: str) -> None:
@@ -76,4 +84,17 @@ def test_comparisons_are_made_before_they_are_combined(code: str, meant: str) ->
     ],
 )
 def test_other_programs_stay_as_they_are(code: str) -> None:
+    assert rewrite_mistakes(code) == code
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x = t[(t['w'] == 1) | ((t['w'] == 2) & (t['kind'] != 'b'))]",
+        "x = t[((t['kind'] != 'b') & (t['w'] == 1)) | (t['w'] == 2)]",
+        "x = t[(t['w'] == 1) & (t['v'] == 2) | (t['w'] == 2) & (t['v'] == 3)]",
+        "x = t[(t['kind'] == 'a') | (t['w'] == 2) & (t['v'] > 3)]",
+    ],
+)
+def test_alternatives_with_parentheses_or_of_several_columns_are_kept(code: str) -> None:
     assert rewrite_mistakes(code) == code

@@ -79,6 +79,7 @@ CORRECTED = [
         "paid = pd.to_numeric(marks['paid'], errors='coerce')\npaid.mean()",
     ),
     ("low, high = [1, 2, 3]\nprint(low)", "low, high, *_ = [1, 2, 3]\nprint(low)"),
+    ("print(marks['day'].value_counts()[0])", "print(marks['day'].value_counts().iloc[0])"),
     ("days.pivot('day', 'text', 'v')", "days.pivot(index='day', columns='text', values='v')"),
     (
         "marks['paid'].astype(float)",
@@ -102,6 +103,8 @@ def test_a_program_is_corrected_as_its_error_says_and_then_runs(code: str, corre
     "code",
     [
         "marks['grade']",  # no column is similar
+        "marks[0]",
+        "x = {'a': 1}\nx[0]",
         "total = 1\nmarks['total']",
         "marks['points'].nope()",
         "x = 1 / 0",

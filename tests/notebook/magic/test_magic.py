@@ -56,6 +56,9 @@ SCRIPT = [
     {"when": "live but ask", "text": "It ran."},
     python("def f(x):\n    return x['nope']\nf({})", "make a mistake"),
     {"when": "make a mistake", "text": "There is no such key."},
+    {"when": "be corrected", "calls": [{"id": "call_1a", "name": "python", "arguments": {"code": "np.NaN"}}]},
+    {"when": "be corrected", "calls": [{"id": "call_1a-fix", "name": "python", "arguments": {"code": "np.nan"}}]},
+    {"when": "be corrected", "text": "It is no number."},
     python("def f():\n        a = 1\n    b = 2\n", "indent it badly"),
     {"when": "indent it badly", "text": "I mend it."},
     {"when": "a long story", "text": "word " * 2000, "deltas": 2000, "delay": 0.02},
@@ -208,6 +211,15 @@ async def test_a_failing_call_shows_the_traceback_and_tells_the_model_its_short_
     assert "line 2, in f" in told
     assert told.splitlines()[-1] == "KeyError: 'nope'"
     assert "IPython" not in told
+
+
+async def test_a_correction_takes_the_place_of_the_failed_call_in_the_cell(notebook: Notebook) -> None:
+    ran = await notebook.run("%%agent --in live\nbe corrected")
+    [card] = ran.cards
+    assert "done" in card.partition("</summary>")[0]
+    assert "corrected" in card.partition("</summary>")[0]
+    assert "Corrected without the model after AttributeError" in card
+    assert "np.NaN" in card
 
 
 async def test_badly_indented_code_is_a_failed_call_that_the_model_reads(notebook: Notebook) -> None:

@@ -44,6 +44,8 @@ export interface CallBlock {
   details: Facts;
   files: Facts[];
   approval: Approval | null;
+  /** The failed call whose program this call repeats with a correction; null if it corrects none. */
+  corrects: CallBlock | null;
   done: boolean;
 }
 
@@ -137,7 +139,7 @@ export function applyEvent(turn: TurnView, event: TurnEvent): TurnView {
     case "reasoning.delta":
       return { ...next, ...atWork, blocks: appendDelta(turn.blocks, "reasoning", event) };
     case "call.started":
-      return { ...next, ...atWork, blocks: [...closeText(turn.blocks), newCall(event.data, event.time)] };
+      return { ...next, ...atWork, blocks: startCall(closeText(turn.blocks), newCall(event.data, event.time)) };
     case "call.returned": {
       const handed = { ...newCall({ ...event.data, where: "caller" }, event.time), status: "returned", done: true };
       return { ...next, ...atWork, blocks: [...closeText(turn.blocks), handed] };
@@ -278,8 +280,20 @@ function newCall({ call, name, arguments: given, where }: Bodies["call.started"]
     details: {},
     files: [],
     approval: null,
+    corrects: null,
     done: false,
   };
+}
+
+/** The end of the id of a call that repeats a failed call with a correction that needed no model. */
+const CORRECTION = "-fix";
+
+/** A correction takes the place of the call that it corrects. */
+function startCall(blocks: readonly Block[], call: CallBlock): readonly Block[] {
+  const corrected = call.id.endsWith(CORRECTION) ? call.id.slice(0, -CORRECTION.length) : "";
+  const failed = blocks.find((block) => block.kind === "call" && block.id === corrected);
+  if (failed?.kind !== "call") return [...blocks, call];
+  return [...blocks.filter((block) => block !== failed), { ...call, corrects: failed }];
 }
 
 const callWithoutStart = (body: Bodies["call.finished"], time: number): CallBlock =>

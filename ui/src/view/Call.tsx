@@ -145,7 +145,21 @@ function Inside({ call, line }: { call: CallBlock; line: number }) {
       )}
       {call.done && !text && <p class="ak-quiet">{trans.__("The call printed nothing.")}</p>}
       {call.client && <p class="ak-quiet">{trans.__("Run by %1.", call.client)}</p>}
+      {call.corrects && <Corrected failed={call.corrects} />}
     </div>
+  );
+}
+
+/** What a correction without the model changed, and the error that it corrected. */
+function Corrected({ failed }: { failed: CallBlock }) {
+  const error = failed.result.trimEnd().split("\n").at(-1) ?? "";
+  return (
+    <details>
+      <summary class="ak-quiet">{trans.__("Corrected without the model after: %1", error)}</summary>
+      <Source code={codeOf(failed)} language="python" label={trans.__("What ran")} />
+      <Output text={failed.result} label={trans.__("Result")} />
+      {failed.corrects && <Corrected failed={failed.corrects} />}
+    </details>
   );
 }
 

@@ -33,6 +33,13 @@ describe("a turn", () => {
     expect(turn.blocks[0]).toMatchObject({ began: 100, ended: 101, done: true });
   });
 
+  test("shows a correction in place of the call that it corrects", () => {
+    const failed = { status: "error", text: "KeyError: 'a'" };
+    const turn = shown(call("c1"), finished("c1", failed), call("c1-fix"), finished("c1-fix"));
+    expect(turn.blocks).toHaveLength(1);
+    expect(turn.blocks[0]).toMatchObject({ id: "c1-fix", status: "success", corrects: { id: "c1", status: "error" } });
+  });
+
   test("tells its place in the queue until its turn comes", () => {
     const waits = shown(["queued", { position: 2, reason: "another turn runs" }]);
     expect(waits).toMatchObject({ place: 2, waiting: "another turn runs" });

@@ -57,6 +57,17 @@ test("an open row stays open when other parts come", async () => {
   expect(stage.find(".ak-inside").textContent).toContain("x = 0");
 });
 
+test("a correction is one row, which says when opened what failed before", async () => {
+  const failed = finished("c", { status: "error", text: "Traceback\nKeyError: 'a'" });
+  const corrected = [call("c-fix", "python", { code: "t['A']" }), finished("c-fix")];
+  stage.show(more(turnOf("t"), call("c", "python", { code: "t['a']" }), failed, ...corrected, over()));
+  expect(stage.page.querySelectorAll(".ak-call")).toHaveLength(1);
+  stage.find(".ak-row").click();
+  await Promise.resolve();
+  expect(stage.find("summary").textContent).toBe("Corrected without the model after: KeyError: 'a'");
+  expect(stage.find(".ak-inside details").textContent).toContain("t['a']");
+});
+
 test("a row is one line of words: what, where, how it ended", () => {
   stage.show(more(turnOf("t"), call("c", "python", { code: "x = 1" }), finished("c", { status: "error", text: "no" })));
   const row = stage.find(".ak-row").textContent.replace(/\s+/g, " ").trim();

@@ -19,17 +19,19 @@ MISSED_DATA = re.compile(
 )
 """Finds a first sentence that says that the model lacks the data."""
 SENTENCE_END = re.compile(r"[.!?](?=\s)|\n")
-LAST_WORD = re.compile(r"[^\W\d_]*$")
+LAST_WORD = re.compile(r"[\w.,-]*$")
+"""Finds the word or number at the end of a text that may still grow."""
 
 
 def checked_sentence(
-    chunks: AsyncGenerator[Chunk, None], ran: Message, question: str, *, dates: bool
+    chunks: AsyncGenerator[Chunk, None], ran: Message, question: str, *, corrected: bool
 ) -> AsyncGenerator[Chunk, None]:
     """Return the model's answer ``chunks`` to the result ``ran``, checked against it: the rows in place of a sentence
-    that disagrees with them or, with ``dates``, the right names of months and weekdays."""
+    that disagrees with them or, with ``corrected``, the right names of months and weekdays and as many decimals as the
+    question asks for."""
     if rows := code_fence_fallback_answer.rows_of(ran.text):
         return _sentence_or_rows(chunks, rows, question)
-    return stream_with_true_dates(chunks, ran.text, question) if dates else chunks
+    return stream_corrected(chunks, ran.text, question) if corrected else chunks
 
 
 async def unless_data_are_missed(
@@ -76,11 +78,11 @@ async def _sentence_or_rows(
             yield chunk
 
 
-async def stream_with_true_dates(
+async def stream_corrected(
     chunks: AsyncGenerator[Chunk, None], output: str, question: str
 ) -> AsyncGenerator[Chunk, None]:
     """Yield the model's answer ``chunks`` word by word, with names of months and weekdays that the output does not
-    support replaced (see ``with_true_dates``)."""
+    support replaced (see ``with_true_dates``), and with the decimals that the question asks for."""
     held = ""
     async with aclosing(chunks):
         async for chunk in chunks:
@@ -91,6 +93,7 @@ async def stream_with_true_dates(
             else:
                 words, held = held, ""
             if words:
-                yield TextChunk(code_fence_fallback_answer.with_true_dates(words, output, question))
+                words = code_fence_fallback_answer.with_true_dates(words, output, question)
+                yield TextChunk(code_fence_fallback_answer.with_asked_decimals(words, output, question))
             if not isinstance(chunk, TextChunk):
                 yield chunk

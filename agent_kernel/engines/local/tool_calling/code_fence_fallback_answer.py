@@ -31,10 +31,16 @@ MONTHS = (
 )
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
+COUNTS = ("no", "one", "two", "three", "four", "five", "six")
+DECIMALS = re.compile(
+    rf"\b({'|'.join(COUNTS)}|\d)[ -](?:decimals?|Nachkommastellen?|décimales?|decimales)\b", re.IGNORECASE
+)
+"""Finds the number of decimals that a question asks for."""
 WORD = re.compile(r"[^\W\d_][\w'-]*")
+WARNING = re.compile(r"(?:line \d+: )?[A-Za-z]\w*Warning: .*")
 FOOTER = re.compile(
     r"Name: .*dtype: \w+|dtype: \w+|\[\d+ rows x \d+ columns\]|\[\d+ figure\(s\) shown\]"
-    r"|\((?:A draft|Draft)\b.*\)|\(no output\)|(?:line \d+: )?[A-Za-z]\w*Warning: .*"
+    rf"|\((?:A draft|Draft)\b.*\)|\(no output\)|{WARNING.pattern}"
 )
 PRODUCED = re.compile(r"^Files:\n- ", re.MULTILINE)
 """Finds the beginning of the list of files that the code created, in the text of a result."""
@@ -79,12 +85,21 @@ def slots_regex(names: Sequence[str]) -> str:
 
 
 def in_slots(output: str, names: Sequence[str]) -> str:
-    """Return the values of an output that has all of ``names`` in the form ``@name[value]``, each on its line; an empty
-    string if the output lacks one of them."""
-    values = dict(re.findall(rf"@(\w+)\[({SLOT_VALUE})\]", output))
-    return (
-        "\n".join(f"@{name}[{values[name].strip()}]" for name in names) if names and set(names) <= set(values) else ""
-    )
+    """Return the values of an output in the form ``@name[value]``, each on its line; an empty string if the output
+    lacks one of ``names``. If it has none of the names, and its last line consists of as many numbers as there are
+    names, or of as many values after ``@``, these are the values in the same order: ``@247[@0.87]``, ``@a @5.09``."""
+    values = {name: value.strip() for name, value in re.findall(rf"@(\w+)\[({SLOT_VALUE})\]", output)}
+    if not set(names) & set(values):
+        last = next(reversed(_lines_of(output)), "")
+        listed = [value for value in re.split(r"[\s,;@()\[\]]+", last) if value]
+        marked = [value.strip(" ,;[]") for value in last.split("@")[1:]]
+        if len(listed) == len(names) and (last.startswith("@") or all(map(NUMBER.fullmatch, listed))):
+            values = dict(zip(names, listed, strict=True))
+        elif (
+            last.startswith("@") and len(marked) == len(names) and all(re.fullmatch(SLOT_VALUE, one) for one in marked)
+        ):
+            values = dict(zip(names, marked, strict=True))
+    return "\n".join(f"@{name}[{values[name]}]" for name in names) if names and set(names) <= set(values) else ""
 
 
 def error_line(text: str) -> str:
@@ -140,6 +155,13 @@ def rows_of(output: str) -> list[str]:
     return rows if len(rows) > 1 else []
 
 
+def without_warnings(output: str) -> str:
+    """Return the output without the lines with warnings of libraries; the output itself if it has no other lines. A
+    small model that reads a warning explains it in place of the result."""
+    lines = [line for line in output.splitlines() if not WARNING.fullmatch(line.strip())]
+    return "\n".join(lines) if any(map(str.strip, lines)) else output
+
+
 def _lines_of(output: str) -> list[str]:
     lines = [line.rstrip() for line in PRODUCED.split(output)[0].strip("\n").splitlines()]
     return [line for line in lines if line.strip() and not FOOTER.fullmatch(line.strip())]
@@ -174,6 +196,26 @@ def with_true_dates(sentence: str, output: str, question: str) -> str:
             if not fits and not supported:
                 sentence = re.sub(rf"\b{name}\b", f"{word} {number}", sentence)
     return sentence
+
+
+def with_asked_decimals(sentence: str, output: str, question: str) -> str:
+    """Return the sentence with its numbers from the output rounded to the decimals that the question asks for. A
+    question that asks for several numbers of decimals changes nothing."""
+    asked = {match.lower() for match in DECIMALS.findall(question)}
+    if len(asked) != 1:
+        return sentence
+    (word,) = asked
+    decimals = int(word) if word.isdecimal() else COUNTS.index(word)
+
+    def round_number(match: re.Match[str]) -> str:
+        number = match[0].rstrip(".,")
+        more = len(number.partition(".")[2]) > decimals and number in output and number.count(".") == 1
+        if not more or "e" in number or "," in number.partition(".")[2]:
+            return match[0]
+        value = f"{float(_plain(number)):{',' if ',' in number else ''}.{decimals}f}"
+        return value + match[0][len(number) :]
+
+    return NUMBER.sub(round_number, sentence)
 
 
 def agrees(sentence: str, rows: Sequence[str], question: str) -> bool:

@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agent_kernel.core.programs.program_edits import Edit, ParsedProgram
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import EACH, rows_of
 
 ONE_VALUE = re.compile(
@@ -84,15 +85,17 @@ RESULT_NAME = re.compile(
 )
 """Finds the name that a question gives to a result."""
 UNDEFINED = re.compile(r"^NameError: name '(\w+)' is not defined", re.MULTILINE)
+RANGE = re.compile(r"(?<![\w.,-])(\d+)(?: to | bis |-|–| à | a )(\d+)(?![\w-]|[.,]\d)")
+"""Finds a range of whole numbers in a question."""
 IN_F_STRING = re.compile(r"@(?P<slot>\w+)\[\{(?P<name>[A-Za-z_]\w*)(?P<format>:[^{}]*)?\}\]")
 """Matches a value in the form that a question demands (``code_fence_fallback_answer.SLOT``) in an f-string."""
 LITERAL = r"""-?\d+(?:\.\d+)?|'[^'\n]*'|"[^"\n]*"|\[[^\[\]\n]*\]|\([^()\n]*\)|\{[^{}\n]*\}|True|False|None"""
 EXAMPLE = re.compile(
     r"(?<![\w.])(?P<call>(?P<name>[A-Za-z_]\w*)\((?:[^()\n]|\([^()\n]*\))*\))[^(\n]{0,60}?"
-    r"\b(?:(?:should|must) (?:be|return|give|equal|yield)|expect(?:ed)?(?: it)?(?: to (?:be|return|give))?"
+    r"\b(?:(?:shoul?d|must) (?:be|return|give|equal|yield)|expect(?:ed)?(?: it)?(?: to (?:be|return|give))?"
     r"|want(?: [^\n.:'\"]{1,30}:)?|soll(?:te)?|devrait (?:être|donner|renvoyer)|deber[íi]a (?:ser|dar|devolver))"
     rf" (?P<value>{LITERAL})(?=\s*(?:[.,](?!\d)|[;:!?)`]|\Z|\n"
-    r"|(?:instead|not|but|and|sein|ergeben|liefern|zurückgeben)\b))"
+    r"|(?:instead|not|but|and|there|then|here|sein|ergeben|liefern|zurückgeben)\b))"
 )
 """Matches an example in a question of what a function should return: ``median([1, 2]) gives 2 but should be 1.5``."""
 
@@ -151,6 +154,37 @@ def with_printed_values(code: str, slots: Sequence[str]) -> str:
         return f"@{match['slot']}[{{{match['slot']}{match['format'] or ''}}}]" if wrong else match[0]
 
     return IN_F_STRING.sub(placeholder, code) if names else code
+
+
+def with_inclusive_bins(code: str, question: str) -> str:
+    """Return the code whose calls of ``pd.cut`` count both ends of each range that the question names: "0 to 17, 18 to
+    39". With the bins [0, 18, 40], or [0, 17, 39] and ``right=False``, a value at an end gets into the wrong range."""
+    ranges = [(int(low), int(high)) for low, high in RANGE.findall(question)]
+    if len(ranges) < 2 or ".cut(" not in code:
+        return code
+    lows, highs = {low for low, _ in ranges}, {high for _, high in ranges}
+    program = ParsedProgram(code)
+    edits: list[Edit] = []
+    for call in program.nodes:
+        if not isinstance(call, ast.Call) or not program.source(call.func).endswith(".cut"):
+            continue
+        options = {one.arg: one.value for one in call.keywords}
+        bins = call.args[1] if len(call.args) > 1 else options.get("bins")
+        if isinstance(bins, ast.Name):
+            assigned = (one for one in program.nodes if isinstance(one, ast.Assign))
+            bins = next((one.value for one in assigned if ast.unparse(one.targets[0]) == bins.id), None)
+        if not isinstance(bins, ast.List) or not bins.elts:
+            continue
+        edges = [(program.span(one), ast.unparse(one)) for one in bins.elts[1:]]
+        inner = {int(text) for _, text in edges if text.isdecimal()}
+        end = program.span(call)[1] - 1
+        if "right" in options and ast.unparse(options["right"]) == "False":
+            edits += [(*at, str(int(text) + 1)) for at, text in edges if text.isdecimal() and int(text) in highs]
+        elif inner & lows and not inner & highs and "right" not in options:
+            edits.append((end, end, ", right=False"))
+        elif inner & highs and ast.unparse(bins.elts[0]) in map(str, lows) and "include_lowest" not in options:
+            edits.append((end, end, ", include_lowest=True"))
+    return program.apply_edits(edits) or code
 
 
 def lacks_name(code: str, errors: Sequence[str]) -> bool:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agent_kernel.core.messages import Message, ToolCall
+from agent_kernel.core.messages import Message, ToolCall, corrected_call, correction_id
 from agent_kernel.core.programs.program_repair import repair_program
 from agent_kernel.engines.local.backend import ChatMessage
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
@@ -22,6 +22,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
     error_facts,
     error_line,
     slots_of,
+    without_warnings,
 )
 from agent_kernel.engines.local.tool_calling.code_fence_file_loading import reading_lines
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import surplus_rows, unchanged_function
@@ -225,21 +226,23 @@ class Exchange:
         return slots_of(self.question)
 
     @property
-    def correction(self) -> str:
-        """The program of the last call with the correction that its error asks for; an empty string if there was no
+    def correction(self) -> ToolCall | None:
+        """The call of the program of the last call with the correction that its error asks for; None if there was no
         error, if no correction is known, or if the corrected program ran already."""
         result = self.awaiting
         if result is None or result.status != "error" or not self.ran_python(result):
-            return ""
+            return None
         programs = [self._code_of(one) for one in self.results]
         corrected = repair_program(programs[-1], result.text)
-        return "" if corrected in programs or len(self._corrected) >= MAX_CORRECTIONS else corrected
+        if not corrected or corrected in programs or len(self._corrected) >= MAX_CORRECTIONS:
+            return None
+        return ToolCall(correction_id(result.call_id or ""), TOOL, {"code": corrected})
 
     @property
     def _corrected(self) -> list[Message]:
         """The results of calls that a corrected program followed."""
-        pairs = zip(self.results, self.results[1:], strict=False)
-        return [one for one, then in pairs if repair_program(self._code_of(one), one.text) == self._code_of(then) != ""]
+        corrected = {corrected_call(result.call_id or "") for result in self.results}
+        return [result for result in self.results if result.call_id in corrected]
 
     def _code_of(self, result: Message) -> str:
         calls = [call for message in self.replies for call in message.calls if call.id == result.call_id]
@@ -339,6 +342,7 @@ def chat(
 def output_text(result: Message, question: str) -> str:
     """Return the text of a result of ``question`` with a label and an instruction, as the model sees it."""
     text = result.text.strip() or "(no output)"
+    text = without_warnings(text) if result.status == "success" else text
     label = "Output" if result.status in ("success", None) else f"Output ({result.status})"
     return f"{label}:\n{text}\n\n{ANSWER_IN_FORM if asks_for_form(question) else ANSWER}"
 

@@ -27,6 +27,7 @@ from math import inf
 
 from agent_kernel.core.messages import Message, Usage
 from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
+from agent_kernel.core.programs.question_coverage import uncovered_sentences
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
 from agent_kernel.engines.local.backend import ChatMessage, DecodingOptions, OutputGrammar
 from agent_kernel.engines.local.decoding import reasoning
@@ -41,6 +42,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     misses_variable,
     unchanged_function,
     with_check,
+    with_inclusive_bins,
     with_printed_values,
 )
 from agent_kernel.engines.local.tool_calling.forced_call import forced_call, must_call
@@ -153,7 +155,7 @@ class Fence:
         else:
             chunks = self._text(text_prompt, request, completer, offered, slots=turn.slots if succeeded else ())
             if ran is not None and succeeded and not code_fence_fallback_answer.asks_for_form(turn.question):
-                chunks = checked_sentence(chunks, ran, turn.question, dates=not request.sampling.logprobs)
+                chunks = checked_sentence(chunks, ran, turn.question, corrected=not request.sampling.logprobs)
             elif offered and result is None and turn.has_its_tables:
                 regex = _code_regex(turn, retry=False)
                 code = self._code(prompt, "", request, completer, regex=regex, turn=turn)
@@ -244,7 +246,7 @@ def _reply_without_model(
     """Return the chunks that follow the result ``ran`` of a python call if they do not need the model: a call with the
     correction of a program that failed, or an answer. Return an empty list if the model is needed."""
     if request.tool_choice != "none" and _has_python(request.tools) and (corrected := turn.correction):
-        return [CallChunk(new_call(code_fence_prompt.TOOL, {"code": corrected})), EndChunk("calls", Usage())]
+        return [CallChunk(corrected), EndChunk("calls", Usage())]
     if must or retry or request.output:
         return []
     succeeded = ran.status == "success"
@@ -268,8 +270,28 @@ async def _write_program(
 ) -> _Program:
     """Decode one program, which begins with the lines ``reading``. If it lacks the conversion of a column that the
     facts of ``turn`` ask for, it gets that line, and the model writes the rest again behind it, unless the program uses
-    the name of the converted column already. If the question has an example of what a function should return, the
-    program gets a line that checks it."""
+    the name of the converted column already. If it leaves out sentences of the question, the model writes it again
+    behind these sentences as comments. If the question has an example of what a function should return, the program
+    gets a line that checks it."""
+    program = await _converted_program(prompt, reading, turn, decoding, completer)
+    omitted = uncovered_sentences(turn.question, program.code, turn.hidden) if program.finish != "length" else []
+    if omitted and not decoding.temperature:  # a sample is one of several, and a vote prefers those that omit less
+        comments = "".join(f"# {sentence}\n" for sentence in omitted)
+        second = await _converted_program(prompt, reading + comments, turn, decoding, completer)
+        spent = program.usage + second.usage
+        covers = len(uncovered_sentences(turn.question, second.code, turn.hidden)) < len(omitted)
+        program = replace(second if covers and second.finish != "length" else program, usage=spent)
+    if program.finish == "length":
+        return program
+    code = rewrite_mistakes(with_printed_values(program.code, turn.slots))
+    code = with_inclusive_bins(code, turn.question)
+    return replace(program, code=with_check(code, turn.hidden, turn.question))
+
+
+async def _converted_program(
+    prompt: str, reading: str, turn: code_fence_prompt.Exchange, decoding: DecodingOptions, completer: Completer
+) -> _Program:
+    """Decode one program with the conversions of columns that it lacks."""
     spent = Usage()
     for attempt in range(MAX_CONVERSIONS + 1):
         completion = DecodedCompletion(prompt)
@@ -284,10 +306,6 @@ async def _write_program(
             code = reading + conversion.line + code.removeprefix(reading)
             break
         reading += conversion.line
-    complete = completion.finish != "length"
-    if complete:
-        code = rewrite_mistakes(with_printed_values(code, turn.slots))
-        code = with_check(code, turn.hidden, turn.question)
     return _Program(code, completion.finish, spent)
 
 

@@ -11,13 +11,14 @@ import pytest
 
 from agent_kernel.core.messages import Message, Status, ToolCall, Usage, assistant, tool_result, user
 from agent_kernel.core.protocols import Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
-from agent_kernel.engines.local.tool_calling.code_fence_answer_checks import stream_with_true_dates
+from agent_kernel.engines.local.tool_calling.code_fence_answer_checks import stream_corrected
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
     MAX_ROWS,
     agrees,
     error_line,
     in_rows,
     rows_of,
+    with_asked_decimals,
     with_true_dates,
 )
 from agent_kernel.engines.local.tool_calling.code_fence_protocol import Fence
@@ -160,7 +161,36 @@ async def test_dates_are_checked_word_by_word_while_the_answer_streams() -> None
             yield TextChunk(text)
         yield EndChunk("stop", Usage())
 
-    chunks = [chunk async for chunk in stream_with_true_dates(pieces(), "8 26.11", "Which month is it?")]
+    chunks = [chunk async for chunk in stream_corrected(pieces(), "8 26.11", "Which month is it?")]
     texts = [chunk.text for chunk in chunks if isinstance(chunk, TextChunk)]
-    assert texts == ["The warmest is ", "month 8, with 26", ".1"]
+    assert texts == ["The warmest is ", "month 8, with ", "26.1"]
     assert isinstance(chunks[-1], EndChunk)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "question", "expected"),
+    [
+        ("The mean is 16.43908281.", "The mean, rounded to one decimal?", "The mean is 16.4."),
+        ("The mean is 16.43908281.", "The mean, to 2 decimals?", "The mean is 16.44."),
+        ("It is -0.126, as asked.", "Auf 2 Nachkommastellen bitte", "It is -0.13, as asked."),
+        ("It is 1,204.561.", "The sum to two decimals", "It is 1,204.56."),
+        ("The mean is 16.43908281.", "What is the mean?", "The mean is 16.43908281."),
+        ("It is 16.4 or 3.14159.", "The mean to 2 decimals", "It is 16.4 or 3.14159."),
+        ("It is 16.43908281.", "One to 1 decimal, the other to 2 decimals", "It is 16.43908281."),
+        ("On 26.11.2024", "To 1 decimal", "On 26.11.2024"),
+    ],
+)
+def test_numbers_of_the_output_get_the_decimals_that_the_question_asks_for(
+    sentence: str, question: str, expected: str
+) -> None:
+    assert with_asked_decimals(sentence, "16.43908281 -0.126 1,204.561 26.11.2024", question) == expected
+
+
+async def test_a_number_that_arrives_in_pieces_is_rounded() -> None:
+    async def pieces() -> AsyncGenerator[Chunk, None]:
+        for piece in ("It is 16", ".439", "08 m", "."):
+            yield TextChunk(piece)
+        yield EndChunk("stop", Usage())
+
+    chunks = [chunk async for chunk in stream_corrected(pieces(), "16.43908", "To 1 decimal?")]
+    assert "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk)) == "It is 16.4 m."

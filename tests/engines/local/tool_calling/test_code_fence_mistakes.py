@@ -12,6 +12,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     surplus_rows,
     unchanged_function,
     with_check,
+    with_inclusive_bins,
 )
 from agent_kernel.notebook.kernel.variable_summary import summary
 
@@ -177,6 +178,7 @@ def test_code_that_defines_the_function_to_be_changed_as_it_was_is_recognised(
         ("net('A B') returns 'A', but I want both: 'AB'.", "'AB'", "'A'"),
         ("net(119, vat=0.07) gives 3, expected [1, 'x'].", "[1, 'x']", "[1, 'y']"),
         ("net(-1) should return None, not 0!", "None", "0"),
+        ("net([]) crashes, it shoud return 0 there. Fix it.", "0", "1"),
         ("net('a') sollte \"it's\" ergeben.", '"it\'s"', "'its'"),
     ],
 )
@@ -220,3 +222,22 @@ def test_a_function_that_the_question_asks_to_change_is_checked_however_the_code
     *_, check, last = with_check(f"x = 1\n{code}", FUNCTIONS, "net(119) should be 100. Fix net.").splitlines()
     assert check.startswith("assert abs(net(119) - 100) <= 0.005, ")
     assert last == "print(net(119))"
+
+
+AGES = "Count them: child (0 to 17), young (18 to 39), middle (40 to 64), senior (65 and older)."
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        ("pd.cut(t['a'], [0, 17, 39, 64, 200], right=False)", "pd.cut(t['a'], [0, 18, 40, 65, 200], right=False)"),
+        ("pd.cut(t['a'], bins=[0, 18, 40, 65, 200])", "pd.cut(t['a'], bins=[0, 18, 40, 65, 200], right=False)"),
+        ("b = [0, 17, 39, 64, 200]\npd.cut(x, b)", "b = [0, 17, 39, 64, 200]\npd.cut(x, b, include_lowest=True)"),
+        ("pd.cut(t['a'], [-1, 17, 39, 64, 200])", "pd.cut(t['a'], [-1, 17, 39, 64, 200])"),
+        ("pd.cut(t['a'], [0, 18, 40, 65, 200], right=False)", "pd.cut(t['a'], [0, 18, 40, 65, 200], right=False)"),
+        ("pd.cut(t['a'], 4)", "pd.cut(t['a'], 4)"),
+    ],
+)
+def test_bins_count_both_ends_of_the_ranges_of_the_question(code: str, meant: str) -> None:
+    assert with_inclusive_bins(code, AGES) == meant
+    assert with_inclusive_bins(code, "Count them by age.") == code

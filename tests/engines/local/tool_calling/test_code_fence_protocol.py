@@ -9,8 +9,17 @@ from math import inf
 
 import pytest
 
-from agent_kernel.core.messages import Message, Status, ToolCall, assistant, tool_result, user
-from agent_kernel.core.protocols import CallChunk, EndChunk, EngineRequest, TextChunk, ToolSpec
+from agent_kernel.core.messages import (
+    Message,
+    Status,
+    ToolCall,
+    assistant,
+    corrected_call,
+    correction_id,
+    tool_result,
+    user,
+)
+from agent_kernel.core.protocols import CallChunk, EndChunk, EngineRequest, Sampling, TextChunk, ToolSpec
 from agent_kernel.engines.local.backend import LoadedModel, StepOutput
 from agent_kernel.engines.local.tool_calling.code_fence_prompt import ANSWER_IN_FORM
 from agent_kernel.engines.local.tool_calling.code_fence_protocol import RESAMPLE_TEMPERATURE, RESAMPLES, Fence
@@ -41,11 +50,13 @@ async def test_a_second_try_that_is_the_failed_program_is_sampled_anew(same: str
     assert end.usage.completion_tokens > len("print(a)\n```"), "the first sample was decoded too"
 
 
-def turn_so_far(question: str, *programs: tuple[str, str, Status]) -> list[Message]:
-    """Return the messages of a turn with these calls: (code, result, status)."""
-    messages = [user(question)]
-    for number, (code, result, status) in enumerate(programs):
-        call = ToolCall(f"c{number}", "python", {"code": code})
+def turn_so_far(question: str, *programs: tuple[str, str, Status], corrected: bool = False) -> list[Message]:
+    """Return the messages of a turn with these calls: (code, result, status). With ``corrected``, each call after the
+    first one corrects the one before it."""
+    messages, key = [user(question)], "c"
+    for code, result, status in programs:
+        call = ToolCall(key, "python", {"code": code})
+        key = correction_id(key) if corrected else f"{key}c"
         messages += [assistant("", [call]), tool_result(call, result, status)]
     return messages
 
@@ -67,8 +78,16 @@ async def test_a_program_whose_error_says_how_to_correct_it_is_corrected_without
     assert not backend.submitted
 
 
+async def test_the_id_of_a_correction_names_the_call_that_it_corrects() -> None:
+    backend = ScriptedBackend(chat_templates.PLAIN, [])
+    request = EngineRequest(tuple(turn_so_far("Go.", ("x = np.NaN\n", REMOVED, "error"))), (PYTHON,))
+    (call,) = (c.call for c in await chunks_of(Fence(), backend.completer(), request) if isinstance(c, CallChunk))
+    assert corrected_call(call.id) == "c"
+
+
 async def test_a_correction_is_no_second_try_of_the_model_and_is_made_once() -> None:
-    tried = turn_so_far("Go.", ("x = np.NaN\n", REMOVED, "error"), ("x = np.nan\n", "ValueError: no", "error"))
+    wrong: tuple[str, str, Status] = ("x = np.nan\n", "ValueError: no", "error")
+    tried = turn_so_far("Go.", ("x = np.NaN\n", REMOVED, "error"), wrong, corrected=True)
     code, _, _ = await reply_to(tried, "x = 0\n```")
     assert code == "x = 0\n"
     again = turn_so_far("Go.", ("x = np.nan\n", "ValueError: no", "error"), ("x = np.NaN\n", REMOVED, "error"))
@@ -83,6 +102,35 @@ async def test_values_that_the_program_printed_in_the_demanded_form_are_the_answ
     _, text, backend = await reply_to(turn_so_far(FORM, ("print(m)", printed, "success")))
     assert text == "@mean[3.5]\n@count[4]"
     assert not backend.submitted
+
+
+@pytest.mark.parametrize("printed", ["3.5 4", "n = 7\n@3.5[@4]", "(3.5, 4)", "@3.5 @4", "@3.5 [4]"])
+async def test_as_many_numbers_as_demanded_values_are_the_answer_in_their_order(printed: str) -> None:
+    _, text, backend = await reply_to(turn_so_far(FORM, ("print(m)", printed, "success")))
+    assert text == "@mean[3.5]\n@count[4]"
+    assert not backend.submitted
+
+
+@pytest.mark.parametrize(
+    ("printed", "mean"), [("@high @4", "high"), ("@Old Mill @4", "Old Mill"), ("@high[4]", "high")]
+)
+async def test_words_after_an_at_sign_are_values_too(printed: str, mean: str) -> None:
+    _, text, backend = await reply_to(turn_so_far(FORM, ("print(m)", printed, "success")))
+    assert text == f"@mean[{mean}]\n@count[4]"
+    assert not backend.submitted
+
+
+async def test_words_without_an_at_sign_may_be_labels() -> None:
+    for printed in ("mean 4", "@high[3.5] @low[4]"):
+        _, text, _ = await reply_to(turn_so_far(FORM, ("print(m)", printed, "success")), "@mean[4] @count[1]")
+        assert text == "@mean[4] @count[1]"
+
+
+async def test_the_model_does_not_see_the_warnings_beside_a_result() -> None:
+    warned = "21.1\nline 4: UserWarning: Boolean Series key will be reindexed."
+    _, _, backend = await reply_to(turn_so_far("The mean?", ("print(m)", warned, "success")), "It is 21.1.")
+    assert "21.1" in backend.submitted[0][0]
+    assert "UserWarning" not in backend.submitted[0][0]
 
 
 async def test_otherwise_the_model_states_the_values_in_the_demanded_form() -> None:
@@ -351,3 +399,34 @@ async def test_a_question_that_demands_values_in_a_form_is_answered_by_code() ->
     request = EngineRequest((facts, user("The highest v in t? Answer in the form @highest[value].")), (PYTHON,))
     chunks = await chunks_of(fence, backend.completer(), request)
     assert any(isinstance(chunk, CallChunk) for chunk in chunks)
+
+
+MEDIAN = "Use the table t. What is the median price?"
+
+
+async def written_for(question: str, *programs: str, temperature: float = 0.0) -> tuple[str, ScriptedBackend]:
+    """Return the code of the first round, in which the model writes these programs."""
+    backend = ScriptedBackend(chat_templates.PLAIN, [f"{program}```" for program in programs])
+    sampling = Sampling(temperature=temperature)
+    request = EngineRequest((user(question),), (PYTHON,), sampling, tool_choice="python")
+    chunks = await chunks_of(Fence(), backend.completer(), request)
+    (call,) = (chunk.call for chunk in chunks if isinstance(chunk, CallChunk))
+    return str(call.arguments["code"]), backend
+
+
+async def test_a_program_that_leaves_out_a_sentence_is_written_again_behind_it() -> None:
+    code, backend = await written_for(MEDIAN, "print(t['price'].mean())\n", "print(t['price'].median())\n")
+    assert code == "# What is the median price?\nprint(t['price'].median())\n"
+    assert backend.submitted[1][0].endswith("```python\n# What is the median price?\n")
+
+
+async def test_the_first_program_is_kept_if_the_second_leaves_out_as_much() -> None:
+    code, backend = await written_for(MEDIAN, "print(t['price'].mean())\n", "print(t['price'].max())\n")
+    assert code == "print(t['price'].mean())\n"
+    assert len(backend.submitted) == 2
+
+
+async def test_a_sample_is_not_written_again() -> None:
+    code, backend = await written_for(MEDIAN, "print(t['price'].mean())\n", temperature=0.7)
+    assert code == "print(t['price'].mean())\n"
+    assert len(backend.submitted) == 1

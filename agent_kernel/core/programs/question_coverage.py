@@ -1,0 +1,193 @@
+"""Finds the sentences of a question that a program leaves out: one that names a statistic, a column, a value or a
+threshold, or a treatment of missing values, of which nothing is in the program. The functions have no side effects.
+
+A small model often drops one of several conditions. Each check is one-sided: it finds something only if the question
+names it in so many words and the program has none of the usual ways to do it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from agent_kernel.core.programs.program_edits import ParsedProgram
+from agent_kernel.core.programs.program_repair import CONVERTED
+
+MAX_QUESTION = 4_000
+MAX_SENTENCE = 240
+"""Maximum number of characters of a sentence that is returned."""
+FORM = re.compile(r"@\w+\[")
+"""Matches the beginning of the form in which a question demands its values. What follows describes the form only."""
+SENTENCE = re.compile(r"(?:[^.?!\n]|[.?!](?!\s|$))+[.?!]?")
+LIST_MARK = re.compile(r"^\s*(?:\d{1,2}[.)]|[-*])\s+")
+METHODS = tuple(
+    (re.compile(words, re.IGNORECASE), re.compile(ways, re.IGNORECASE))
+    for words, ways in (
+        (r"\bmedian\b", r"median|quantile|percentile|describe|50%"),
+        (r"\bstandard deviation\b", r"std|stdev|sqrt|describe|zscore|scale"),
+        (r"\bcorrelat", r"corr|pearsonr|spearman|kendall|linregress|heatmap"),
+        (r"\bz-?scores?\b", r"std|zscore|scale"),
+        (r"\bIQR\b|\binterquartile\b", r"quantile|percentile|iqr|describe"),
+        (r"\babsolute (?:value|z-?score|difference|deviation|error)", r"abs|fabs"),
+        (
+            r"\bp-?values?\b",
+            r"stats\b|pvalue|pearsonr|spearmanr|kendalltau|ttest|f_oneway|chi2|wilcoxon|mannwhitneyu|shapiro|linregress"
+            r"|normaltest|kruskal|levene|kstest|proportions|binom|anova|ols\(",
+        ),
+        (r"\bskewness\b", r"skew"),
+        (r"\bkurtosis\b", r"kurt"),
+        (
+            r"\b(?:fill|replace|treat|impute|count|consider)\b[^.;\n]{0,30}\bmissing\b",
+            r"fillna|interpolate|[fb]fill|fill_value|where|impute|isna|isnull|notna|notnull|isnan|get\(|None",
+        ),
+    )
+)
+"""Words of a question, and the ways in which a program does what they ask for."""
+WORD = re.compile(r"[a-z]{4,}")
+"""Matches a part of a name by which a sentence is found that asks for the variable."""
+COLUMNS = re.compile(r"\d+ rows x \d+ columns: ([^\n]+)")
+"""Matches the columns and their types in the facts about a table or a file."""
+KEEPS_COMPLETE = re.compile(r"dropna|notna|notnull|isna|isnull|isnan|> 0|!= ''")
+"""Finds how a program leaves out rows without a value."""
+DISTINCT = re.compile(r"[_\d]|[a-z][A-Z]|[^\W\d_] [^\W\d_]|\w\.\w")
+"""Matches a label that is not an ordinary word, so that a question with this text means the column."""
+WHOLE_TABLE = re.compile(r"select_dtypes|\.columns|describe\(|\biloc|numeric_only|\.(?:corr|isna|isnull|dropna)\(\)")
+"""Finds how a program uses columns without naming them."""
+LEAVES_OUT = re.compile(r"\b(?:remov\w+|exclud\w+|drop|leave out|without|delete|filter out)\b[^.;]*\boutliers?\b", re.I)
+"""Finds a sentence that asks to remove outliers."""
+IDENTIFIER = re.compile(r"(?<![\w.@/-])(?:[A-Z]{1,3}-?\d{1,6}|[a-z]\d{1,4})(?![\w(/-]|\.\w)")
+"""Matches the name of a thing with letters and digits: ``s3``, ``W-07``."""
+SENTINEL = re.compile(r"(?<![\w.,-])(-9{2,4}|9{3,4})(?![\w-]|[.,]\d)")
+"""Matches a number that stands for a missing value."""
+THRESHOLD = re.compile(
+    r"\b(?:above|below|over|under|at least|at most|exceed(?:s|ing)?|since|until|before|after|top|bottom"
+    r"|(?:more|less|fewer|[a-z]+er) than)\s+(?:the\s+)?(?P<first>\d+(?:\.\d+)?)(?![\w-]|\.\d|,\d|\s*decimal)"
+    r"|(?<![\w.,-])(?P<second>\d+(?:\.\d+)?) or (?:more|less|fewer|above|below|[a-z]+er)\b"
+    r"|\b(?:in|of|during|from) (?:[A-Z][a-z]+ )?(?P<year>(?:19|20)\d\d)(?![\w-]|\.\d)",
+    re.IGNORECASE,
+)
+"""Matches a number with which the question says that values are compared."""
+
+
+def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[str]:
+    """Return the sentences of the question, in their order, of which something is not in the program ``code``. Return
+    an empty list if the program is no Python. ``facts`` describe the tables and files of the question."""
+    tree = ParsedProgram(code).nodes
+    try:
+        # Without comments, because a model may write down a condition and still not follow it.
+        program = ParsedProgram(ast.unparse(tree[0]) if tree else "")
+    except RecursionError:  # a sum of hundreds of terms
+        return []
+    if len(program.nodes) < 2:
+        return []
+    labels, sentences = _labels(facts), list(_sentences(question))
+    found = [one for one in sentences if any(_gaps(one, program, labels))]
+    unused = (name for name in _unused_names(program) if not re.search(rf"\b{re.escape(name)}\b", question))
+    words = {word for name in unused if not name.endswith(CONVERTED) for word in WORD.findall(name.lower())}
+    found += [one for one in sentences if words & set(WORD.findall(one.lower()))]
+    return sorted(dict.fromkeys(found), key=sentences.index)
+
+
+def _sentences(question: str) -> Iterator[str]:
+    for line in FORM.split(question[:MAX_QUESTION], maxsplit=1)[0].splitlines():
+        for match in SENTENCE.finditer(LIST_MARK.sub("", line)):
+            sentence = " ".join(match[0].split())
+            if 0 < len(sentence) <= MAX_SENTENCE:
+                yield sentence
+
+
+def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str]) -> Iterator[bool]:
+    yield any(words.search(sentence) and not ways.search(program.code) for words, ways in METHODS)
+    named = [label for label in labels if label in sentence]
+    yield any(_names(sentence, label) and not _uses(program.code, label) for label in named)
+    absent = (re.search(rf"\bwithout (?:an? )?{re.escape(label)}(?!\w)", sentence) for label in named)
+    yield not KEEPS_COMPLETE.search(program.code) and any(absent)
+    plain = _plain(program.code)
+    yield any(_plain(one) not in plain for one in IDENTIFIER.findall(sentence))
+    yield bool(LEAVES_OUT.search(sentence)) and _keeps_outliers(program)
+    numbers = [float(one) for match in THRESHOLD.finditer(sentence) for one in match.groups() if one]
+    yield not all(_has_number(program, number) for number in numbers)
+    # A negative number is an operation on a positive one in a syntax tree.
+    yield not all(_has_number(program, abs(float(one))) for one in SENTINEL.findall(sentence))
+
+
+def _keeps_outliers(program: ParsedProgram) -> bool:
+    """Return whether the program selects rows by a condition named after outliers that is ``low | high``."""
+    selected = {
+        node.slice.id
+        for node in program.nodes
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name) and "outlier" in node.slice.id.lower()
+    }
+    conditions = {
+        target.id
+        for node in program.nodes
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.BitOr)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return bool(selected & conditions) and not re.search(r"~|\bdrop\(|isin", program.code)
+
+
+def _labels(facts: Sequence[str]) -> list[str]:
+    """Return the labels of columns in the facts."""
+    listed = [column for text in facts for match in COLUMNS.finditer(text) for column in match[1].split(", ")]
+    labels = (column.rpartition(" ")[0].strip() for column in listed)
+    return list(filter(None, labels))
+
+
+def _names(sentence: str, label: str) -> bool:
+    """Return whether the sentence means the column: its label is quoted, or no ordinary word."""
+    word = (
+        rf"(?<![\w'./]){re.escape(label)}(?![\w'/]|\.\w)" if DISTINCT.search(label) else f'["`]{re.escape(label)}["`]'
+    )
+    return bool(re.search(word, sentence))
+
+
+def _uses(code: str, label: str) -> bool:
+    return _plain(label) in _plain(code) or bool(WHOLE_TABLE.search(code))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[\W_]+", "", text).casefold()
+
+
+def _unused_names(program: ParsedProgram) -> Iterator[str]:
+    """Yield the names of variables, and the labels of columns, that the program computes and then does not use, if it
+    prints something."""
+    calls = [node for node in program.nodes if isinstance(node, ast.Call)]
+    if not any(ast.unparse(call.func) == "print" for call in calls):
+        return
+    names = [node for node in program.nodes if isinstance(node, ast.Name)]
+    read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+    columns = [node for node in program.nodes if isinstance(node, ast.Subscript) and _is_label(node.slice)]
+    # A table whose length or other column is read does not count as read.
+    narrow = {id(node.value) for node in columns}
+    narrow |= {id(one) for call in calls if ast.unparse(call.func) == "len" for one in call.args}
+    narrow |= {id(node.value) for node in program.nodes if isinstance(node, ast.Attribute) and node.attr == "shape"}
+    for target in (one for node in program.nodes if isinstance(node, ast.Assign) for one in node.targets):
+        if isinstance(target, ast.Name) and target.id not in read:
+            yield target.id
+        elif isinstance(target, ast.Subscript) and target in columns and isinstance(target.value, ast.Name):
+            label, table = ast.unparse(target.slice), target.value.id
+            constants = sum(isinstance(one, ast.Constant) and ast.unparse(one) == label for one in program.nodes)
+            stored = sum(ast.unparse(one.slice) == label and isinstance(one.ctx, ast.Store) for one in columns)
+            later = (one for one in names if one.id == table and one.lineno > target.lineno)
+            if constants == stored and all(id(one) in narrow for one in later):
+                yield label.strip("'\"")
+
+
+def _is_label(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _has_number(program: ParsedProgram, number: float) -> bool:
+    """Return whether the program has the number, as it is or as part of a text, its neighbour (``>= 51`` for "above
+    50"), or the share that it is as a percentage."""
+    if number in (0, 1):
+        return True
+    near = (number, number - 1, number + 1, number / 100, 1 - number / 100)
+    values = [node.value for node in program.nodes if isinstance(node, ast.Constant)]
+    numbers = [float(one) for one in values if isinstance(one, int | float)]
+    numbers += [float(one) for text in values if isinstance(text, str) for one in re.findall(r"\d+(?:\.\d+)?", text)]
+    return any(abs(one - other) < 1e-9 for one in numbers for other in near)

@@ -1,0 +1,74 @@
+"""Tests which sentences of a question a program leaves out."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_kernel.core.programs.question_coverage import uncovered_sentences
+
+FACTS = [
+    "Files: sales.csv: CSV read by pd.read_csv('sales.csv'), 240 rows x 4 columns: unit_price float64, price float64,"
+    " discount float64, city str"
+]
+
+
+def omitted(question: str, code: str) -> list[str]:
+    return uncovered_sentences(question, code, FACTS)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "without", "covered"),
+    [
+        ("What is the median price?", "print(t['price'].mean())", "print(t['price'].median())"),
+        ("Treat a missing discount as 0.", "print(t['discount'].sum())", "print(t['discount'].fillna(0).sum())"),
+        ("Keep those with an absolute z-score above 3.", "t[z > 3].std()", "t[z.abs() > 3].std()"),
+        ("Is the p-value below 0.05?", "print(t['a'].corr(t['b']) < 0.05)", "print(stats.pearsonr(a, b)[1] < 0.05)"),
+        ("Use the rows with a unit_price.", "print(t['price'].sum())", "print(t[t['unit_price'].notna()])"),
+        ('Use the column "city".', "print(t['price'].sum())", "print(t.groupby('city').size())"),
+        ("How many are older than 50?", "print(len(t))", "print((t['age'] >= 51).sum())"),
+        ("-999 means that there is no value.", "print(t['price'].mean())", "print(t[t['price'] != -999].mean())"),
+        ("Use the values of meter W-07 only.", "print(t['v'].mean())", "print(t[t['meter'] == 'W-07']['v'].mean())"),
+        ("How many cost 20 or more?", "print(len(t))", "print((t['price'] >= 20).sum())"),
+        ("What was sold in May 2023?", "print(t['day'].dt.month == 5)", "print(t['day'].str.startswith('2023-05'))"),
+        ("Which is the top 10 percent?", "print(t.max())", "print(t['price'].quantile(0.9))"),
+        ("Leave out the rows without discount.", "print(t['price'].sum())", "print(t.dropna()['price'].sum())"),
+        (
+            "Compute the speed of each ride.",
+            "speed_kmh = d / h\nprint(d.mean())",
+            "speed_kmh = d / h\nprint(speed_kmh.mean())",
+        ),
+        (
+            "Convert the weight and count the rows.",
+            "t['weight_kg'] = t['weight'] / 1000\nprint(len(t))",
+            "t['weight_kg'] = t['weight'] / 1000\nprint(t['weight_kg'].sum())",
+        ),
+    ],
+)
+def test_a_sentence_is_left_out_if_the_program_has_nothing_of_it(sentence: str, without: str, covered: str) -> None:
+    question = f"Look at sales.csv. {sentence}"
+    assert omitted(question, without) == [sentence]
+    assert omitted(question, covered) == []
+
+
+@pytest.mark.parametrize(("rows", "count"), [("t[outliers]", 1), ("t[~outliers]", 0), ("t.drop(t[outliers].index)", 0)])
+def test_rows_that_are_to_be_removed_must_not_be_the_ones_that_are_kept(rows: str, count: int) -> None:
+    code = f"q = t['a'].quantile(0.75)\noutliers = (t['a'] < -q) | (t['a'] > q)\nt = {rows}\nprint(len(t))"
+    assert len(omitted("Remove the outliers of a.", code)) == count
+
+
+def test_sentences_are_found_in_their_order_without_the_marks_of_a_list() -> None:
+    question = "1. Replace missing values by the median.\n2. What is the skewness?\n@skew[value] with the kurtosis"
+    assert omitted(question, "print(1)") == ["Replace missing values by the median.", "What is the skewness?"]
+
+
+def test_a_comment_is_no_part_of_a_program() -> None:
+    assert omitted("What is the median?", "# the median\nprint(1)") == ["What is the median?"]
+
+
+@pytest.mark.parametrize("code", ["print(", "", "The median is 3.", f"print({'+'.join('x' * 900)})"])
+def test_text_that_is_no_program_leaves_out_nothing(code: str) -> None:
+    assert omitted("What is the median?", code) == []
+
+
+def test_a_variable_that_the_question_asks_for_need_not_be_used() -> None:
+    assert omitted("Make a list named speeds with the speeds.", "speeds = [1]\nprint('done')") == []
