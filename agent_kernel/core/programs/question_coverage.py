@@ -48,7 +48,7 @@ WORD = re.compile(r"[a-z]{4,}")
 """Matches a part of a name by which a sentence is found that asks for the variable."""
 COLUMNS = re.compile(r"\d+ rows x \d+ columns: ([^\n]+)")
 """Matches the columns and their types in the facts about a table or a file."""
-KEEPS_COMPLETE = re.compile(r"dropna|notna|notnull|isna|isnull|isnan|> 0|!= ''")
+KEEPS_COMPLETE = re.compile(r"dropna|cut\(|notna|notnull|isna|isnull|isnan|> 0|!= ''")
 """Finds how a program leaves out rows without a value."""
 DISTINCT = re.compile(r"[_\d]|[a-z][A-Z]|[^\W\d_] [^\W\d_]|\w\.\w")
 """Matches a label that is not an ordinary word, so that a question with this text means the column."""
