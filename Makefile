@@ -150,7 +150,7 @@ $(BIN)/python:
 
 $(VENV)/.demo $(VENV)/.lab $(VENV)/.test $(VENV)/.stores $(VENV)/.docs: $(VENV)/.%: pyproject.toml packaging/jupyter_server_config.json | $(BIN)/python
 	$(PIP) install --editable '.[$(EXTRAS)]'
-	@touch $@
+	@touch $@ $(if $(filter test,$(COVERS)),$(VENV)/.test)
 
 # What the lock names, no more and no less.
 ui/node_modules/.stamp: ui/package-lock.json
@@ -189,3 +189,5 @@ $(VENV)/.lab: EXTRAS := demo,lab
 $(VENV)/.test: EXTRAS := test
 $(VENV)/.stores: EXTRAS := test,stores
 $(VENV)/.docs: EXTRAS := test,docs
+# What has the packages of the tests too is not followed by an installation of them alone.
+$(VENV)/.stores $(VENV)/.docs: COVERS := test

@@ -5,12 +5,15 @@ listed at the end and fail in CI.
 
 from __future__ import annotations
 
+import gc
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,6 +26,15 @@ CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 UNPULLED = pytest.StashKey[dict[str, str]]()
 TORCH = {"torch_python", "older_torch_python", "model_server"}
 PEERS = {"agents_python", "enterprise_python", "gateway_python", "hub_python", "openapi_python", "selectools_python"}
+WORDS = {
+    "browser": {"mark.browser"},
+    "model": {"mark.model"},
+    "torch": TORCH,
+    "peers": PEERS | {"/peers/"},
+    "guides": {"/guides/"},
+    "ray": {"ray_python"},
+}
+"""The path or the text of a file with a test of that mark contains one of these words."""
 
 # A busy machine is no bug; and what a run in CI draws, the next one draws too.
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=CI)
@@ -114,6 +126,32 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[UNPULLED] = {}
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the garbage collector: nearly all that collection makes stays, and is looked through in vain."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+@cache
+def possible_marks(path: Path) -> frozenset[str]:
+    text = f"/{path.relative_to(Path(__file__).parent)}\n{path.read_text()}"
+    return frozenset(mark for mark, words in WORDS.items() if any(word in text for word in words))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import a file without a test that ``-m`` asks for: to collect all files takes half a minute in each
+    process.
+    """
+    first = re.match(r"(\w+)( and |$)", config.option.markexpr)
+    if first and first[1] in WORDS and re.fullmatch(r"test_.*\.py", collection_path.name):
+        return first[1] not in possible_marks(collection_path) or None
+    return None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that ``make test`` leaves to other targets, by their fixtures and folders."""
     for item in items:
@@ -131,6 +169,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # Playwright's synchronous calls wait for a loop that a signal would end, and then wait forever.
             given = item.get_closest_marker("timeout")
             item.add_marker(pytest.mark.timeout(*(given.args if given else ()), method="thread"), append=False)
+        hidden = {mark.name for mark in item.iter_markers()} & set(WORDS) - possible_marks(item.path)
+        if hidden:
+            raise pytest.UsageError(f"{item.nodeid}: -m {min(hidden)} does not find it. Add a word to WORDS.")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
