@@ -61,12 +61,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     _prepare_streams()
     argv = sys.argv[1:] if argv is None else argv
     first = argv[0] if argv else ""
-    parser = command_parser([first] if first in COMMANDS else () if first == "--version" else COMMANDS)
-    if not argv:
-        parser.print_help()
-        return 0
-    args = parser.parse_args(argv, argparse.Namespace(**ABSENT))
-    try:
+    try:  # also for an interrupt while the command's modules are imported
+        parser = command_parser([first] if first in COMMANDS else () if first == "--version" else COMMANDS)
+        if not argv:
+            parser.print_help()
+            return 0
+        args = parser.parse_args(argv, argparse.Namespace(**ABSENT))
         status: int = args.run(args)
         sys.stdout.flush()
         return status

@@ -392,3 +392,14 @@ def test_a_command_imports_no_module_of_another_command(argument: str) -> None:
 
 def test_each_command_has_the_name_under_which_it_is_found() -> None:
     assert [_command(name).name for name in COMMANDS] == [*COMMANDS]
+
+
+def test_an_interrupt_while_a_command_is_imported_is_told_in_one_line() -> None:
+    program = (
+        "import sys\nfrom agent_kernel import cli\n"
+        "def interrupted(name): raise KeyboardInterrupt\n"
+        "cli.import_module = interrupted\nsys.exit(cli.main(['where']))"
+    )
+    done = run([sys.executable, "-c", program], os.environ)
+    assert done.returncode == 130
+    assert done.stderr == "agent-kernel: stopped. Run the same command again to continue.\n"
