@@ -7,6 +7,7 @@ import { formatBytes } from "../turn/labels";
 import { useDesk } from "./panelStateContext";
 import { ButtonIcon } from "./ButtonIcon";
 import { Problem } from "./Problem";
+import { markInvisible } from "./Source";
 import { trans } from "../translation/translation";
 
 export function AttachmentChips() {
@@ -75,28 +76,30 @@ function Chip({ name, title, remove, children }: ChipProps) {
 }
 
 function Attached({ one }: { one: Attachment }) {
-  switch (one.kind) {
-    case "variable":
-      return <>@{one.name}</>;
-    case "image":
-      if (one.failure) return <span class="ak-failure">{`${one.name}: ${one.failure}`}</span>;
-      return (
-        <>
-          {IMAGES.includes(one.mime) && one.data && (
-            <img class="ak-thumb" src={`data:${one.mime};base64,${one.data}`} alt="" />
-          )}{" "}
-          {one.name} {one.data ? "" : <progress aria-label={trans.__("Fetching %1", one.name)} />}
-        </>
-      );
-    case "file":
-      if (one.failure) return <span class="ak-failure">{`${one.name}: ${one.failure}`}</span>;
-      return (
-        <>
-          {one.name}{" "}
-          {one.id ? "" : <progress max={1} value={one.part} aria-label={trans.__("Upload of %1", one.name)} />}
-        </>
-      );
+  const name = <bdi>{markInvisible(one.name)}</bdi>;
+  if (one.kind === "variable") return <>@{one.name}</>;
+  if (one.failure) {
+    return (
+      <span class="ak-failure">
+        {name}: {one.failure}
+      </span>
+    );
   }
+  if (one.kind === "image") {
+    return (
+      <>
+        {IMAGES.includes(one.mime) && one.data && (
+          <img class="ak-thumb" src={`data:${one.mime};base64,${one.data}`} alt="" />
+        )}{" "}
+        {name} {one.data ? "" : <progress aria-label={trans.__("Fetching %1", one.name)} />}
+      </>
+    );
+  }
+  return (
+    <>
+      {name} {one.id ? "" : <progress max={1} value={one.part} aria-label={trans.__("Upload of %1", one.name)} />}
+    </>
+  );
 }
 
 const about = (one: Attachment): string =>

@@ -32,3 +32,11 @@ test("why variables are not those of now is said also where no name fits", async
   await type("look at it");
   expect(shell.page.querySelector(".ak-offered")).toBeNull();
 });
+
+test("a file whose name hides its ending shows the character that hides it", async () => {
+  shell.desk.composing.attachments.all.value = [
+    { kind: "file", key: "1", name: "invoice\u202Efdp.exe", size: 3, part: 1, id: "f1", failure: "" },
+  ] as typeof shell.desk.composing.attachments.all.value;
+  await shell.show(<Composer />);
+  expect(shell.find(".ak-chip bdi").textContent).toBe("invoiceU+202Efdp.exe");
+});
