@@ -102,6 +102,7 @@ def _prepare_streams() -> None:
 
 
 def _discard_output() -> None:
-    """Let the interpreter end without another error for output that cannot be written."""
+    """Send further output to the null device. After output could not be written, such as to a closed pipe, the
+    interpreter would otherwise fail once more when it writes the rest at its end."""
     with contextlib.suppress(OSError):  # stdout may have no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -168,7 +168,8 @@ def _of_session(settings: Settings, key: SessionKey) -> list[Path]:
 
 
 def _beside(settings: Settings, notebook: Path) -> list[Path]:
-    """Return the files that belong to a notebook: those beside it, and the backup in the data directory."""
+    """Return the files that agent-kernel wrote for a notebook: the sidecar files in the notebook's folder, and their
+    backups in the data directory."""
     return storage_locations.sidecar_paths(notebook) + storage_locations.sidecar_backup_paths(settings, notebook)
 
 

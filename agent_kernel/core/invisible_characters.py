@@ -1,5 +1,5 @@
-"""Replaces invisible characters, and characters that change the order of others, by their code points in text on which
-a person bases a decision.
+"""In text that a person reads before a decision, replaces invisible characters, and characters that reverse the
+direction of the text, by their code points, such as U+202E.
 
 Everything that asks a person for a decision uses ``mark_invisible``: the notebook cell, the terminal, the panel, MCP
 and the API.

@@ -44,7 +44,7 @@ def interrupted_results(pending: Mapping[str, str], reason: str) -> list[Message
 
 
 def drop_leading_results(items: Sequence[Item]) -> list[Item]:
-    """Return the items without the results at the beginning, whose calls are not among the items."""
+    """Return the items without the tool results at the beginning, because their calls came before these items."""
     return list(dropwhile(lambda item: item.message.role == "tool", items))
 
 

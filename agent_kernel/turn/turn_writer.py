@@ -129,7 +129,7 @@ class TurnWriter:
             if pause is None:
                 raise unknown
             await asyncio.sleep(pause)
-        raise AssertionError("the last attempt returns or raises")
+        raise AssertionError("internal error: the retries ended without a result")
 
     async def clean(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the messages in the form in which they may be stored; long ones are searched in a thread."""

@@ -64,7 +64,7 @@ class TaskNotebooks:
         self._opening = asyncio.Lock()
 
     async def engine(self) -> Mapping[str, Any]:
-        """Return the description of the server's own engine. Raises NotebookFailed."""
+        """Return what the server says about the engine that it hosts. Raises NotebookFailed if it does not answer."""
         with _failures():
             found: Mapping[str, Any] = (await self._server.call("GET", "agent/v1/binding"))["model"]
             return found

@@ -48,7 +48,7 @@ class Access:
             raise Forbidden(CONFINED)
         if caller.kernel:
             if kernel not in ("", caller.kernel.id):
-                raise Forbidden("A request from a kernel can only be about that kernel.")
+                raise Forbidden("A request with the token of a kernel can only name that kernel.")
             return caller.kernel
         found = self.kernels.get(kernel)
         if kernel and (found is None or found.namespace != caller.namespace):

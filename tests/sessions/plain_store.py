@@ -165,7 +165,7 @@ class PlainStore:
         head = kept.session.head
         if head != expect_seq:
             raise SequenceConflict(
-                f"The session is at item {head}, not {expect_seq}.",
+                f"The session has changed: its last item is {head}, and the request expects {expect_seq}.",
                 hint="Read the new items first.",
                 details={"head": head},
             )

@@ -1,5 +1,5 @@
-"""Converts MIME bundles to the media of a tool result, and these media to MIME bundles. Media are pictures, charts, and
-tables, whose cells are rendered as HTML and text."""
+"""Converts MIME bundles to the media of a tool result, and these media to MIME bundles. Media are pictures, charts and
+tables. The values of a table are rendered as HTML and as text."""
 
 from __future__ import annotations
 

@@ -273,9 +273,10 @@ class Drafts:
             self._forget()
 
     def _compare(self, expected: ProgramOutcome, outcome: ProgramOutcome) -> ProgramOutcome:
-        """Return ``outcome``, or an error if it differs from ``expected``, the outcome of the reference program. Loop
-        variables of the reference are not compared. A variable that only one of the programs changed is compared with
-        its value in the kernel."""
+        """Compare the outcome of a proposed program with ``expected``, the outcome of the reference program. Return
+        ``outcome`` if they are equal, otherwise a copy with the status "error". Loop variables of the reference program
+        are not compared. If only one of the two programs changed a variable, its new value is compared with the value
+        in the kernel, which neither of them has changed."""
         names = {*expected.variables, *outcome.variables} - loop_names(self._review.reference)
         present = {name: variable_digest(self._shell.user_ns.get(name)) for name in names}
         before, after = (

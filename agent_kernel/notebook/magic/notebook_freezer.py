@@ -48,9 +48,9 @@ class FrozenTurn(NamedTuple):
 
 @dataclass(slots=True)
 class FrozenNotebook:
-    """The frozen document, with numbers of its cells. ``unknown`` counts the agent cells without a stored turn, which
-    become text. ``bound`` counts the cells that import this package, so that they run only where it is installed.
-    ``names`` are the names that the cells added so far bind."""
+    """The frozen document, and the counts of some of its cells. ``unknown`` counts the agent cells without a stored
+    turn; these cells become text. ``bound`` counts the cells that import this package and therefore run only where it
+    is installed. ``names`` are the variables that the cells added so far assign."""
 
     document: Json
     transformed: Callable[[str], str]

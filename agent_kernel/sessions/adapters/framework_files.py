@@ -70,7 +70,7 @@ def open_database(path: Path, tables: Columns, framework: str) -> Iterator[sqlit
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorname", "") == "SQLITE_NOTADB":
             raise InvalidRequest(f"{path} is not a SQLite database.", hint="Check the path.") from error
-        raise StoreCorrupt(f"{path} cannot be read: {error}.", hint="Nothing in it was changed.") from error
+        raise StoreCorrupt(f"{path} cannot be read: {error}.", hint="The file was not changed.") from error
 
 
 def has_columns(db: sqlite3.Connection, table: str, columns: frozenset[str]) -> bool:

@@ -81,7 +81,7 @@ class Suffix:
         return items[:count] if count >= 0 and items[count:] == self._tail else None
 
     def _count_expired(self, before: Sequence[Item]) -> int:
-        """Return the number of expired items at the beginning of the history."""
+        """Return how many items at the beginning of the history are older than the retention period."""
         if self._is_expired is None:
             return 0
         for count, bodies in enumerate(responses_items.items_of(before, {})):

@@ -52,8 +52,9 @@ def _choose(base: T | None, ours: T, theirs: T) -> T:
 
 
 class _Merge:
-    """The state of one merge: ``moved`` maps the seqs of items of ``theirs`` to their new ones, ``ordinals`` does the
-    same for turns, and ``homes`` maps a segment of ``theirs`` to the segment that gets its new turns."""
+    """The state of merging the transcript ``theirs`` into another one. ``moved`` maps the sequence numbers of items of
+    ``theirs`` to their numbers in the merged transcript, and ``ordinals`` the numbers of its turns. ``homes`` maps a
+    segment (a part of a branch) of ``theirs`` to the segment that gets its new turns."""
 
     def __init__(self, base: Transcript | None, ours: Transcript, theirs: Transcript) -> None:
         self._base, self._ours, self._theirs = base, ours, theirs

@@ -53,8 +53,8 @@ class BatchPage:
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """The stored bytes of a medium. ``stored`` is the time at which they were stored or touched; ``create_blob`` sets
-    it to the time of the database.
+    """The stored bytes of a medium. ``stored`` is the time at which they were stored, or last marked as still in use;
+    ``create_blob`` takes it from the clock of the database.
     """
 
     data: Data

@@ -154,8 +154,8 @@ class Redactor:
         return value
 
     def _value_of_key(self, key: Any, item: Any) -> Any:
-        """Redact a value together with its key, since some patterns recognize a secret only by its name, as in
-        ``password=...``."""
+        """Return the redacted value. The patterns are applied to the text ``key=value``, since some of them recognize a
+        secret only by the name before it, as in ``password=...``."""
         if isinstance(key, str) and isinstance(item, str):
             labelled = f"{key}={item}"
             if (clean := self.text(labelled)) != labelled and clean.startswith(f"{key}="):

@@ -74,7 +74,7 @@ def _empty_journal(db: sqlite3.Connection) -> None:
     while db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
         if time.monotonic() > deadline:
             raise StoreError(
-                "The file was rewritten, but its journal could not be emptied: another program reads the old state.",
+                "The file was rewritten, but its journal has the old data: another program has the file open.",
                 hint="Deleted text may be in the file ending in -wal until 'agent-kernel sessions vacuum' empties it.",
             )
         time.sleep(0.05)

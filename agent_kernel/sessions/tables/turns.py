@@ -366,7 +366,7 @@ def _count_turn(db: sqlite3.Connection, turn: Turn, now: float) -> None:
 def _check_head(head: int, expect_seq: int) -> None:
     if head != expect_seq:
         raise SequenceConflict(
-            f"The session is at item {head}, not {expect_seq}.",
+            f"The session has changed: its last item is {head}, and the request expects {expect_seq}.",
             hint="Read the new items first.",
             details={"head": head},
         )
@@ -375,7 +375,7 @@ def _check_head(head: int, expect_seq: int) -> None:
 def _check_paired(messages: Sequence[Message]) -> None:
     waiting = call_pairs.pending_calls({}, messages)
     if waiting:
-        raise InvalidRequest(f"These calls have no result: {', '.join(waiting)}.", hint="Add one result for each.")
+        raise InvalidRequest(f"These calls have no result: {', '.join(waiting)}.", hint="Add a result for each call.")
 
 
 @dataclass(frozen=True, slots=True)

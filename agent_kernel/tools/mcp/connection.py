@@ -344,7 +344,7 @@ async def _follow(client: Any, life: ServerRun) -> None:
 
 
 def _is_transport(error: BaseException) -> bool:
-    """Return whether the error comes from the HTTP library or from a closed stream, so that the connection is lost."""
+    """Return whether the error means that the connection is lost: it comes from the HTTP library or a closed stream."""
     return type(error).__module__.partition(".")[0] in {"httpx2", "httpcore2", "anyio"} or isinstance(error, OSError)
 
 

@@ -223,7 +223,8 @@ class _Reading:
     # ------------------------------------------------------------------------------------------------ the model
 
     def _rounds(self, message: MessageBody) -> list[_Round]:
-        """Split a message of the assistant into rounds of tool calls, with the results of calls that a server ran."""
+        """Split a message of the assistant into its rounds of tool calls. The results of tools that the API's server
+        ran are in the same message, and belong to their rounds."""
         rounds = [_Round()]
         for block in message.blocks:
             if rounds[-1].results and not isinstance(block, ServerResultBlock):
@@ -260,8 +261,8 @@ class _Round:
                 self.results[call.id] = tool_result(call, served.result_text(block.content), status)
 
     def messages(self) -> list[Message]:
-        """Return the messages of the round. Calls without a result are omitted, because no result can follow any
-        more."""
+        """Return the messages of the round. Calls without a result are omitted: the conversation has gone on, so that
+        their results can no longer come."""
         ran = [call for call in self.ran.values() if call.id in self.results]
         converted = [assistant(self.text, ran, self.reasoning), *(self.results[call.id] for call in ran)] if ran else []
         if self.calls:

@@ -166,7 +166,7 @@ def _function(tool: ToolBody) -> ToolSpec:
 
 def _check_unique(names: list[str]) -> None:
     if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise InvalidRequest(f"Two tools are called {twice!r}.")
+        raise InvalidRequest(f"Two tools have the same name, {twice!r}.", hint="Give each tool a name of its own.")
 
 
 def _searches(tools: list[ToolBody]) -> list[ToolBody]:

@@ -54,8 +54,8 @@ def waiting_to_json(waiting: PendingQuestion) -> dict[str, Any]:
 
 class QuestionHandler(AgentHandler):
     async def question(self, approval: str) -> ApprovalQuestion:
-        """Return a question that the caller may answer; a kernel or a token may answer those of turns that it
-        started. Raises NotFound."""
+        """Return the open question with the id ``approval`` if the caller may answer it. A caller with the token of a
+        kernel, or with a token of the API, may answer only questions of turns that it started. Raises NotFound."""
         pending = await self.services.runtime.approvals.find(self.caller.namespace, approval)
         if not await self.may_answer(pending):
             raise NotFound("There is no such approval question, or you may not answer it.")

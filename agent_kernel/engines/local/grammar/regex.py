@@ -131,7 +131,7 @@ class _PatternReader:
         least, most = bounds
         endless = part.endless or most is None
         if most is None and part.endless:
-            raise self._error("an unlimited repetition inside an unlimited repetition")
+            raise self._error("an unlimited repetition inside another one, as in (a*)*")
         if most is None and self.endless is not None:
             most = max(least, self.endless)
         repeats = part.repeats * max(least, most or 1, 1)

@@ -33,7 +33,7 @@ class ChatTemplate:
         except ImportError as error:
             raise EngineError(
                 f"Chat templates with tools need transformers: {error}",
-                hint="Install it with: pip install transformers jinja2",
+                hint="Install the missing packages with: pip install transformers jinja2",
             ) from error
         rendered, _ = render_jinja_template(
             [[dict(message) for message in messages]],

@@ -113,7 +113,8 @@ class Fence:
         return self._round(request, completer, must=bool(forced))
 
     async def _round(self, request: EngineRequest, completer: Completer, *, must: bool) -> AsyncGenerator[Chunk, None]:
-        """Yield the chunks of one round: code or text. With ``must``, it is always code."""
+        """Generate one reply of the model and yield its chunks, either code or text. With ``must``, the reply is always
+        code, because the request demands a call."""
         offered = request.tool_choice != "none" and _has_python(request.tools)
         _, turns = code_fence_prompt.exchanges(request.messages)
         result = turns[-1].awaiting if turns else None
@@ -317,8 +318,8 @@ def _code_regex(turn: code_fence_prompt.Exchange, *, retry: bool) -> str | None:
 
 
 def _without_indent(code: str) -> str:
-    """Return the code with the indentation of its first line removed. A small model sometimes begins the block with a
-    blank, but the first line of a program must not be indented."""
+    """Remove the indentation that all lines share, and then the leading spaces of the first line. A small model
+    sometimes begins the block with a space, which Python refuses as an unexpected indent."""
     code = textwrap.dedent(code)
     return code.lstrip(" \t") if code[:1] in (" ", "\t") else code
 

@@ -135,7 +135,7 @@ class Sampler:
         processors = ContinuousBatchingLogitsProcessorList(LogitsProcessorList([self]))
         processors.tensors_required = 1
         if type(processors) is not type(manager.logit_processor) or not processors.do_processing:
-            raise TypeError("the manager's logits processors are of another kind")
+            raise TypeError("the batching manager has other logits processors than expected")
         manager.logit_processor = processors
 
     def begin(self, key: int, choices: Choices) -> None:
@@ -170,8 +170,8 @@ class Sampler:
 
 
 class Penalties:
-    """A logits processor for two options that the library does not have. The first are the penalties of OpenAI's API,
-    which count only the tokens of the answer, that is, those after the first ``prompt`` ids. The second is
+    """A logits processor for two options that transformers does not have: the presence and frequency penalties of
+    OpenAI's API, which count only the tokens of the answer (the ids after the first ``prompt`` ids), and
     ``logit_bias``."""
 
     def __init__(self, torch: Any, decoding: DecodingOptions, prompt: int) -> None:

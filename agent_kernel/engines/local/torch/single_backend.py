@@ -1,8 +1,7 @@
-"""Runs models that cannot be batched, and models with vision. Each step serves one request. Computed caches are kept
-for later requests.
+"""Runs models that cannot be batched, and models that take pictures. The KV caches of requests are kept for later ones.
 
-The model's ``forward`` is called token by token on a cache, in the same way as its ``generate()`` does. Requests are
-served in turn, with one token or one slice of a prompt each.
+Like ``generate()``, it calls the model's ``forward`` once for each token, with a KV cache. The requests alternate: each
+step computes one token, or one slice of the prompt, of one request.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from agent_kernel.engines.local.torch.sampler import Choices, choose_tokens
 
 class SingleRun:
     """One request while it runs. ``ids`` are the token ids of its prompt, and ``keys`` identify these tokens as in
-    ``KeptState``. ``begun`` is a kept state for a beginning of the prompt, from which the run continues; the run
-    changes its cache. ``places`` are the pictures in the prompt."""
+    ``KeptState``. ``begun`` is the kept state after the first tokens of the prompt; the run continues from it and
+    changes the cache in it. ``places`` are the pictures with their positions in the prompt."""
 
     def __init__(
         self,

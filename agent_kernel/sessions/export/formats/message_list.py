@@ -29,9 +29,9 @@ def transcript_from_messages(
     """Build a transcript from messages, each with its position in the document; a user message begins a turn.
     ``left_out`` counts what is not imported, by kind.
 
-    With ``strict``, raises InvalidRequest unless every result names its call and every call has a result. Without it,
-    results that name no call are assigned to the calls in order, a call without a result counts as interrupted, and
-    results without a call are left out.
+    With ``strict``, raises InvalidRequest unless every tool result names its call and every call has a result. Without
+    it, a result that names no call belongs to the next call without a result, and is left out if there is none; a call
+    without a result counts as interrupted.
     """
     key = SessionKey(namespace, IMPORTED)
     turns: list[Turn] = []

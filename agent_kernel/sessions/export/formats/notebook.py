@@ -1,5 +1,5 @@
-"""Writes a session as a notebook with the code that the agent ran, in order, so that the code can run without the
-agent. Such a notebook cannot be imported again. The functions have no side effects."""
+"""Converts a session to a notebook document with the code that the agent ran, in order, so that the code can run
+without the agent. Nothing is written to the disk. Such a notebook cannot be imported again."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_tools_that_claude_knows_by_heart_are_the_clients_with_their_schema() ->
     [
         ({"tools": [{"name": "weather"}]}, "has no input_schema"),
         ({"tools": [{"name": "w", "input_schema": {"type": "string"}}]}, "must have the type object"),
-        ({"tools": [WEATHER, WEATHER]}, "Two tools are called 'weather'"),
+        ({"tools": [WEATHER, WEATHER]}, "Two tools have the same name, 'weather'"),
         ({"tools": [{"type": "computer_20250124", "name": "computer"}]}, "type 'computer_20250124'"),
         ({"tools": [WEATHER | {"allowed_callers": ["code_execution_20250825"]}]}, "Code cannot call 'weather'"),
         ({"tools": [SEARCH | {"allowed_domains": ["a"], "blocked_domains": ["b"]}]}, "not both"),
