@@ -147,7 +147,7 @@ class EventLog:
         """Yield what ``follow`` yields, in lists of the events that exist at the same time."""
         while True:
             changed = self._changed
-            for batch in batched(self.since(after)):
+            for batch in split_into_batches(self.since(after)):
                 yield batch
                 after = batch[-1].seq
             if self.finished is not None and after >= self.head:
@@ -198,7 +198,7 @@ class EventLog:
         self._entries, self._size = kept, size
 
 
-def batched(events: Iterator[Event]) -> Iterator[Sequence[Event]]:
+def split_into_batches(events: Iterator[Event]) -> Iterator[Sequence[Event]]:
     while batch := list(islice(events, MAX_BATCH)):
         yield batch
 

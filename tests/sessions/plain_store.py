@@ -298,7 +298,7 @@ class PlainStore:
         return sorted(found.items(), key=lambda version: kept.turns[version[0]].ordinal)
 
     async def fork(self, key: SessionKey, target: SessionKey, turns: int | None = None) -> Session:
-        serialization.validate_limit(turns)
+        serialization.validate_limit(turns, "number of turns")
         kept = self._found(key)
         if target in self._all():
             raise Conflict(f"A session {target.id!r} exists already.", details={"session": target.id})
