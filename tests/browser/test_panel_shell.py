@@ -224,7 +224,8 @@ def test_what_is_missing_says_what_to_do_about_it(tmp_path: Path) -> None:
             narrow(lab)
             lab.picture("shell-model-missing-narrow-light")
             say(panel, "/settings")
-            expect(panel.get_by_role("dialog", name="What may run")).to_contain_text("python.live", timeout=SLOW)
+            rules = panel.get_by_role("dialog", name="What may run")
+            expect(rules).to_contain_text("Python in your kernelasks you", timeout=SLOW)
             lab.picture("shell-settings-narrow-light")
     finally:
         server.sweep()
