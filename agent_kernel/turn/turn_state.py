@@ -114,7 +114,7 @@ class ActiveTurn:
 
     def emit(self, body: EventBody) -> None:
         self.unfinished.note(body)
-        if isinstance(body, DELTAS):  # most events by far; of the rest only the annotations count them
+        if isinstance(body, DELTAS):  # most events by far; nothing below needs them but the annotations
             self.asides.note(body)
             self.announce(body)
             return

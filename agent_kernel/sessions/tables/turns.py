@@ -108,9 +108,8 @@ def _newest_turn_end(db: sqlite3.Connection, key: SessionKey, session: sessions.
 def _new_turn_ids() -> Iterator[str]:
     """Yield ids with more random bits than those of ``new_id``, because an import may create thousands of turns in a
     second."""
-    begin = new_id("turn")
     while True:
-        random = secrets.token_hex(80)
+        begin, random = new_id("turn"), secrets.token_hex(80)
         for at in range(0, 160, 10):
             yield begin + random[at : at + 10]
 
