@@ -42,7 +42,7 @@ QUICK := tests/test_layers.py tests/test_public_names.py tests/core tests/turn t
 BY_FILE := --dist loadfile --max-worker-restart 0
 SPECIAL := not torch and not peers and not ray and not guides and not stores
 
-.PHONY: help demo lab quick test test-model test-browser test-torch test-peers test-ray test-stores test-guides bench gpu soak lowest lint docs dist pictures ui format clean
+.PHONY: help demo lab quick test test-model test-browser test-torch test-peers test-ray test-stores environments test-guides bench gpu soak lowest lint docs dist pictures ui format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,13 +77,15 @@ test-torch: $(VENV)/.test $(TORCH) ## The tests that need torch, which it instal
 	$(PYTEST) -m torch $(ARGS)
 
 test-peers: $(VENV)/.test $(PEERS) chromium ## The tests against other frameworks, each installed into build/
-	$(PYTEST) -m peers $(ARGS)
+	$(PYTEST) -n $(HEAVY_JOBS) $(BY_FILE) -m peers $(ARGS)
 
 test-ray: $(VENV)/.test build/ray/.test ## The tests of a model on a Ray cluster (1 GB, minutes; not in CI)
 	$(PYTEST) -m ray tests/jupyter_ext/ray_serve $(ARGS)
 
 test-stores: $(VENV)/.stores build/moto/.test ## The tests of sessions on databases, which wheels install or fake
 	$(PYTEST) -n $(HEAVY_JOBS) $(BY_FILE) -m "stores and not slow" tests/sessions/log $(ARGS)
+
+environments: $(TORCH) $(PEERS) build/moto/.test ## Install what test-torch, test-peers and test-stores need besides
 
 test-guides: $(VENV)/.test ## Run the guides in notebooks/ with the real default model
 	$(PYTEST) -m guides $(ARGS)
@@ -96,7 +98,7 @@ gpu: $(VENV)/.test $(TORCH_ENV) ## Measure the GPU in 10 minutes: MODEL=DIRECTOR
 	$(BIN)/python -m tests.benchmarks.gpu_rows $(if $(DRY),--dry-device $(DRY)) $(if $(MODEL),--model $(MODEL)) $(if $(SHAPE),--random $(SHAPE)) $(ARGS)
 
 soak: $(VENV)/.test chromium ## Kills, fuzzing, streams, attacks, XSS, drawn from a seed, for SOAK_MINUTES (40)
-	$(BIN)/pytest tests/soak --soak-minutes $(SOAK_MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	$(BIN)/pytest -n $(HEAVY_JOBS) $(BY_FILE) tests/soak --soak-minutes $(SOAK_MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 lowest: ## Run the tests with the oldest dependencies that pyproject.toml allows, in build/lowest
 	test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest

@@ -22,7 +22,8 @@ __all__ = ["agent_server"]
 
 SEED = 20_260_726
 MINUTES = 40.0
-CLOSING = pytest.StashKey[list[str]]()
+CLOSING_LINE = "closing line"
+"""A property of the report of a test, which also reaches the terminal from another process."""
 
 
 @dataclass
@@ -62,10 +63,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seed", type=int, default=SEED, help=f"the same seed draws the same faults (default {SEED})")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[CLOSING] = []
-
-
 def share_of(item: pytest.Item) -> float:
     mark = item.get_closest_marker("soak")
     assert mark is not None, f"{item.nodeid} says no share of the time: @pytest.mark.soak(0.1)"
@@ -87,9 +84,13 @@ def soak(request: pytest.FixtureRequest) -> Iterator[Soak]:
     name = request.node.name.removeprefix("test_")
     one = Soak(name, seed, seconds, random.Random(f"{seed} {name}"))
     yield one
-    request.config.stash[CLOSING].append(one.closing_line)
+    request.node.user_properties.append((CLOSING_LINE, one.closing_line))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for line in config.stash[CLOSING]:
-        terminalreporter.write_line(line, bold=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", "") == "teardown":
+                for name, line in report.user_properties:
+                    if name == CLOSING_LINE:
+                        terminalreporter.write_line(line, bold=True)

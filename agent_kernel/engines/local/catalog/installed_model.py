@@ -6,6 +6,7 @@ place by one rename, so that it is never incomplete.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Mapping
@@ -105,8 +106,16 @@ def read_model(directory: Path) -> LocalModel | None:
     if path.is_dir():
         read_model_directory(path)
     else:
-        read_header(path)
+        status = path.stat()
+        _check_header(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
     return model
+
+
+@functools.lru_cache(maxsize=16)
+def _check_header(path: Path, status: tuple[int, ...]) -> None:
+    """Raise ModelBroken if the header is damaged. A file that did not change is read once: its vocabulary takes 40 ms,
+    and the start of a server asks several times which models are installed."""
+    read_header(path)
 
 
 def _again(directory: Path) -> str:

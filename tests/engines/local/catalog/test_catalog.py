@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from agent_kernel.core.errors import ModelBroken, ModelMissing, UnknownModel
 from agent_kernel.engines.local.catalog.catalog import catalog, defaults, entry, is_path, read_catalog, resolve
 from agent_kernel.engines.local.catalog.catalog_entry import HubFile, Wheels
+from agent_kernel.engines.local.catalog.gguf_header import Header, read_header
 from agent_kernel.engines.local.catalog.installed_model import LocalModel, write_record
 from agent_kernel.engines.local.catalog.pull import PullJob
 from agent_kernel.engines.local.system_memory import Memory
@@ -141,6 +143,30 @@ def test_a_pulled_model_is_found_whichever_source_it_came_from(tmp_path: Path, m
     run = PullJob(only, tmp_path / "cache", lambda entry, source: False, env=environment(wheels=tmp_path / "wheels"))
     list(run)
     assert resolve("small", tmp_path / "cache") == run.model
+
+
+def test_the_header_of_an_installed_model_is_read_again_only_after_the_file_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = entry("coder-0.5b")
+    directory = model.directory(model.sources[-1], tmp_path)
+    directory.mkdir(parents=True)
+    file = directory / "model.gguf"
+    write_gguf(file)
+    write_record(directory, LocalModel(model.name, file, "0" * 64, "fence", 1_024, "Apache-2.0", "a test"))
+    read: list[Path] = []
+
+    def count(path: Path) -> Header:
+        read.append(path)
+        return read_header(path)
+
+    monkeypatch.setattr("agent_kernel.engines.local.catalog.installed_model.read_header", count)
+    assert [resolve(model.name, tmp_path).path for _ in range(3)] == [file] * 3
+    assert read == [file]
+    file.write_bytes(b"HTML" + file.read_bytes()[4:])
+    os.utime(file, ns=(0, 0))  # the clock of the file system may be too coarse to tell the two writings apart
+    with pytest.raises(ModelBroken):
+        resolve(model.name, tmp_path)
 
 
 @pytest.mark.parametrize("change", ["cut", "no record", "bad record"])
