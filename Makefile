@@ -98,7 +98,7 @@ gpu: $(VENV)/.test $(TORCH_ENV) ## Measure the GPU in 10 minutes: MODEL=DIRECTOR
 	$(BIN)/python -m tests.benchmarks.gpu_rows $(if $(DRY),--dry-device $(DRY)) $(if $(MODEL),--model $(MODEL)) $(if $(SHAPE),--random $(SHAPE)) $(ARGS)
 
 soak: $(VENV)/.test chromium ## Kills, fuzzing, streams, attacks, XSS, drawn from a seed, for SOAK_MINUTES (40)
-	$(BIN)/pytest -n $(HEAVY_JOBS) $(BY_FILE) tests/soak --soak-minutes $(SOAK_MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	$(BIN)/pytest tests/soak --soak-minutes $(SOAK_MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 lowest: ## Run the tests with the oldest dependencies that pyproject.toml allows, in build/lowest
 	test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest
