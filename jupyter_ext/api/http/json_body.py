@@ -56,7 +56,7 @@ def _describe(mistake: Mapping[str, Any]) -> str:
     words = str(mistake["msg"]).removeprefix("Value error, ")
     if not mistake["loc"] and words != mistake["msg"]:
         return words
-    place = [*map(str, mistake["loc"])]
+    place = [str(step) for step in mistake["loc"] if not str(step).startswith("[")]  # a tag names no field
     if mistake["type"] in ("union_tag_not_found", "union_tag_invalid"):  # the field that says which object it is
         known = mistake["ctx"].get("expected_tags")
         place.append(mistake["ctx"]["discriminator"].strip("'"))
