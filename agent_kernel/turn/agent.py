@@ -228,7 +228,7 @@ class Agent:
             view = context.view(prepared.history, turn.messages)
             turn.share = max(turn.share, view.share)
             turn.emit(ContextBuilt(len(view.messages), view.dropped, view.shortened, bool(prepared.summary)))
-            tools = toolbox.specs if turn.rounds < cap and not toolbox.stuck else toolbox.of_caller
+            tools = toolbox.offer(last=turn.rounds >= cap)
             theirs = frozenset(spec.name for spec in toolbox.of_caller)
             request = self._build_request(turn, await self._with_media(turn, view), tools)
             place = RoundPosition(self.key, turn.opened.turn.id, turn.rounds + 1, turn.opened.turn.ordinal - 1)

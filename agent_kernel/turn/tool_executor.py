@@ -16,7 +16,7 @@ import jsonschema
 import referencing
 import referencing.exceptions
 
-from agent_kernel.core.errors import AgentKernelError
+from agent_kernel.core.errors import AgentKernelError, EngineError
 from agent_kernel.core.events import CallFinished, CallStarted, Emit, EventBody, FileProduced
 from agent_kernel.core.files import NOT_PRODUCED, File, ProducedFile, RequestedFile, describe_files
 from agent_kernel.core.messages import Message, ToolCall, shorten, tool_result
@@ -40,6 +40,9 @@ from agent_kernel.turn.voting_engine import Try
 from agent_kernel.turn.work_time import WorkTime
 
 SAME_FAILURES = 2
+MAX_EXCESS = 2
+"""Number of replies with calls that run after tools of the server are no longer offered. The model reads that such a
+call failed and can answer then; a model that never does would keep the turn running without an end."""
 EDITED = "The person changed your text before they approved the call. In its place they wrote:\n{text}\n\n"
 EDITED_CHARS = 4_000
 """Maximum characters of a person's edited text that the model reads in place of the text that it wrote itself."""
@@ -79,6 +82,7 @@ class Toolbox:
         self._files = files
         self._foreign = foreign
         self._failures: Counter[str] = Counter()
+        self._is_over, self._excess = False, 0
         self._missing = {one.path: _not_produced(one) for one in wanted}
 
     @property
@@ -90,14 +94,21 @@ class Toolbox:
         """The tools whose calls end the turn, because the caller runs them."""
         return tuple(spec for spec in self.specs if spec.where == "caller")
 
-    @property
-    def stuck(self) -> bool:
-        """Whether the same call failed twice in this turn, so that another attempt would not help."""
-        return any(count >= SAME_FAILURES for count in self._failures.values())
+    def offer(self, *, last: bool) -> tuple[ToolSpec, ...]:
+        """Return the tools for the next reply. Only the caller's are offered after the ``last`` round, and once the
+        same call has failed twice, because another attempt would not help."""
+        self._is_over = last or any(count >= SAME_FAILURES for count in self._failures.values())
+        return self.of_caller if self._is_over else self.specs
 
     async def run(self, calls: Sequence[ToolCall], place: RoundPosition, emit: Emit) -> AsyncGenerator[Message, None]:
         """Yield the result of every call as soon as it exists. Calls that share state run in order, all others in
-        parallel."""
+        parallel. Raises EngineError if the model calls more and more tools that are no longer offered."""
+        self._excess += self._is_over
+        if self._excess > MAX_EXCESS:
+            raise EngineError(
+                f"The model keeps calling {calls[0].name!r}, which it was not offered.",
+                hint="Send the prompt again, or use another model.",
+            )
         alone = [call for call in calls if self._shares_state(call)]
         tasks = [asyncio.create_task(self._run_call(call, place, emit)) for call in calls if call not in alone]
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import http.client
 import json
 import re
@@ -143,6 +144,13 @@ def test_a_body_that_says_it_is_something_else_is_refused(client: httpx.Client, 
     for verb, path in takes_json(told):
         reply = client.request(verb, path, content=b"{}", headers={"Content-Type": content_type})
         assert reply.status_code in ((415,) if not path.endswith("/mcp") else (400, 415)), (verb, path, reply.text)
+
+
+@pytest.mark.parametrize("path", ["sessions/packed/turns", "chat/completions", "responses", "messages"])
+def test_a_compressed_body_is_refused_with_the_reason(client: httpx.Client, path: str) -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    reply = client.post(f"agent/v1/{path}", content=gzip.compress(b"{}"), headers=headers)
+    assert (reply.status_code, "without Content-Encoding" in reply.text) == (415, True), reply.text
 
 
 @pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "Application/JSON", "text/json", ""])

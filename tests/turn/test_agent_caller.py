@@ -124,3 +124,18 @@ async def test_a_required_call_is_one_of_the_servers_tools_where_the_caller_has_
     it, _, engine = agent([{"calls": [python("a")]}, {"text": "done"}], [Recorder()])
     await it.run(TurnRequest("go", tool_choice="required"))
     assert [asked.tool_choice for asked in engine.requests] == ["required", "auto"]
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 16])
+async def test_a_turn_ends_when_the_model_keeps_calling_a_tool_that_does_not_exist(rounds: int) -> None:
+    it, _, engine = agent([{"calls": [{"name": "wether", "arguments": {}}]}] * 30, max_tool_rounds=rounds)
+    result = await it.run(request())
+    assert result.state == "failed"
+    assert "keeps calling 'wether', which it was not offered" in str(result.error)
+    assert len(engine.requests) <= 5
+
+
+async def test_a_model_that_calls_a_tool_that_does_not_exist_can_still_answer() -> None:
+    wrong = {"calls": [{"name": "wether", "arguments": {}}]}
+    it, _, _ = agent([wrong, wrong, {"text": "I cannot look."}], max_tool_rounds=0)
+    assert (await it.run(request())).text == "I cannot look."

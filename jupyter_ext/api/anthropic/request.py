@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from jupyter_ext.api.dialects.openai_content import check_depth
 from jupyter_ext.api.dialects.openai_functions import FewValues, JsonSchema, WebSearchOptions, Words
-from jupyter_ext.api.dialects.request_extensions import AgentFields, WantedFile
+from jupyter_ext.api.dialects.request_extensions import AgentFields, WantedFile, text_or_list
 
 MAX_MESSAGES = 10_000
 MAX_BLOCKS = 1_000
@@ -165,7 +165,10 @@ Block: TypeAlias = Annotated[
 
 class MessageBody(Words):
     role: Literal["user", "assistant", "system"]
-    content: str | Annotated[list[Block], Field(max_length=MAX_BLOCKS)]
+    content: Annotated[
+        Annotated[str, Tag("[text]")] | Annotated[list[Block], Field(max_length=MAX_BLOCKS), Tag("[list]")],
+        Discriminator(text_or_list),
+    ]
 
     @property
     def blocks(self) -> list[Any]:

@@ -12,6 +12,7 @@ from agent_kernel.core.messages import Message, Part, Text, ToolCall
 from jupyter_ext.api.dialects import openai_content
 from jupyter_ext.api.dialects.openai_content import CALL_ID, MAX_CALLS, MAX_PARTS, Links, check_depth, make_tool_call
 from jupyter_ext.api.dialects.openai_functions import Words
+from jupyter_ext.api.dialects.request_extensions import text_or_list
 from jupyter_ext.turns.dialect_request import SubmittedFile
 
 
@@ -94,12 +95,6 @@ class FilePart(Words):
 ContentPart = Annotated[
     TextPart | RefusalPart | ImagePart | VideoPart | AudioPart | FilePart, Field(discriminator="type")
 ]
-
-
-def text_or_list(value: object) -> str:
-    """Return the tag of the union member that fits the value: text or list. With it, one mistake produces one
-    validation error and not an error for each member."""
-    return "[text]" if isinstance(value, str) else "[list]"
 
 
 Content = Annotated[

@@ -14,7 +14,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from agent_kernel.core.protocols import OutputFormat, Sampling
 from agent_kernel.core.turn_request import TurnRequest
-from jupyter_ext.api.chat_completions.messages import ChatMessage, conversation, text_or_list
+from jupyter_ext.api.chat_completions.messages import ChatMessage, conversation
 from jupyter_ext.api.dialects.openai_content import MAX_LINKS, MAX_MESSAGES, Links
 from jupyter_ext.api.dialects.openai_functions import (
     MAX_TOOLS,
@@ -36,6 +36,7 @@ from jupyter_ext.api.dialects.request_extensions import (
     ReasoningEffort,
     WantedFile,
     require_file_tools,
+    text_or_list,
 )
 from jupyter_ext.turns.dialect_request import AGENT, DialectRequest
 

@@ -264,9 +264,9 @@ class AgentHandler(CrossOriginHandler):
         return json_body.parse(model, self.json_body(), self.max_body)
 
     def json_body(self) -> bytes:
-        """Return the body. Raises HTTPError 415 if its Content-Type is not JSON."""
-        if self.request.body and not json_body.is_json(self.request.headers.get("Content-Type", "")):
-            raise web.HTTPError(415, "The body must be JSON: send it with Content-Type: application/json.")
+        """Return the body. Raises HTTPError 415 if it is not JSON, or compressed, as its headers say."""
+        if self.request.body and (problem := json_body.header_problem(self.request.headers)):
+            raise web.HTTPError(415, problem)
         return self.request.body
 
     def number(self, name: str, default: int | None = None) -> int | None:

@@ -37,6 +37,15 @@ def check(body: bytes, most: int) -> None:
     loads(body, most, MAX_DEPTH, MAX_VALUES, what="body")
 
 
+def header_problem(headers: Mapping[str, str]) -> str:
+    """Return why a body with these headers cannot be read, and what to do; empty if it can."""
+    if headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+        return "The body is compressed, which this server does not support: send it without Content-Encoding."
+    if not is_json(headers.get("Content-Type", "")):
+        return "The body must be JSON: send it with Content-Type: application/json."
+    return ""
+
+
 def is_json(content_type: str) -> bool:
     """Return whether the content type is JSON, including types with the suffix ``+json``. A request without a content
     type counts as JSON."""
@@ -56,7 +65,7 @@ def _describe(mistake: Mapping[str, Any]) -> str:
     words = str(mistake["msg"]).removeprefix("Value error, ")
     if not mistake["loc"] and words != mistake["msg"]:
         return words
-    place = [*map(str, mistake["loc"])]
+    place = [str(step) for step in mistake["loc"] if not str(step).startswith("[")]  # a tag names no field
     if mistake["type"] in ("union_tag_not_found", "union_tag_invalid"):  # the field that says which object it is
         known = mistake["ctx"].get("expected_tags")
         place.append(mistake["ctx"]["discriminator"].strip("'"))

@@ -119,6 +119,7 @@ class ResponsesBody(Decoding, AgentFields):
     include: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=100)] | None = None
     max_output_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
     max_tool_calls: int | None = None
+    prompt: Any = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
@@ -139,6 +140,8 @@ class ResponsesBody(Decoding, AgentFields):
     def consistent(self) -> ResponsesBody:
         if self.max_tool_calls is not None:
             raise ValueError("max_tool_calls is not supported: use max_tool_rounds to limit the rounds of calls")
+        if self.prompt is not None:
+            raise ValueError("prompt is not supported: this server stores no prompt templates; send the text as input")
         if self.background and self.store is False:
             raise ValueError("background needs store: true, because the response is fetched later")
         named = {name for name in (self.named, self.session_id or "") if name}

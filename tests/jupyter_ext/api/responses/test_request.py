@@ -396,6 +396,7 @@ def test_how_it_answers_is_bound() -> None:
     "fields",
     [
         {"max_tool_calls": 3},
+        {"prompt": {"id": "pmpt_1"}},
         {"background": True, "store": False},
         {"conversation": "a", "session_id": "b"},
         {"conversation": "a", "previous_response_id": "resp_1"},
