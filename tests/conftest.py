@@ -128,11 +128,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect without the garbage collector: nearly all that collection makes stays, and is looked through in vain."""
+    """Collect without the garbage collector: nearly all that collection makes stays, and is looked through in vain,
+    then and while the tests run.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
+        gc.freeze()
         gc.enable()
 
 
