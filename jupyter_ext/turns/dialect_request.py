@@ -3,6 +3,7 @@ server."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from agent_kernel.core.messages import Message
@@ -24,6 +25,11 @@ class SubmittedFile:
     name: str = ""
     mime: str = ""
     data: bytes = field(default=b"", repr=False)
+
+
+def name_files(files: Iterable[SubmittedFile]) -> str:
+    """Return the text of a message that has files and no text: their names, because a prompt must not be empty."""
+    return ", ".join(file.name or file.id for file in files)
 
 
 @dataclass(frozen=True, slots=True)

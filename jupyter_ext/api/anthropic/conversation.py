@@ -44,7 +44,7 @@ from jupyter_ext.api.dialects.openai_content import (
     visible_media,
     within_limits,
 )
-from jupyter_ext.turns.dialect_request import SubmittedFile
+from jupyter_ext.turns.dialect_request import SubmittedFile, name_files
 
 GO_ON = "Go on."
 OF_USER = (TextBlock, ImageBlock, DocumentBlock, SearchResultBlock, ToolResultBlock, ContainerUploadBlock)
@@ -155,7 +155,10 @@ class _Reading:
     def _user(self, message: MessageBody) -> list[Message]:
         """Convert a message of the user: tool results first, as models expect them, then its other content."""
         results = [self._result(block) for block in message.blocks if isinstance(block, ToolResultBlock)]
+        earlier = len(self.files)
         parts = [part for block in message.blocks for part in self._parts_of_block(block)]
+        if not (parts or results) and (names := name_files(self.files[earlier:])):
+            parts = [Text(names)]
         return [*results, Message("user", tuple(parts))] if parts else results
 
     def _result(self, block: ToolResultBlock) -> Message:

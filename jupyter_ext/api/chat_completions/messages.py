@@ -13,7 +13,7 @@ from jupyter_ext.api.dialects import openai_content
 from jupyter_ext.api.dialects.openai_content import CALL_ID, MAX_CALLS, MAX_PARTS, Links, check_depth, make_tool_call
 from jupyter_ext.api.dialects.openai_functions import Words
 from jupyter_ext.api.dialects.request_extensions import text_or_list
-from jupyter_ext.turns.dialect_request import SubmittedFile
+from jupyter_ext.turns.dialect_request import SubmittedFile, name_files
 
 
 class TextPart(Words):
@@ -159,8 +159,8 @@ class ChatMessage(Words):
         """Return the message. Raises ValueError for media that cannot be used."""
         texts = [Text(self.content)] if isinstance(self.content, str) else []
         parts = [*texts, *[_part(part, links) for part in self.parts if not isinstance(part, FilePart)]]
-        if self.refusal and not parts:
-            parts = [Text(self.refusal)]
+        if not parts and (text := self.refusal or name_files(self.files)):
+            parts = [Text(text)]
         calls = [call.call for call in self.tool_calls or ()]
         return openai_content.make_message(self.role, parts, calls, self.tool_call_id, self.name)
 

@@ -27,7 +27,7 @@ from jupyter_ext.api.responses.input_items import (
     characters,
     text_of,
 )
-from jupyter_ext.turns.dialect_request import SubmittedFile
+from jupyter_ext.turns.dialect_request import SubmittedFile, name_files
 
 Body: TypeAlias = dict[str, Any]
 NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -101,6 +101,7 @@ class Reading:
             return (Text(said),) if said else ()
         parts: list[Part] = []
         texts: list[str] = []
+        earlier = len(self.files)
         for part in said:
             if isinstance(part, InputFile):
                 self.files.append(part.to_submitted(self.brought))
@@ -109,6 +110,8 @@ class Reading:
                 texts = []
             elif text := text_of(part):
                 texts.append(text)
+        if not (parts or texts) and (names := name_files(self.files[earlier:])):
+            texts = [names]
         return (*parts, *_join(texts))
 
 

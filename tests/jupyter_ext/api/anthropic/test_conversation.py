@@ -96,6 +96,12 @@ def test_a_document_of_blocks_is_its_text() -> None:
     assert "a\nb" in read(user(document)).messages[0].text
 
 
+def test_a_message_of_a_file_alone_is_a_prompt_with_its_name() -> None:
+    source = {"type": "base64", "media_type": "application/pdf", "data": PNG}
+    said = read(user({"type": "document", "title": "Report", "source": source}))
+    assert [message.text for message in said.messages] == ["Report.pdf"]
+
+
 @pytest.mark.parametrize(("title", "name"), [("Report/1", "Report_1.pdf"), ("r.PDF", "r.PDF"), (None, "document.pdf")])
 def test_a_document_that_is_no_text_is_a_file_with_a_name_that_tells_what_it_is(title: Any, name: str) -> None:
     source = {"type": "base64", "media_type": "application/pdf", "data": PNG}

@@ -67,6 +67,12 @@ def test_a_file_comes_with_its_data() -> None:
         assert [(file.name, file.data) for file in given] == [("a.png", PNG)]
 
 
+def test_a_message_of_files_alone_is_a_prompt_with_their_names() -> None:
+    files = [{"filename": "a.pdf", "file_data": DATA}, {"file_id": "file-7"}]
+    asked = turn_request(messages=one(*({"type": "file", "file": file} for file in files)))
+    assert [message.text for message in asked.request.messages] == ["a.pdf, file-7"]
+
+
 @pytest.mark.parametrize(
     "part",
     [

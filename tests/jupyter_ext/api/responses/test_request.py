@@ -217,7 +217,8 @@ def test_files_come_by_id_by_data_or_as_they_were_fetched() -> None:
         {"type": "input_file", "file_url": url},
     ]
     it = body(input=[{"role": "user", "content": parts}])
-    _, files = messages_of(it.items, Brought(files={url: fetched}))
+    (message,), files = messages_of(it.items, Brought(files={url: fetched}))
+    assert message.text == "file-1, a.txt, b.txt"  # a prompt of files alone
     assert files == (SubmittedFile(id="file-1"), SubmittedFile(name="a.txt", mime="text/plain", data=b"hello"), fetched)
     kept = with_files(items_to_store(it.items, "s", Brought()), ["file-1", "file-2", "file-3"])
     assert [part["file_id"] for part in kept[0]["content"]] == ["file-1", "file-2", "file-3"]
