@@ -276,7 +276,7 @@ class AgentHandler(CrossOriginHandler):
             return default
         whole = raw.removesuffix(".0")  # JSON may write a whole number with .0
         if not (whole.isascii() and whole.isdecimal() and len(whole) < 16):
-            raise InvalidRequest(f"{name} must be a whole number of 0 or more, not {raw[:40]!r}.")
+            raise InvalidRequest(f"{name} must be a whole number of 0 or more, of at most 15 digits, not {raw[:40]!r}.")
         return int(whole)
 
     async def find_queried_place(self) -> str | None:
