@@ -250,7 +250,8 @@ async def test_the_mistakes_of_a_client_are_told_in_words(server: AgentServer) -
         assert (await client.get("agent/v1/turns/none/events?after=x")).status_code == 400
         refused = await client.get("agent/v1/sessions?limit=-1")
         assert refused.status_code == 400
-        assert refused.json()["error"]["message"] == "limit must be a whole number of 0 or more, of at most 15 digits, not '-1'."
+        told = "limit must be a whole number of 0 or more, of at most 15 digits, not '-1'."
+        assert refused.json()["error"]["message"] == told
         assert (await client.put("agent/v1/turns", json={})).status_code == 405
         assert (await client.post("agent/v1/turns", content=b" " * (33 << 20))).status_code == 413
         named = await client.get("agent/v1/sessions/none", headers={"X-Request-ID": "mine-1"})
