@@ -36,7 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
 
 
 @pytest.fixture(scope="module")
-def told(server: AgentServer) -> Json:
+def openapi(server: AgentServer) -> Json:
     with server.blocking_client(LOGIN) as client:
         document: Json = client.get("agent/v1/openapi.json").json()
     return document
@@ -53,17 +53,17 @@ def fill_path(path: str) -> str:
     return "agent/v1" + re.sub(r"\{(\w+)\}", lambda found: "0" * 64 if found[1] == "digest" else "none", path)
 
 
-def takes_json(told: Json) -> list[tuple[str, str]]:
+def takes_json(openapi: Json) -> list[tuple[str, str]]:
     return [
         (method.upper(), fill_path(path))
-        for path, operations in told["paths"].items()
+        for path, operations in openapi["paths"].items()
         for method, entry in operations.items()
         if "application/json" in entry.get("requestBody", {}).get("content", {})
     ]
 
 
-def test_a_verb_that_a_path_lacks_is_told_with_those_that_it_has(client: httpx.Client, told: Json) -> None:
-    for path, operations in told["paths"].items():
+def test_a_verb_that_a_path_lacks_is_told_with_those_that_it_has(client: httpx.Client, openapi: Json) -> None:
+    for path, operations in openapi["paths"].items():
         has = {method.upper() for method in operations}
         for verb in {*VERBS, "PROPFIND"} - has:
             reply = client.request(verb, fill_path(path))
@@ -73,16 +73,16 @@ def test_a_verb_that_a_path_lacks_is_told_with_those_that_it_has(client: httpx.C
             assert "error" in reply.json()
 
 
-def test_options_names_the_verbs_to_everybody(server: AgentServer, told: Json) -> None:
+def test_options_names_the_verbs_to_everybody(server: AgentServer, openapi: Json) -> None:
     with server.blocking_client({}) as nobody:
-        for path, operations in told["paths"].items():
+        for path, operations in openapi["paths"].items():
             reply = nobody.options(fill_path(path))
             assert (reply.status_code, reply.content) == (204, b"")
             assert {method.upper() for method in operations} <= set(reply.headers["Allow"].split(", "))
 
 
-def test_head_is_get_without_its_body(client: httpx.Client, told: Json) -> None:
-    for path, operations in told["paths"].items():
+def test_head_is_get_without_its_body(client: httpx.Client, openapi: Json) -> None:
+    for path, operations in openapi["paths"].items():
         if "get" in operations and path not in STREAMS:
             head, get = client.head(fill_path(path)), client.get(fill_path(path))
             assert (head.status_code, head.content) == (get.status_code, b""), path
@@ -125,10 +125,10 @@ NO_JSON: list[tuple[str, bytes]] = [
 
 @pytest.mark.parametrize(("what", "body"), NO_JSON, ids=[what for what, _ in NO_JSON])
 def test_a_body_that_not_every_reader_would_read_alike_is_refused(
-    client: httpx.Client, told: Json, what: str, body: bytes
+    client: httpx.Client, openapi: Json, what: str, body: bytes
 ) -> None:
     headers = {"Content-Type": "application/json"}
-    routes = takes_json(told)
+    routes = takes_json(openapi)
     if len(body) > MB:
         routes = [("POST", "agent/v1/turns"), ("POST", "agent/v1/chat/completions"), ("PUT", "agent/v1/sessions/s")]
     for verb, path in routes:
@@ -140,8 +140,8 @@ def test_a_body_that_not_every_reader_would_read_alike_is_refused(
 @pytest.mark.parametrize(
     "content_type", ["text/plain", "application/x-www-form-urlencoded", "application/octet-stream", "image/png", "x"]
 )
-def test_a_body_that_says_it_is_something_else_is_refused(client: httpx.Client, told: Json, content_type: str) -> None:
-    for verb, path in takes_json(told):
+def test_a_body_of_another_type_is_refused(client: httpx.Client, openapi: Json, content_type: str) -> None:
+    for verb, path in takes_json(openapi):
         reply = client.request(verb, path, content=b"{}", headers={"Content-Type": content_type})
         assert reply.status_code in ((415,) if not path.endswith("/mcp") else (400, 415)), (verb, path, reply.text)
 
