@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
-# Images of containers often set it. Every server and kernel that a test starts would then compile both packages anew.
+# Container images often set this variable. Every server and kernel that a test starts would then compile both packages.
 unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
@@ -87,7 +87,7 @@ test-ray: $(VENV)/.test build/ray/.test ## The tests of a model on a Ray cluster
 test-stores: $(VENV)/.stores build/moto/.test ## The tests of sessions on databases, which wheels install or fake
 	$(PYTEST) -n $(HEAVY_JOBS) $(BY_FILE) -m "stores and not slow" tests/sessions/log $(ARGS)
 
-environments: $(TORCH) $(PEERS) build/moto/.test ## Install what test-torch, test-peers and test-stores need besides
+environments: $(TORCH) $(PEERS) build/moto/.test ## Install the environments of test-torch, test-peers and test-stores, which those also do
 
 test-guides: $(VENV)/.test ## Run the guides in notebooks/ with the real default model
 	$(PYTEST) -m guides $(ARGS)

@@ -40,9 +40,9 @@ from agent_kernel.turn.voting_engine import Try
 from agent_kernel.turn.work_time import WorkTime
 
 SAME_FAILURES = 2
-MAX_EXCESS = 2
-"""Number of replies with calls that run after tools of the server are no longer offered. The model reads that such a
-call failed and can answer then; a model that never does would keep the turn running without an end."""
+MAX_UNOFFERED_REPLIES = 2
+"""Number of replies that may call tools although the request offered none of the server's. The model reads that such a
+call failed, and can then answer. Without this limit, a model that only calls tools would keep the turn running."""
 EDITED = "The person changed your text before they approved the call. In its place they wrote:\n{text}\n\n"
 EDITED_CHARS = 4_000
 """Maximum characters of a person's edited text that the model reads in place of the text that it wrote itself."""
@@ -82,7 +82,7 @@ class Toolbox:
         self._files = files
         self._foreign = foreign
         self._failures: Counter[str] = Counter()
-        self._is_over, self._excess = False, 0
+        self._offers_own_tools, self._unoffered_replies = True, 0
         self._missing = {one.path: _not_produced(one) for one in wanted}
 
     @property
@@ -95,16 +95,17 @@ class Toolbox:
         return tuple(spec for spec in self.specs if spec.where == "caller")
 
     def offer(self, *, last: bool) -> tuple[ToolSpec, ...]:
-        """Return the tools for the next reply. Only the caller's are offered after the ``last`` round, and once the
-        same call has failed twice, because another attempt would not help."""
-        self._is_over = last or any(count >= SAME_FAILURES for count in self._failures.values())
-        return self.of_caller if self._is_over else self.specs
+        """Choose the tools that the next request offers to the model, and return them. Only the caller's functions are
+        offered if the rounds are used up (``last``), or if the same call has failed twice, because another attempt
+        would not help."""
+        self._offers_own_tools = not last and all(count < SAME_FAILURES for count in self._failures.values())
+        return self.specs if self._offers_own_tools else self.of_caller
 
     async def run(self, calls: Sequence[ToolCall], place: RoundPosition, emit: Emit) -> AsyncGenerator[Message, None]:
         """Yield the result of every call as soon as it exists. Calls that share state run in order, all others in
-        parallel. Raises EngineError if the model calls more and more tools that are no longer offered."""
-        self._excess += self._is_over
-        if self._excess > MAX_EXCESS:
+        parallel. Raises EngineError after MAX_UNOFFERED_REPLIES replies that call tools which were not offered."""
+        self._unoffered_replies += not self._offers_own_tools
+        if self._unoffered_replies > MAX_UNOFFERED_REPLIES:
             raise EngineError(
                 f"The model keeps calling {calls[0].name!r}, which it was not offered.",
                 hint="Send the prompt again, or use another model.",

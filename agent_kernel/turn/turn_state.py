@@ -114,7 +114,7 @@ class ActiveTurn:
 
     def emit(self, body: EventBody) -> None:
         self.unfinished.note(body)
-        if isinstance(body, DELTAS):  # most events by far; nothing below needs them but the annotations
+        if isinstance(body, DELTAS):  # most events are deltas, and only the annotations need them
             self.asides.note(body)
             self.announce(body)
             return

@@ -23,7 +23,7 @@ __all__ = ["agent_server"]
 SEED = 20_260_726
 MINUTES = 40.0
 CLOSING_LINE = "closing line"
-"""A property of the report of a test, which also reaches the terminal from another process."""
+"""Name of the property of a test report that has the closing line. Reports also come from processes of xdist."""
 
 
 @dataclass

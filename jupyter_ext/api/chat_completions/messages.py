@@ -88,7 +88,7 @@ class FilePart(Words):
     file: FileFields
 
     @property
-    def given(self) -> SubmittedFile:
+    def submitted_file(self) -> SubmittedFile:
         return self.file._given
 
 
@@ -153,7 +153,7 @@ class ChatMessage(Words):
 
     @property
     def files(self) -> list[SubmittedFile]:
-        return [part.given for part in self.parts if isinstance(part, FilePart)]
+        return [part.submitted_file for part in self.parts if isinstance(part, FilePart)]
 
     def message(self, links: Links) -> Message:
         """Return the message. Raises ValueError for media that cannot be used."""

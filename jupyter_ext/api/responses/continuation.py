@@ -54,9 +54,9 @@ async def find_continuation(responses: LiveResponses, caller: Caller, body: Resp
         names = _called_functions(previous)
         remaining = [item for item in items if not (isinstance(item, FunctionCallItem) and item.call_id in names)]
         return Continuation(remaining, previous.facts.session, previous.turn, named=True, names=names)
-    if session := body.named or body.session_id:
+    if session := body.conversation_id or body.session_id:
         return Continuation(items, session, named=True)
-    newest = await _newest_response(responses, owner, body.items) if body.kept else None
+    newest = await _newest_response(responses, owner, body.items) if body.is_stored else None
     return Continuation(items) if newest is None else Continuation(items, newest.facts.session)
 
 

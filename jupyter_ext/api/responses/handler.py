@@ -82,7 +82,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         brought = await self._bring(goes_on.items)
         request = await self._turn_request(body, goes_on, brought)
         call = await self._begin(body, goes_on, request)
-        if call.replayed and body.kept:
+        if call.replayed and body.is_stored:
             stored = await self.responses.again(owner_of(self.caller), call.turn.id)
             if stored is not None:
                 await self._replay(stored, body, call)
@@ -126,7 +126,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         except ValueError as error:
             raise InvalidRequest(f"input: {error}", details={"param": "input"}) from error
         self.answerable(request)
-        if goes_on.after and not body.kept:
+        if goes_on.after and not body.is_stored:
             return await self._elsewhere(request, goes_on)
         return request
 
@@ -174,7 +174,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         echo, items = await asyncio.to_thread(redact)
         echoed = dataclasses.replace(facts, echo=echo)
         stored = StoredResponse(owner_of(self.caller), call.turn.id, echoed, items)
-        is_kept = body.kept and not call.replayed
+        is_kept = body.is_stored and not call.replayed
         return await self.responses.begin(stored, call.turn, kept=is_kept, streams=bool(body.stream))
 
     async def _bring(self, items: Sequence[AnyItem]) -> Brought:

@@ -144,7 +144,7 @@ class ResponsesBody(Decoding, AgentFields):
             raise ValueError("prompt is not supported: this server stores no prompt templates; send the text as input")
         if self.background and self.store is False:
             raise ValueError("background needs store: true, because the response is fetched later")
-        named = {name for name in (self.named, self.session_id or "") if name}
+        named = {name for name in (self.conversation_id, self.session_id or "") if name}
         if len(named) > 1:
             raise ValueError("conversation and session_id must not name different sessions")
         if self.previous_response_id and self.conversation is not None:
@@ -161,12 +161,12 @@ class ResponsesBody(Decoding, AgentFields):
         return list(self.input)
 
     @property
-    def named(self) -> str:
+    def conversation_id(self) -> str:
         """The session that ``conversation`` names."""
         return self.conversation.id if isinstance(self.conversation, Reference) else self.conversation or ""
 
     @property
-    def kept(self) -> bool:
+    def is_stored(self) -> bool:
         return self.store is not False
 
     @property
@@ -220,7 +220,7 @@ class ResponsesBody(Decoding, AgentFields):
             session,
             files,
             streams=bool(self.stream),
-            continuable=self.kept,
+            continuable=self.is_stored,
             route="responses",
             own_messages=(*instructions, *spoken) if repeats else (),
             only_groups=choice.allowed is not None,
@@ -254,12 +254,12 @@ class ResponsesBody(Decoding, AgentFields):
             "metadata": self.metadata or {},
             "parallel_tool_calls": self.parallel_tool_calls is not False,
             "previous_response_id": self.previous_response_id,
-            "conversation": {"id": self.named} if self.named else None,
+            "conversation": {"id": self.conversation_id} if self.conversation_id else None,
             "prompt_cache_key": self.prompt_cache_key,
             "reasoning": self.reasoning.model_dump() if self.reasoning else {"effort": None, "summary": None},
             "safety_identifier": self.safety_identifier,
             "service_tier": "default",
-            "store": self.kept,
+            "store": self.is_stored,
             "temperature": self.temperature,
             "text": (self.text or TextConfig()).echo,
             "tool_choice": _flat(self.tool_choice) or "auto",

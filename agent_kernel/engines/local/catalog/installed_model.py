@@ -89,7 +89,7 @@ def read_model(directory: Path) -> LocalModel | None:
     path = directory / (SNAPSHOT if (directory / SNAPSHOT).is_dir() else MODEL_FILE)
     try:
         record: Mapping[str, Any] = json.loads((directory / RECORD_FILE).read_text(encoding="utf-8"))
-        size, expected = size_of(path), int(record["size"])
+        size, status, expected = size_of(path), path.stat(), int(record["size"])
         model = LocalModel(
             name=str(record["name"]),
             path=path,
@@ -106,15 +106,15 @@ def read_model(directory: Path) -> LocalModel | None:
     if path.is_dir():
         read_model_directory(path)
     else:
-        status = path.stat()
         _check_header(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
     return model
 
 
 @functools.lru_cache(maxsize=16)
 def _check_header(path: Path, status: tuple[int, ...]) -> None:
-    """Raise ModelBroken if the header is damaged. A file that did not change is read once: its vocabulary takes 40 ms,
-    and the start of a server asks several times which models are installed."""
+    """Raise ModelBroken if the header of the file is damaged. ``status`` is different after each change of the file. As
+    long as it is the same, the file is read once: that takes 40 ms, and the start of a server asks several times which
+    models are installed."""
     read_header(path)
 
 
