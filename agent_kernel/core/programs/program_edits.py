@@ -11,6 +11,8 @@ MAX_CODE = 20_000
 """Maximum number of characters of a program that is changed."""
 REDUCTIONS = frozenset({"mean", "median", "std", "var", "sum", "min", "max", "corr", "cov", "quantile", "skew", "sem"})
 """Methods of pandas that compute statistics."""
+YEARS = range(1800, 2200)
+"""Numbers that are years if dates are compared with them."""
 Edit: TypeAlias = tuple[int, int, str]
 """A replacement of a part of a program: (first character, character after the last, new text)."""
 

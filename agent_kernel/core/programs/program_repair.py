@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
-from agent_kernel.core.programs.program_edits import REDUCTIONS, Edit, ParsedProgram
+from agent_kernel.core.programs.program_edits import REDUCTIONS, YEARS, Edit, ParsedProgram
 from agent_kernel.core.programs.program_outcome import FRAME
 
 LABELS = re.compile(r"Columns of [^:\n]+: ((?:(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|-?\d+)(?:, )?)+)")
@@ -47,8 +47,6 @@ NOT_A_NUMBER = re.compile(
     r"could not convert string to float: '(?P<float>.*)'|invalid literal for int\(\) with base 10: '(?P<int>.*)'"
     r"|Unable to parse string [\"'](?P<parsed>.*)[\"'] at position"
 )
-YEARS = range(1800, 2200)
-"""Numbers that are years if dates are compared with them."""
 CONVERTED = ("_number", "_date", "_lower", "_true")
 """Ends of the names of variables with converted columns (``notebook.kernel.text_columns``)."""
 DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?!\d)")

@@ -66,6 +66,100 @@ def test_comparisons_are_made_before_they_are_combined(code: str, meant: str) ->
     run(meant)
 
 
+READ = "t = pd.read_csv(path, parse_dates=['day'])\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        (f"{READ}x = t[t['day'] == 2017]", f"{READ}x = t[t['day'].dt.year == 2017]"),
+        (f"{READ}x = t[t['day'].isin([2016, 2017])]", f"{READ}x = t[t['day'].dt.year.isin([2016, 2017])]"),
+        (
+            "t['day'] = pd.to_datetime(t['day'])\nx = (t['day'] != 2017).sum()",
+            "t['day'] = pd.to_datetime(t['day'])\nx = (t['day'].dt.year != 2017).sum()",
+        ),
+    ],
+)
+def test_dates_are_compared_with_a_year_by_their_year(code: str, meant: str) -> None:
+    assert rewrite_mistakes(code) == meant
+    assert rewrite_mistakes(meant) == meant
+
+
+def test_numbers_and_dates_without_a_year_are_compared_as_written() -> None:
+    for code in ("x = t[t['w'] == 2017]", f"{READ}x = t[t['day'] == '2017-01-01']", f"{READ}x = t[t['w'] == 2017]"):
+        assert rewrite_mistakes(code) == code
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        ("w, p = stats.shapiro(t['v'])", "w, p = stats.shapiro(t['v'].dropna())"),
+        ("x = scipy.stats.skew(t['v'])", "x = scipy.stats.skew(t['v'].dropna())"),
+        (
+            "s, p = ttest_ind(t[t['kind'] == 'a']['v'], t.loc[t['kind'] == 'b', 'v'])",
+            "s, p = ttest_ind(t[t['kind'] == 'a']['v'].dropna(), t.loc[t['kind'] == 'b', 'v'].dropna())",
+        ),
+        (
+            "a = t[t['kind'] == 'a']['v'].mean().round(2)\nb = t['v'].mean()\ns, p = stats.ttest_ind(a, b)",
+            "a = t[t['kind'] == 'a']['v'].mean().round(2)\nb = t['v'].mean()\n"
+            "s, p = stats.ttest_ind(t[t['kind'] == 'a']['v'].dropna(), t['v'].dropna())",
+        ),
+        (
+            "r, p = stats.pearsonr(t['v'], t['w'])",
+            "r, p = stats.pearsonr(t.dropna(subset=['v', 'w'])['v'], t.dropna(subset=['v', 'w'])['w'])",
+        ),
+    ],
+)
+def test_a_test_gets_values_that_are_not_missing(code: str, meant: str) -> None:
+    assert rewrite_mistakes(code) == meant
+    assert rewrite_mistakes(meant) == meant
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "w, p = stats.shapiro(values)",
+        "w, p = mine.shapiro(t['v'])",
+        "u = t.dropna()\nr, p = stats.pearsonr(u['v'], u['w'])",
+        "r, p = stats.pearsonr(t['v'], other['w'])",
+        "m = t['v'].mean()\ns, p = stats.ttest_1samp(values, m)",
+    ],
+)
+def test_a_test_of_other_values_stays_as_it_is(code: str) -> None:
+    assert rewrite_mistakes(code) == code
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        ("chi2, dof, p_value, _ = stats.chi2_contingency(x)", "chi2, p_value, dof, _ = stats.chi2_contingency(x)"),
+        ("chi2, dof, p = chi2_contingency(x)", "chi2, p, dof, _ = chi2_contingency(x)"),
+        ("p, w = stats.shapiro(x)", "w, p = stats.shapiro(x)"),
+    ],
+)
+def test_the_results_of_a_test_get_their_names(code: str, meant: str) -> None:
+    assert rewrite_mistakes(code) == meant
+    assert rewrite_mistakes(meant) == meant
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "chi2, p, dof, expected = stats.chi2_contingency(x)",
+        "a, b, c, d = stats.chi2_contingency(x)",
+        "r, p = stats.pearsonr(x, y)",
+        "p, q = divide(x)",
+    ],
+)
+def test_results_in_their_order_keep_their_names(code: str) -> None:
+    assert rewrite_mistakes(code) == code
+
+
+def test_rows_with_a_missing_value_are_counted_once() -> None:
+    assert rewrite_mistakes("rows = t.isna().sum().sum()") == "rows = t.isna().any(axis=1).sum()"
+    assert rewrite_mistakes("missing = t.isna().sum().sum()") == "missing = t.isna().sum().sum()"
+
+
 @pytest.mark.parametrize(
     "code",
     [
