@@ -244,7 +244,7 @@ def _complete_pairs(program: ParsedProgram) -> Iterator[Edit]:
             continue
         tables = {ast.unparse(one.value) for one in pair if isinstance(one, ast.Subscript)}
         labels = [program.source(one.slice) for one in pair if isinstance(one, ast.Subscript)]
-        complete = re.search(rf"\bdropna\(|\bfillna\(", program.code)
+        complete = re.search(r"\bdropna\(|\bfillna\(", program.code)
         if len(tables) == 1 and not complete:
             rows = f"{tables.pop()}.dropna(subset=[{', '.join(labels)}])"
             yield from ((*program.span(one), f"{rows}[{label}]") for one, label in zip(pair, labels, strict=True))
@@ -291,10 +291,16 @@ def _is_selected_column(node: ast.expr) -> bool:
         return False
     if isinstance(node.slice, ast.Tuple):
         last = node.slice.elts[-1]
-        return ast.unparse(node.value).endswith(".loc") and isinstance(last, ast.Constant) and isinstance(last.value, str)
+        return (
+            ast.unparse(node.value).endswith(".loc") and isinstance(last, ast.Constant) and isinstance(last.value, str)
+        )
     if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
         return isinstance(node.value, ast.Subscript) and _is_condition(node.value.slice)
     return _is_column(node.value) and _is_condition(node.slice)
+
+
+def _is_label(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _compared_column(node: ast.expr) -> str:
@@ -305,12 +311,7 @@ def _compared_column(node: ast.expr) -> str:
 
 def _is_column(node: ast.expr) -> bool:
     """Return whether the expression is a column of a variable: ``t['a']``."""
-    return (
-        isinstance(node, ast.Subscript)
-        and isinstance(node.value, ast.Name)
-        and isinstance(node.slice, ast.Constant)
-        and isinstance(node.slice.value, str)
-    )
+    return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and _is_label(node.slice)
 
 
 def _is_condition(node: ast.expr) -> bool:

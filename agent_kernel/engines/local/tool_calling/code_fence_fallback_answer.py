@@ -9,7 +9,7 @@ replaced by the rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from agent_kernel.core.messages import Message
 from agent_kernel.core.programs.program_outcome import failed_line
@@ -62,9 +62,9 @@ FORM = re.compile(
     re.IGNORECASE,
 )
 """Finds words with which a question demands a form of the answer."""
-SLOT = re.compile(r"@(\w+)\[")
-"""Matches the beginning of a value with a name, ``@mean[12.5]``, in a question that demands this form of the answer, or
-in an output that has it. InfiAgent-DABench (arXiv 2401.05507) asks for its answers in this form."""
+SLOT = re.compile(r"@(\w+)\[([^\[\]\n]*)")
+"""Matches a value with a name, ``@mean[12.5]``, up to its last bracket, in a question that demands this form of the
+answer, or in an output that has it. InfiAgent-DABench (arXiv 2401.05507) asks for its answers in this form."""
 SLOT_VALUE = r"[^\[\]@\n]{1,80}"
 MAX_SLOTS = 40
 
@@ -74,17 +74,21 @@ def asks_for_form(question: str) -> bool:
     return bool(SLOT.search(question) or FORM.search(question))
 
 
-def slots_of(question: str) -> list[str]:
-    """Return the names of the values that the answer must have in the form ``@name[value]``, in their order."""
-    return list(dict.fromkeys(SLOT.findall(question)))[:MAX_SLOTS]
+def slots_of(question: str) -> dict[str, str]:
+    """Return the names of the values that the answer must have in the form ``@name[placeholder]``, in their order, each
+    with its placeholder."""
+    slots: dict[str, str] = {}
+    for name, placeholder in SLOT.findall(question)[:MAX_SLOTS]:
+        slots.setdefault(name, placeholder.strip())
+    return slots
 
 
-def slots_regex(names: Sequence[str]) -> str:
+def slots_regex(names: Iterable[str]) -> str:
     """Return a regular expression for an answer with exactly these values."""
     return " ".join(rf"@{re.escape(name)}\[{SLOT_VALUE}\]" for name in names)
 
 
-def in_slots(output: str, names: Sequence[str]) -> str:
+def in_slots(output: str, names: Collection[str]) -> str:
     """Return the values of an output in the form ``@name[value]``, each on its line; an empty string if the output
     lacks one of ``names``. If it has none of the names, and its last line consists of as many numbers as there are
     names, or of as many values after ``@``, these are the values in the same order: ``@247[@0.87]``, ``@a @5.09``."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent_kernel.core.programs.program_edits import Edit, ParsedProgram
@@ -140,13 +140,14 @@ def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingConversi
     return None
 
 
-def with_printed_values(code: str, slots: Sequence[str]) -> str:
-    """Return the code so that it prints the values that the question demands in the form ``@name[value]`` (``slots``).
-    A line ``@mean[m] @count[n]``, which is no Python, becomes a call of print. A placeholder of the question
-    in an f-string, ``@mean[{value}]``, becomes the variable ``mean`` if the program sets that and not ``value``."""
+def with_printed_values(code: str, slots: Mapping[str, str]) -> str:
+    """Return the code so that it prints the values that the question demands in the form ``@name[placeholder]``
+    (``slots``: placeholders by name). A line ``@mean[m] @count[n]``, which is no Python, becomes a call of print. A
+    placeholder that is printed as text, ``print("@mean[value]")``, becomes a variable. A placeholder in an f-string,
+    ``@mean[{value}]``, becomes the variable ``mean`` if the program sets that and not ``value``."""
     if not slots or "@" not in code:
         return code
-    code = "\n".join(map(_printed_slots, code.split("\n")))
+    code = "\n".join(_printed_placeholders(_printed_slots(line), slots) for line in code.split("\n"))
     names = _names_set(code)
 
     def placeholder(match: re.Match[str]) -> str:
@@ -154,6 +155,15 @@ def with_printed_values(code: str, slots: Sequence[str]) -> str:
         return f"@{match['slot']}[{{{match['slot']}{match['format'] or ''}}}]" if wrong else match[0]
 
     return IN_F_STRING.sub(placeholder, code) if names else code
+
+
+def unset_values(code: str, slots: Collection[str]) -> list[str]:
+    """Return the names of the variables that the last line of the code prints in the form ``@name[{variable}]`` and
+    that the code does not set. ``slots`` are the names that the question demands."""
+    head, _, line = code.rstrip().rpartition("\n")
+    printed = [match["name"] for match in IN_F_STRING.finditer(line) if match["slot"] in slots]
+    names = _names_set(head) if line.startswith("print(") else set(printed)
+    return [name for name in dict.fromkeys(printed) if name not in names]
 
 
 def with_inclusive_bins(code: str, question: str) -> str:
@@ -223,6 +233,21 @@ def _printed_slots(line: str) -> str:
         rest = rest[match.end() + len(expression) + 1 :]
     indent = line[: len(line) - len(line.lstrip())]
     return f"{indent}print({', '.join(parts)}, sep='')" if parts and not rest.strip(" ,;.") else line
+
+
+def _printed_placeholders(line: str, slots: Mapping[str, str]) -> str:
+    """Return a line that prints a placeholder of the question as text, ``print("@mean[value]")``, so that it prints the
+    variable of that name; any other line as it is."""
+    opening = re.match(r"print\(f?(?=['\"])", line)
+    if opening is None:
+        return line
+
+    def variable(match: re.Match[str]) -> str:
+        name = match[2]
+        return f"@{match[1]}[{{{name}}}]" if name == slots.get(match[1]) and name.isidentifier() else match[0]
+
+    text = re.sub(r"@(\w+)\[([^\[\]{}]+)\]", variable, line)
+    return f"print(f{text[opening.end() :]}" if text != line else line
 
 
 def unchanged_function(code: str, hidden: Sequence[str], question: str) -> str:

@@ -221,8 +221,8 @@ class Exchange:
         return [self._code_of(result) for result in failed if self.ran_python(result)]
 
     @property
-    def slots(self) -> list[str]:
-        """The names of the values that the answer must state in the form ``@name[value]``."""
+    def slots(self) -> dict[str, str]:
+        """The values that the answer must state in the form ``@name[placeholder]``, as placeholders by name."""
         return slots_of(self.question)
 
     @property

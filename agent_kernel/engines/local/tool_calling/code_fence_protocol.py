@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from math import inf
 
 from agent_kernel.core.messages import Message, Usage
+from agent_kernel.core.programs.program_edits import ParsedProgram
 from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
 from agent_kernel.core.programs.question_coverage import uncovered_sentences
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
@@ -41,6 +42,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     lacks_name,
     misses_variable,
     unchanged_function,
+    unset_values,
     with_check,
     with_inclusive_bins,
     with_printed_values,
@@ -224,7 +226,7 @@ class Fence:
         yield EndChunk("calls", spent)
 
     async def _text(
-        self, prompt: str, request: EngineRequest, completer: Completer, offered: bool, *, slots: Sequence[str] = ()
+        self, prompt: str, request: EngineRequest, completer: Completer, offered: bool, *, slots: Iterable[str] = ()
     ) -> AsyncGenerator[Chunk, None]:
         """Yield the chunks of an answer in text. With ``slots``, it consists of these values."""
         completion = DecodedCompletion(prompt)
@@ -284,9 +286,30 @@ async def _write_program(
         program = replace(second if covers and second.finish != "length" else program, usage=spent)
     if program.finish == "length":
         return program
-    code = rewrite_mistakes(with_printed_values(program.code, turn.slots))
+    code = with_printed_values(program.code, turn.slots)
+    if unset := unset_values(code, turn.slots):
+        code, usage = await _with_set_values(prompt, code, unset, decoding, completer)
+        program = replace(program, usage=program.usage + usage)
+    code = rewrite_mistakes(code)
     code = with_inclusive_bins(code, turn.question)
     return replace(program, code=with_check(code, turn.hidden, turn.question))
+
+
+async def _with_set_values(
+    prompt: str, code: str, names: Sequence[str], decoding: DecodingOptions, completer: Completer
+) -> tuple[str, Usage]:
+    """Return the code with a line in front of its last one for each of ``names``, which the model writes and which sets
+    that variable. Return the code as it is if such a line is no complete statement."""
+    head, _, last = code.rstrip().rpartition("\n")
+    spent = Usage()
+    for name in names:
+        head += f"\n{name} ="
+        completion = DecodedCompletion(prompt)
+        forced = code_fence_prompt.OPEN + head
+        await completer.run(completion, decoding, forced=forced, stop=("\n", code_fence_prompt.CLOSE))
+        spent += completion.usage
+        head += f" {completion.text.strip()}"
+    return (f"{head}\n{last}\n" if ParsedProgram(head).nodes else code), spent
 
 
 async def _converted_program(

@@ -153,6 +153,9 @@ async def test_otherwise_the_model_states_the_values_in_the_demanded_form() -> N
         ),
         ("mean = 3\nprint(f'@mean[{value:.1f}]')\n", "mean = 3\nprint(f'@mean[{mean:.1f}]')\n"),
         ("value = 3\nprint(f'@mean[{value:.1f}]')\n", "value = 3\nprint(f'@mean[{value:.1f}]')\n"),
+        ('value = 3\nprint(f"@mean[value]")\n', 'value = 3\nprint(f"@mean[{value}]")\n'),
+        ("value = 3\nprint('@mean[value]')\n", "value = 3\nprint(f'@mean[{value}]')\n"),
+        ("print('@mean[other]')\n", "print('@mean[other]')\n"),
     ],
 )
 async def test_code_prints_the_values_in_the_demanded_form(written: str, meant: str) -> None:
@@ -161,6 +164,22 @@ async def test_code_prints_the_values_in_the_demanded_form(written: str, meant: 
     chunks = await chunks_of(Fence(), backend.completer(), request)
     (call,) = [chunk.call for chunk in chunks if isinstance(chunk, CallChunk)]
     assert call.arguments["code"] == meant
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (" m / 2\n", "m = 3\nvalue = m / 2\nprint(f'@mean[{value}]')\n"),
+        (" (1,\n", "m = 3\nprint(f'@mean[{value}]')\n"),
+    ],
+)
+async def test_the_model_writes_a_printed_value_that_its_program_does_not_set(written: str, meant: str) -> None:
+    backend = ScriptedBackend(chat_templates.PLAIN, ["m = 3\nprint(f'@mean[{value}]')\n```", written])
+    request = EngineRequest((user(FORM),), (PYTHON,), tool_choice="python")
+    chunks = await chunks_of(Fence(), backend.completer(), request)
+    (call,) = [chunk.call for chunk in chunks if isinstance(chunk, CallChunk)]
+    assert call.arguments["code"] == meant
+    assert backend.submitted[1][0].endswith("```python\nm = 3\nvalue =")
 
 
 async def test_a_second_try_that_lacks_the_same_name_is_sampled_anew() -> None:
