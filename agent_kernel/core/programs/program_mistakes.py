@@ -9,7 +9,8 @@ way than their author means. None of them ends with an error. The functions have
 - No date equals a whole number: ``t['day'] == 2017`` is true of no row.
 - Tests of SciPy return nan for a column with a missing value, and ``ttest_ind(a.mean(), b.mean())`` for any values.
 - The results of a test have a fixed order: ``chi2, dof, p, _ = chi2_contingency(...)`` names the p-value ``dof``.
-- ``t.isna().sum().sum()`` is the number of missing values, not of rows with one.
+- ``t.isna().sum().sum()`` is the number of missing values, not of rows with one; ``len(outliers)`` of a condition is
+  the number of all rows.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ def rewrite_mistakes(code: str) -> str:
         _complete_pairs,
         _result_order,
         _rows_with_gaps,
+        _number_of_outliers,
     )
     return apply_all(code, rules)
 
@@ -283,6 +285,19 @@ def _rows_with_gaps(program: ParsedProgram) -> Iterator[Edit]:
         match = re.fullmatch(r"(.+\.(?:isna|isnull)\(\))\.sum\(\)\.sum\(\)", program.source(node.value))
         if match:
             yield (*program.span(node.value), f"{match[1]}.any(axis=1).sum()")
+
+
+def _number_of_outliers(program: ParsedProgram) -> Iterator[Edit]:
+    """The number of outliers is the number of rows of which the condition is true, not the length of the condition."""
+    conditions = {
+        node.targets[0].id
+        for node in program.nodes
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _is_condition(node.value)
+    }
+    for node in program.expressions:
+        name = ast.unparse(node.args[0]) if isinstance(node, ast.Call) and len(node.args) == 1 else ""
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "len" and name in conditions and "outlier" in name:
+            yield (*program.span(node), f"{name}.sum()")
 
 
 def _is_selected_column(node: ast.expr) -> bool:

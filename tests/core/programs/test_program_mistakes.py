@@ -155,6 +155,13 @@ def test_results_in_their_order_keep_their_names(code: str) -> None:
     assert rewrite_mistakes(code) == code
 
 
+def test_the_number_of_outliers_is_not_the_length_of_their_condition() -> None:
+    condition = "outliers = (t['w'] < 2) | (t['w'] > 3)\n"
+    assert rewrite_mistakes(f"{condition}n = len(outliers)") == f"{condition}n = outliers.sum()"
+    for code in (f"{condition}n = len(t[outliers])", "outliers = t[t['w'] > 3]\nn = len(outliers)"):
+        assert rewrite_mistakes(code) == code
+
+
 def test_rows_with_a_missing_value_are_counted_once() -> None:
     assert rewrite_mistakes("rows = t.isna().sum().sum()") == "rows = t.isna().any(axis=1).sum()"
     assert rewrite_mistakes("missing = t.isna().sum().sum()") == "missing = t.isna().sum().sum()"

@@ -147,7 +147,7 @@ def with_printed_values(code: str, slots: Mapping[str, str]) -> str:
     ``@mean[{value}]``, becomes the variable ``mean`` if the program sets that and not ``value``."""
     if not slots or "@" not in code:
         return code
-    code = "\n".join(_printed_placeholders(_printed_slots(line), slots) for line in code.split("\n"))
+    code = "\n".join(_printed_placeholders(_printed_slots(line, slots), slots) for line in code.split("\n"))
     names = _names_set(code)
 
     def placeholder(match: re.Match[str]) -> str:
@@ -219,8 +219,9 @@ def _names_set(code: str) -> set[str]:
     return names | {(node.asname or node.name).partition(".")[0] for node in nodes if isinstance(node, ast.alias)}
 
 
-def _printed_slots(line: str) -> str:
-    """Return a line ``@name[expression] ...`` as a call of print; any other line as it is."""
+def _printed_slots(line: str, slots: Mapping[str, str]) -> str:
+    """Return a line ``@name[expression] ...`` as a call of print; any other line as it is. If it repeats the form of
+    the question, ``@mean[value], @count[n] where ...``, it prints a variable for each of ``slots``."""
     parts: list[str] = []
     rest = line.strip()
     while match := re.match(r"[ ,;]*@(\w+)\[", rest):
@@ -228,11 +229,15 @@ def _printed_slots(line: str) -> str:
         inside = (rest[match.end() : end] for end in ends)
         expression = next((text for text in inside if _parse_or_empty(text).body), "")
         if not expression:
-            return line
+            break
         parts.append(f"'{' ' if parts else ''}@{match[1]}[', {expression}, ']'")
         rest = rest[match.end() + len(expression) + 1 :]
     indent = line[: len(line) - len(line.lstrip())]
-    return f"{indent}print({', '.join(parts)}, sep='')" if parts and not rest.strip(" ,;.") else line
+    if not parts or rest.strip(" ,;."):
+        is_form = line.startswith("@") and all(f"@{name}[{placeholder}]" in line for name, placeholder in slots.items())
+        values = " ".join(f"@{name}[{{{name}}}]" for name in slots)
+        return f'print(f"{values}")' if is_form else line
+    return f"{indent}print({', '.join(parts)}, sep='')"
 
 
 def _printed_placeholders(line: str, slots: Mapping[str, str]) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agent_kernel.core.messages import Message, ToolCall, corrected_call, correction_id
+from agent_kernel.core.programs.method_examples import method_examples
 from agent_kernel.core.programs.program_repair import repair_program
 from agent_kernel.engines.local.backend import ChatMessage
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
@@ -262,7 +263,9 @@ class Exchange:
         dropped = {result.call_id for result in failed}
         shown: list[ChatMessage] = []
         if self.asked:
-            shown.append({"role": "user", "content": "\n\n".join([*self.asked, *notes])})
+            examples = method_examples(self.question)
+            parts = [*self.asked, *notes, *([examples] if examples else [])]
+            shown.append({"role": "user", "content": "\n\n".join(parts)})
         for message in self.replies:
             if message.role == "tool" and message.call_id not in dropped:
                 shown.append({"role": "user", "content": output_text(message, self.question)})

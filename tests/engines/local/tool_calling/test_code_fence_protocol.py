@@ -182,6 +182,21 @@ async def test_the_model_writes_a_printed_value_that_its_program_does_not_set(wr
     assert backend.submitted[1][0].endswith("```python\nm = 3\nvalue =")
 
 
+async def test_a_program_that_repeats_the_form_of_the_question_prints_its_values() -> None:
+    backend = ScriptedBackend(
+        chat_templates.PLAIN, ["n = 4\n@mean[value] @count[n] where n is a number.\n```", " 2\n", " n\n"]
+    )
+    request = EngineRequest((user(FORM),), (PYTHON,), tool_choice="python")
+    chunks = await chunks_of(Fence(), backend.completer(), request)
+    (call,) = [chunk.call for chunk in chunks if isinstance(chunk, CallChunk)]
+    assert call.arguments["code"] == 'n = 4\nmean = 2\ncount = n\nprint(f"@mean[{mean}] @count[{count}]")\n'
+
+
+async def test_a_question_that_names_a_method_is_shown_an_example_of_it() -> None:
+    _, _, backend = await reply_to([user("Is a in t normal by the Shapiro-Wilk test?")], "print(t)\n```")
+    assert "stats.shapiro(c.dropna())" in backend.submitted[0][0]
+
+
 async def test_a_second_try_that_lacks_the_same_name_is_sampled_anew() -> None:
     tried = turn_so_far("Go.", ("print(low)\n", "NameError: name 'low' is not defined", "error"))
     code, _, backend = await reply_to(tried, "print(min(low))\n```", "low = 1\nprint(low)\n```")
