@@ -263,7 +263,7 @@ class Exchange:
         dropped = {result.call_id for result in failed}
         shown: list[ChatMessage] = []
         if self.asked:
-            examples = method_examples(self.question)
+            examples = method_examples(self.question) if self.names_things else ""
             parts = [*self.asked, *notes, *([examples] if examples else [])]
             shown.append({"role": "user", "content": "\n\n".join(parts)})
         for message in self.replies:

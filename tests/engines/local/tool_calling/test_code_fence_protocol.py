@@ -192,9 +192,13 @@ async def test_a_program_that_repeats_the_form_of_the_question_prints_its_values
     assert call.arguments["code"] == 'n = 4\nmean = 2\ncount = n\nprint(f"@mean[{mean}] @count[{count}]")\n'
 
 
-async def test_a_question_that_names_a_method_is_shown_an_example_of_it() -> None:
-    _, _, backend = await reply_to([user("Is a in t normal by the Shapiro-Wilk test?")], "print(t)\n```")
-    assert "stats.shapiro(c.dropna())" in backend.submitted[0][0]
+@pytest.mark.parametrize(("fact", "shown"), [("Variables: t: DataFrame, 9 rows", True), ("Today is Friday.", False)])
+async def test_a_question_about_data_that_names_a_method_is_shown_an_example_of_it(fact: str, shown: bool) -> None:
+    backend = ScriptedBackend(chat_templates.PLAIN, ["print(t)\n```"])
+    question = user("Is it normal by the Shapiro-Wilk test?")
+    request = EngineRequest((user(fact, hidden=True), question), (PYTHON,), tool_choice="python")
+    await chunks_of(Fence(), backend.completer(), request)
+    assert ("stats.shapiro(c.dropna())" in backend.submitted[0][0]) is shown
 
 
 async def test_a_second_try_that_lacks_the_same_name_is_sampled_anew() -> None:
