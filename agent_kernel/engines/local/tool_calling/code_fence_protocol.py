@@ -37,15 +37,14 @@ from agent_kernel.engines.local.decoding.output_format import grammar_of, stream
 from agent_kernel.engines.local.tool_calling import code_fence_fallback_answer, code_fence_prompt
 from agent_kernel.engines.local.tool_calling.call_json import new_call
 from agent_kernel.engines.local.tool_calling.code_fence_answer_checks import checked_sentence, unless_data_are_missed
+from agent_kernel.engines.local.tool_calling.code_fence_answer_form import unset_values, with_printed_values
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     find_missing_conversion,
     lacks_name,
     misses_variable,
     unchanged_function,
-    unset_values,
     with_check,
     with_inclusive_bins,
-    with_printed_values,
 )
 from agent_kernel.engines.local.tool_calling.forced_call import forced_call, must_call
 
@@ -287,29 +286,18 @@ async def _write_program(
     if program.finish == "length":
         return program
     code = with_printed_values(program.code, turn.slots)
-    if unset := unset_values(code, turn.slots):
-        code, usage = await _with_set_values(prompt, code, unset, decoding, completer)
-        program = replace(program, usage=program.usage + usage)
+    head, unset = unset_values(code, turn.slots)
+    for name in unset:  # the model writes the line that sets it
+        completion = DecodedCompletion(prompt)
+        forced = f"{code_fence_prompt.OPEN}{head}{name} ="
+        await completer.run(completion, decoding, forced=forced, stop=("\n", code_fence_prompt.CLOSE))
+        line = f"{name} = {completion.text.strip()}\n"
+        program = replace(program, usage=program.usage + completion.usage)
+        if ParsedProgram(line).nodes:
+            code, head = f"{head}{line}{code.removeprefix(head)}", head + line
     code = rewrite_mistakes(code)
     code = with_inclusive_bins(code, turn.question)
     return replace(program, code=with_check(code, turn.hidden, turn.question))
-
-
-async def _with_set_values(
-    prompt: str, code: str, names: Sequence[str], decoding: DecodingOptions, completer: Completer
-) -> tuple[str, Usage]:
-    """Return the code with a line in front of its last one for each of ``names``, which the model writes and which sets
-    that variable. Return the code as it is if such a line is no complete statement."""
-    head, _, last = code.rstrip().rpartition("\n")
-    spent = Usage()
-    for name in names:
-        head += f"\n{name} ="
-        completion = DecodedCompletion(prompt)
-        forced = code_fence_prompt.OPEN + head
-        await completer.run(completion, decoding, forced=forced, stop=("\n", code_fence_prompt.CLOSE))
-        spent += completion.usage
-        head += f" {completion.text.strip()}"
-    return (f"{head}\n{last}\n" if ParsedProgram(head).nodes else code), spent
 
 
 async def _converted_program(

@@ -159,37 +159,49 @@ async def test_otherwise_the_model_states_the_values_in_the_demanded_form() -> N
     ],
 )
 async def test_code_prints_the_values_in_the_demanded_form(written: str, meant: str) -> None:
-    backend = ScriptedBackend(chat_templates.PLAIN, [f"{written}```"])
-    request = EngineRequest((user(FORM),), (PYTHON,), tool_choice="python")
-    chunks = await chunks_of(Fence(), backend.completer(), request)
+    question = FORM if "count" in written else FORM.removesuffix(" @count[n].")
+    assert await code_for(question, f"{written}```") == meant
+
+
+async def code_for(question: str, *answers: str) -> str:
+    """Return the code of the call for a question, in which the model writes ``answers``."""
+    backend = ScriptedBackend(chat_templates.PLAIN, answers)
+    chunks = await chunks_of(
+        Fence(), backend.completer(), EngineRequest((user(question),), (PYTHON,), tool_choice="python")
+    )
     (call,) = [chunk.call for chunk in chunks if isinstance(chunk, CallChunk)]
-    assert call.arguments["code"] == meant
+    return str(call.arguments["code"])
+
+
+PRINTED = "print(f'@mean[{value}] @count[{n}]')\n"
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("answers", "meant"),
     [
-        (" m / 2\n", "m = 3\nvalue = m / 2\nprint(f'@mean[{value}]')\n"),
-        (" (1,\n", "m = 3\nprint(f'@mean[{value}]')\n"),
+        ((f"n = 3\n{PRINTED}", " n / 2\n"), f"n = 3\nvalue = n / 2\n{PRINTED}"),
+        ((f"n = 3\n{PRINTED}", " (1,\n"), f"n = 3\n{PRINTED}"),
+        ((PRINTED, " 4\n", " 3\n"), f"value = 4\nn = 3\n{PRINTED}"),
+        (
+            ("n = 3\nprint('@count[', n, ']', sep='')\nprint('@mean[', m, ']', sep='')\n", " n\n"),
+            "n = 3\nm = n\nprint('@count[', n, ']', sep='')\nprint('@mean[', m, ']', sep='')\n",
+        ),
+        (
+            ("n = 4\n@mean[value] @count[n] where n is a number.\n", " 2\n", " n\n"),
+            'n = 4\nmean = 2\ncount = n\nprint(f"@mean[{mean}] @count[{count}]")\n',
+        ),
+        (
+            ("mean = 2\nprint('mean', mean)\n", " 4\n"),
+            "mean = 2\nprint('mean', mean)\ncount = 4\nprint(f\"@mean[{mean}] @count[{count}]\")\n",
+        ),
+        (("print(2, 4)\n",), "print(2, 4)\n"),
     ],
 )
-async def test_the_model_writes_a_printed_value_that_its_program_does_not_set(written: str, meant: str) -> None:
-    backend = ScriptedBackend(chat_templates.PLAIN, ["m = 3\nprint(f'@mean[{value}]')\n```", written])
-    request = EngineRequest((user(FORM),), (PYTHON,), tool_choice="python")
-    chunks = await chunks_of(Fence(), backend.completer(), request)
-    (call,) = [chunk.call for chunk in chunks if isinstance(chunk, CallChunk)]
-    assert call.arguments["code"] == meant
-    assert backend.submitted[1][0].endswith("```python\nm = 3\nvalue =")
-
-
-async def test_a_program_that_repeats_the_form_of_the_question_prints_its_values() -> None:
-    backend = ScriptedBackend(
-        chat_templates.PLAIN, ["n = 4\n@mean[value] @count[n] where n is a number.\n```", " 2\n", " n\n"]
-    )
-    request = EngineRequest((user(FORM),), (PYTHON,), tool_choice="python")
-    chunks = await chunks_of(Fence(), backend.completer(), request)
-    (call,) = [chunk.call for chunk in chunks if isinstance(chunk, CallChunk)]
-    assert call.arguments["code"] == 'n = 4\nmean = 2\ncount = n\nprint(f"@mean[{mean}] @count[{count}]")\n'
+async def test_the_model_writes_the_printed_values_that_its_program_does_not_set(
+    answers: Sequence[str], meant: str
+) -> None:
+    program, *values = answers
+    assert await code_for(FORM, f"{program}```", *values) == meant
 
 
 @pytest.mark.parametrize(("fact", "shown"), [("Variables: t: DataFrame, 9 rows", True), ("Today is Friday.", False)])
