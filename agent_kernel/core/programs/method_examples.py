@@ -30,6 +30,7 @@ EXAMPLES = tuple(
             "pairs = t[['a', 'b']].dropna(); r, p = stats.pearsonr(pairs['a'], pairs['b'])",
         ),
         (r"\bspearman\b", "t['a'].corr(t['b'], method='spearman')"),
+        (r"\bRMSE\b|\broot mean squared?\b", "rmse = mean_squared_error(y_test, model.predict(X_test)) ** 0.5"),
         (r"\bweekends?\b", "is_weekend = dates.dt.dayofweek >= 5"),
     )
 )

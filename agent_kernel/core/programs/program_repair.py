@@ -104,6 +104,15 @@ class _Failure(ParsedProgram):
         return _to_numbers(source)
 
 
+def _names(failure: _Failure) -> Iterator[Edit]:
+    """A name that differs from the only similar one in case or underscores."""
+    lacks = re.match(r"NameError: name '(\w+)' is not defined", failure.error)
+    similar = [name for name in failure.assigned if lacks and _plain(name) == _plain(lacks[1])]
+    if lacks and len(similar) == 1 and lacks[1] not in failure.assigned:
+        places = (node for node in failure.expressions if isinstance(node, ast.Name) and node.id == lacks[1])
+        yield from ((*failure.span(node), similar[0]) for node in places)
+
+
 def _labels(failure: _Failure) -> Iterator[Edit]:
     """A column label that differs from the only similar one in case, spaces or punctuation."""
     columns = [label for listed in LABELS.findall(failure.text) for label in _strings(listed)]
@@ -341,6 +350,7 @@ def _unpacking(failure: _Failure) -> Iterator[Edit]:
 
 
 RULES: tuple[Callable[[_Failure], Iterator[Edit]], ...] = (
+    _names,
     _labels,
     _frequency,
     _removed_names,
