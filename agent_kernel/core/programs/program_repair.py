@@ -151,6 +151,21 @@ def _plain(label: str) -> str:
     return re.sub(r"[\W_]+", "", label).casefold()
 
 
+def _variables_as_columns(failure: _Failure) -> Iterator[Edit]:
+    """A selection of columns names a variable of the program, which becomes a column of that table."""
+    lacks = re.match(r"KeyError: \"(\[.+\]) not in index\"", failure.error)
+    missing = [label for label in _strings(lacks[1]) if label in failure.assigned] if lacks else []
+    for node in failure.failed if missing else ():
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and isinstance(node.slice, ast.List):
+            labels = [one.value for one in node.slice.elts if isinstance(one, ast.Constant)]
+            start = failure.code.rfind("\n", 0, failure.span(node)[0]) + 1
+            indent = re.match(r"[ \t]*", failure.code[start:])
+            lines = [f"{node.value.id}[{one!r}] = {one}\n" for one in missing if one in labels]
+            if lines and indent:
+                yield (start, start, "".join(f"{indent[0]}{line}" for line in lines))
+            return
+
+
 def _frequency(failure: _Failure) -> Iterator[Edit]:
     """A frequency that has another name now: 'H' is 'h', 'M' is 'ME'."""
     for pattern in FREQUENCY:
@@ -352,6 +367,7 @@ def _unpacking(failure: _Failure) -> Iterator[Edit]:
 RULES: tuple[Callable[[_Failure], Iterator[Edit]], ...] = (
     _names,
     _labels,
+    _variables_as_columns,
     _frequency,
     _removed_names,
     _options,

@@ -38,6 +38,7 @@ def run(code: str) -> str:
 
 
 CORRECTED = [
+    ("age = days['v'] * 2\nx = days[['v', 'age']]", "age = days['v'] * 2\ndays['age'] = age\nx = days[['v', 'age']]"),
     ("points = marks\nx = Points['points']\ny = Points", "points = marks\nx = points['points']\ny = points"),
     ("marks.groupby('Class')['points'].mean()", "marks.groupby('Class ')['points'].mean()"),
     ("x = marks[['class', 'points']]", "x = marks[['Class ', 'points']]"),

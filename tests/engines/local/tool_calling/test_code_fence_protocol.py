@@ -206,7 +206,7 @@ async def test_the_model_writes_the_printed_values_that_its_program_does_not_set
 
 @pytest.mark.parametrize(("fact", "shown"), [("Variables: t: DataFrame, 9 rows", True), ("Today is Friday.", False)])
 async def test_a_question_about_data_that_names_a_method_is_shown_an_example_of_it(fact: str, shown: bool) -> None:
-    backend = ScriptedBackend(chat_templates.PLAIN, ["print(t)\n```"])
+    backend = ScriptedBackend(chat_templates.PLAIN, ["print(stats.shapiro(v))\n```"])
     question = user("Is it normal by the Shapiro-Wilk test?")
     request = EngineRequest((user(fact, hidden=True), question), (PYTHON,), tool_choice="python")
     await chunks_of(Fence(), backend.completer(), request)
