@@ -7,11 +7,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
+from itertools import zip_longest
 
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import names_set, parse_or_empty
 
 IN_F_STRING = re.compile(r"@(?P<slot>\w+)\[\{(?P<name>[A-Za-z_]\w*)(?P<format>:[^{}]*)?\}\]")
 """Matches a value in the form that a question demands (``code_fence_fallback_answer.SLOT``) in an f-string."""
+
+NUMBER_IN_TEXT = re.compile(r"@(\w+)\[(?P<text>-?\d[\d.,]*)\]|@(\w+)\[(?P<end>['\"], ?)-?\d[\d.]*(?=, ?['\"]\])")
+"""Matches a number that a program prints as a value of the question without computing it."""
+NO_VALUES = frozenset({"nan", "inf", "-inf", "nat", "none", "<na>"})
 
 
 def with_printed_values(code: str, slots: Mapping[str, str]) -> str:
@@ -23,6 +28,7 @@ def with_printed_values(code: str, slots: Mapping[str, str]) -> str:
     if not slots:
         return code
     code = "\n".join(_printed_placeholders(_printed_slots(line, slots), slots) for line in code.split("\n"))
+    code = _without_broken_print(code)
     names = names_set(code)
 
     def placeholder(match: re.Match[str]) -> str:
@@ -34,6 +40,20 @@ def with_printed_values(code: str, slots: Mapping[str, str]) -> str:
     # A program without these variables prints the values in another way, and the model brings them into the form.
     has_variables = 2 * len(names.intersection(slots)) >= len(slots)
     return code if is_printed or not has_variables else f"{code.rstrip()}\n{_print_of(slots)}\n"
+
+
+def unusable_value(output: str, slots: Mapping[str, str]) -> str:
+    """Return what is wrong with a value that an output states for one of ``slots``, in the words of a note for the
+    model: it has several lines, or is nan. Return an empty string if there is no such value."""
+    marks = list(re.finditer(r"@(\w+)\[", output))
+    for match, after in zip_longest(marks, marks[1:]):
+        if match[1] in slots:
+            value = output[match.end() : after.start() if after else len(output)].rpartition("]")[0].strip()
+            if "\n" in value:
+                return f"printed several values for {match[1]}, but the question asks for one"
+            if value.lower() in NO_VALUES:
+                return f"printed {value} for {match[1]}"
+    return ""
 
 
 def unset_values(code: str, slots: Mapping[str, str]) -> tuple[str, list[str]]:
@@ -90,16 +110,30 @@ def _printed_slots(line: str, slots: Mapping[str, str]) -> str:
     return f"{indent}print({', '.join(parts)}, sep='')"
 
 
+def _without_broken_print(code: str) -> str:
+    """Return the code without its last line if that is a call of print that is no Python, and the rest is Python."""
+    head, _, last = code.rstrip().rpartition("\n")
+    is_broken = last.startswith("print(") and not parse_or_empty(code).body and bool(parse_or_empty(head).body)
+    return f"{head}\n" if is_broken else code
+
+
 def _printed_placeholders(line: str, slots: Mapping[str, str]) -> str:
-    """Return a line that prints a placeholder of the question as text, ``print("@mean[value]")``, so that it prints the
-    variable of that name; any other line as it is."""
+    """Return a line that prints a placeholder of the question as text, ``print("@mean[value]")``, or a number that it
+    has not computed, ``print("@mean[12.5]")``, so that it prints the variable of that name; any other line as it is."""
     opening = re.match(r"print\(f?(?=['\"])", line)
     if opening is None:
         return line
 
-    def variable(match: re.Match[str]) -> str:
+    def placeholder(match: re.Match[str]) -> str:
         name = match[2]
         return f"@{match[1]}[{{{name}}}]" if name == slots.get(match[1]) and name.isidentifier() else match[0]
 
-    text = re.sub(r"@(\w+)\[([^\[\]{}]+)\]", variable, line)
-    return f"print(f{text[opening.end() :]}" if text != line else line
+    def number(match: re.Match[str]) -> str:
+        name = match[1] or match[3]
+        if name not in slots:
+            return match[0]
+        return f"@{name}[{match['end']}{name}" if match["end"] else f"@{name}[{{{name}}}]"
+
+    text = NUMBER_IN_TEXT.sub(number, re.sub(r"@(\w+)\[([^\[\]{}]+)\]", placeholder, line))
+    f = "f" if opening[0].endswith("f") or text.count("{") > line.count("{") else ""
+    return f"print({f}{text[opening.end() :]}" if text != line else line

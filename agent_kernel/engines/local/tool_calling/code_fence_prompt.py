@@ -18,6 +18,7 @@ from agent_kernel.core.messages import Message, ToolCall, corrected_call, correc
 from agent_kernel.core.programs.method_examples import method_examples
 from agent_kernel.core.programs.program_repair import repair_program
 from agent_kernel.engines.local.backend import ChatMessage
+from agent_kernel.engines.local.tool_calling.code_fence_answer_form import unusable_value
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
     asks_for_form,
     error_facts,
@@ -199,7 +200,8 @@ class Exchange:
     def objection(self, result: Message) -> str:
         """Return why a python call is tried again, in the words of the note that the model sees; an empty string if its
         result needs no second try. A call is tried again if it ended with an error, if it printed many rows for a
-        question that asks for one value, or if it left the function that the question asks to change as it was."""
+        question that asks for one value, if it printed no value in the form that the question demands, or if it left
+        the function that the question asks to change as it was."""
         if result.status == "error":
             facts = error_facts(result.text)
             error = error_line(result.text)
@@ -208,6 +210,8 @@ class Exchange:
             return ""
         if function := self.unchanged_function(result):
             return f"defined {function} again without any change, so {function} does the same as before"
+        if unusable := unusable_value(result.text, self.slots):
+            return unusable
         rows = surplus_rows(result.text, self.question)
         return f"printed {rows} rows, but the question asks for one value" if rows else ""
 
