@@ -7,6 +7,7 @@ have no side effects.
 - ``len(outliers)`` of a condition is the number of all rows.
 - Once they are removed or filled in, there are no duplicate rows and no missing values to count.
 - ``model.coef_[0]`` is the coefficient of the first column.
+- The score of a regression is R squared, and its square root is not the error.
 """
 
 from __future__ import annotations
@@ -188,6 +189,19 @@ def _coefficients(program: ParsedProgram) -> Iterator[Edit]:
             yield (start + match.start(1), start + match.end(1), str(named[0]))
 
 
+def _root_mean_squared_error(program: ParsedProgram) -> Iterator[Edit]:
+    """A variable for the RMSE gets the root of the mean squared error, not that of the model's score."""
+    for node in program.nodes:
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        if not isinstance(target, ast.Name) or "rmse" not in target.id.lower() or not isinstance(node, ast.Assign):
+            continue
+        for call in (one for one in ast.walk(node.value) if isinstance(one, ast.Call) and len(one.args) == 2):
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "score":
+                data, truth = map(program.source, call.args)
+                error = f"mean_squared_error({truth}, {program.source(call.func.value)}.predict({data}))"
+                yield (*program.span(call), error)
+
+
 def _has_labels(node: ast.List) -> bool:
     return all(map(is_label, node.elts))
 
@@ -210,6 +224,20 @@ def _is_selected_column(node: ast.expr) -> bool:
     return is_column(node.value) and is_condition(node.slice)
 
 
+def with_named_functions(code: str, question: str) -> str:
+    """Return the code with ``stats.skew(c)`` in place of ``c.skew()``, and the same for the kurtosis, if the question
+    names the function of SciPy: its results are biased by default, those of pandas are not."""
+    program = ParsedProgram(code)
+    edits: list[Edit] = []
+    for method, function in (("skew", "skew"), ("kurt", "kurtosis"), ("kurtosis", "kurtosis")):
+        for node in program.expressions if f"scipy.stats.{function}" in question else ():
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method:
+                column = node.func.value
+                if not node.args and not node.keywords and ast.unparse(column) not in ("stats", "scipy.stats"):
+                    edits.append((*program.span(node), f"stats.{function}({program.source(column)}.dropna())"))
+    return program.apply_edits(edits) or code
+
+
 RULES: tuple[Callable[[ParsedProgram], Iterator[Edit]], ...] = (
     _samples_of_means,
     _complete_samples,
@@ -219,4 +247,5 @@ RULES: tuple[Callable[[ParsedProgram], Iterator[Edit]], ...] = (
     _number_of_outliers,
     _counted_before,
     _coefficients,
+    _root_mean_squared_error,
 )

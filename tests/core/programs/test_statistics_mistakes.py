@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
+from agent_kernel.core.programs.statistics_mistakes import with_named_functions
 
 
 @pytest.mark.parametrize(
@@ -131,6 +132,21 @@ X = "X = t[['age', 'height cm', 'log_income']]\n"
 )
 def test_a_coefficient_is_that_of_the_column_in_its_name(code: str, meant: str) -> None:
     assert rewrite_mistakes(code) == meant
+
+
+@pytest.mark.parametrize("root", ["{} ** 0.5", "np.sqrt({})", "round({} ** 0.5, 2)"])
+def test_the_rmse_is_that_of_the_predictions(root: str) -> None:
+    score, error = "model.score(X_test, y_test)", "mean_squared_error(y_test, model.predict(X_test))"
+    assert rewrite_mistakes(f"rmse = {root.format(score)}") == f"rmse = {root.format(error)}"
+    assert rewrite_mistakes(f"r2 = {score}") == f"r2 = {score}"
+
+
+def test_functions_of_scipy_that_the_question_names_are_used() -> None:
+    code = "a = t['v'].skew()\nb = t['v'].kurt()\n"
+    meant = "a = stats.skew(t['v'].dropna())\nb = stats.kurtosis(t['v'].dropna())\n"
+    assert with_named_functions(code, "Use scipy.stats.skew and scipy.stats.kurtosis.") == meant
+    assert with_named_functions(meant, "Use scipy.stats.skew and scipy.stats.kurtosis.") == meant
+    assert with_named_functions(code, "What are the skewness and the kurtosis?") == code
 
 
 def test_rows_with_a_missing_value_are_counted_once() -> None:

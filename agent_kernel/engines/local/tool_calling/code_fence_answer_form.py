@@ -39,7 +39,7 @@ def with_printed_values(code: str, slots: Mapping[str, str]) -> str:
     is_printed = all(f"@{slot}[" in code for slot in slots)
     # A program without these variables prints the values in another way, and the model brings them into the form.
     has_variables = 2 * len(names.intersection(slots)) >= len(slots)
-    return code if is_printed or not has_variables else f"{code.rstrip()}\n{_print_of(slots)}\n"
+    return code if is_printed or not has_variables else f"{_without_other_form(code, slots)}\n{_print_of(slots)}\n"
 
 
 def unusable_value(output: str, slots: Mapping[str, str]) -> str:
@@ -115,6 +115,16 @@ def _without_broken_print(code: str) -> str:
     head, _, last = code.rstrip().rpartition("\n")
     is_broken = last.startswith("print(") and not parse_or_empty(code).body and bool(parse_or_empty(head).body)
     return f"{head}\n" if is_broken else code
+
+
+def _without_other_form(code: str, slots: Mapping[str, str]) -> str:
+    """Return the code without the last lines, which print values after ``@`` in another form: ``print(f"@{mean}")``."""
+    lines = code.rstrip().split("\n")
+    while lines and lines[-1].startswith("print(") and "@" in lines[-1]:
+        if _prints_slot(parse_or_empty(lines[-1]).body[0], slots) if parse_or_empty(lines[-1]).body else True:
+            break
+        lines.pop()
+    return "\n".join(lines)
 
 
 def _printed_placeholders(line: str, slots: Mapping[str, str]) -> str:

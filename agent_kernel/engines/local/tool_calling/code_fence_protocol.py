@@ -29,6 +29,7 @@ from agent_kernel.core.messages import Message, Usage
 from agent_kernel.core.programs.program_edits import ParsedProgram
 from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
 from agent_kernel.core.programs.question_coverage import uncovered_sentences
+from agent_kernel.core.programs.statistics_mistakes import with_named_functions
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
 from agent_kernel.engines.local.backend import ChatMessage, DecodingOptions, OutputGrammar
 from agent_kernel.engines.local.decoding import reasoning
@@ -303,8 +304,7 @@ async def _write_program(
         program = replace(program, usage=program.usage + completion.usage)
         if ParsedProgram(line).nodes:
             code, head = f"{head}{line}{code.removeprefix(head)}", head + line
-    code = rewrite_mistakes(code)
-    code = with_inclusive_bins(code, turn.question)
+    code = with_inclusive_bins(with_named_functions(rewrite_mistakes(code), turn.question), turn.question)
     return replace(program, code=with_check(code, turn.hidden, turn.question))
 
 

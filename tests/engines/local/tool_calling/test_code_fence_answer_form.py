@@ -9,6 +9,7 @@ import pytest
 from agent_kernel.core.messages import user
 from agent_kernel.core.protocols import CallChunk, EngineRequest, ToolSpec
 from agent_kernel.engines.local.tool_calling.code_fence_answer_form import unusable_value
+from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import in_slots
 from agent_kernel.engines.local.tool_calling.code_fence_protocol import Fence
 from tests.engines.local.scripted_backend import ScriptedBackend, chunks_of
 from tests.engines.local.tool_calling import chat_templates
@@ -69,6 +70,10 @@ PRINTED = "print(f'@mean[{value}] @count[{n}]')\n"
         ),
         (("print(2, 4)\n",), "print(2, 4)\n"),
         (
+            ("mean = 2\ncount = 4\nprint(f'@{mean[0]}')\nprint(f'@{count}')\n",),
+            'mean = 2\ncount = 4\nprint(f"@mean[{mean}] @count[{count}]")\n',
+        ),
+        (
             ("m = 3\nprint('@mean[', 900, ']', '@count[', 2.5, ']', sep='')\n", " m\n", " 4\n"),
             "m = 3\nmean = m\ncount = 4\nprint('@mean[', mean, ']', '@count[', count, ']', sep='')\n",
         ),
@@ -87,6 +92,22 @@ async def test_the_model_writes_the_printed_values_that_its_program_does_not_set
 ) -> None:
     program, *values = answers
     assert await code_for(FORM, f"{program}```", *values) == meant
+
+
+@pytest.mark.parametrize(
+    ("described", "answer"),
+    [
+        ('"value" is rounded to two decimal places and "n" is an integer', "@mean[3.14]\n@count[12943]"),
+        ('"n" is a whole number and "value" has 1 decimal', "@mean[3.1]\n@count[12943]"),
+        ('"value" and "n" are numbers rounded to three decimals', "@mean[3.142]\n@count[12942.700]"),
+        ("both are numbers", "@mean[3.14159]\n@count[12942.7]"),
+    ],
+)
+def test_the_values_of_the_answer_have_the_decimals_that_the_question_asks_for(described: str, answer: str) -> None:
+    slots = {"mean": "value", "count": "n"}
+    found = in_slots("@mean[3.14159] @count[12942.7]", slots, f"{FORM} where {described}.")
+    assert found == answer.replace("12942.700", "12942.7")
+    assert "text" in in_slots("@mean[text] @count[4]", slots, f"{FORM} where {described}.")
 
 
 @pytest.mark.parametrize(
