@@ -7,6 +7,7 @@ have no side effects.
 - ``len(outliers)`` of a condition is the number of all rows.
 - Once they are removed or filled in, there are no duplicate rows and no missing values to count.
 - ``model.coef_[0]`` is the coefficient of the first column.
+- ``a + b.mean()`` is no mean: ``mean_total = t['a'] + t['b'].mean()``.
 - The score of a regression is R squared, and its square root is not the error.
 """
 
@@ -16,7 +17,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
-from agent_kernel.core.programs.program_edits import Edit, ParsedProgram, is_column, is_condition, is_label
+from agent_kernel.core.programs.program_edits import REDUCTIONS, Edit, ParsedProgram, is_column, is_condition, is_label
 
 SAMPLES = {
     "shapiro": 1,
@@ -40,6 +41,8 @@ COUNT = re.compile(
     r"|(\w+)\.shape\[0\] ?- ?\4\.drop_duplicates\(.*\)\.shape\[0\])"
 )
 """Matches a statement that counts missing values of a column, or duplicate rows of a table."""
+FILLS = "fillna|dropna|interpolate|[bf]fill"
+"""Names of the methods after which a column has no missing values."""
 COEFFICIENT = re.compile(r"\.coef_\[(\d+)\]")
 PAIRED = frozenset({"pearsonr", "spearmanr", "kendalltau", "ttest_rel", "wilcoxon", "linregress"})
 """Functions of scipy.stats whose first two arguments are columns of the same rows."""
@@ -155,12 +158,9 @@ def _counted_before(program: ParsedProgram) -> Iterator[Edit]:
         if count is None or not place:
             continue
         name = re.escape(place)
-        change = (
-            rf"{name} ?= ?{name}\.(?:fillna|interpolate|[bf]fill)\(.*|{name}\.(?:fillna|dropna)\(.*\binplace ?= ?True\)"
-            if count["column"]
-            else rf"{name} ?= ?{name}\.drop_duplicates\(.*|{name}\.drop_duplicates\(.*\binplace ?= ?True\)"
-        )
-        earlier = [one for one in body[:at] if re.fullmatch(change, program.source(one), re.DOTALL)]
+        change = rf"{name} ?= ?.*\.(?:{FILLS})\(.*" if count["column"] else rf"{name} ?= ?{name}\.drop_duplicates\(.*"
+        in_place = rf"{name}\.(?:{FILLS if count['column'] else 'drop_duplicates'})\(.*\binplace ?= ?True\)"
+        earlier = [one for one in body[:at] if re.fullmatch(f"{change}|{in_place}", program.source(one), re.DOTALL)]
         if len(earlier) == 1:
             start, end = program.span(node)
             first = program.span(earlier[0])[0]
@@ -200,6 +200,21 @@ def _root_mean_squared_error(program: ParsedProgram) -> Iterator[Edit]:
                 data, truth = map(program.source, call.args)
                 error = f"mean_squared_error({truth}, {program.source(call.func.value)}.predict({data}))"
                 yield (*program.span(call), error)
+
+
+def _mean_of_a_sum(program: ParsedProgram) -> Iterator[Edit]:
+    """A variable named after a reduction gets that of the whole expression, not of its last column."""
+    for node in program.nodes:
+        value = node.value if isinstance(node, ast.Assign) else None
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        if not isinstance(value, ast.BinOp) or not isinstance(target, ast.Name) or not is_column(value.left):
+            continue
+        call = value.right
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and is_column(call.func.value):
+            method = call.func.attr
+            if method in REDUCTIONS and method in target.id.lower() and isinstance(value.op, ast.Add | ast.Sub):
+                operation = program.code[program.span(value)[0] : program.span(call.func.value)[1]]
+                yield (*program.span(value), f"({operation}).{method}({', '.join(program.arguments(call))})")
 
 
 def _has_labels(node: ast.List) -> bool:
@@ -248,4 +263,5 @@ RULES: tuple[Callable[[ParsedProgram], Iterator[Edit]], ...] = (
     _counted_before,
     _coefficients,
     _root_mean_squared_error,
+    _mean_of_a_sum,
 )

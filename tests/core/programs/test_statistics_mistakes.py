@@ -92,6 +92,10 @@ def test_the_number_of_outliers_is_not_the_length_of_their_condition() -> None:
             "n = t.shape[0] - t.drop_duplicates().shape[0]\nt = t.drop_duplicates()\nm = t['w'].mean()\n",
         ),
         (
+            "t['v'] = t.groupby('kind')['v'].transform(lambda x: x.fillna(x.mean()))\nn = t['v'].isna().sum()\n",
+            "n = t['v'].isna().sum()\nt['v'] = t.groupby('kind')['v'].transform(lambda x: x.fillna(x.mean()))\n",
+        ),
+        (
             "t.drop_duplicates(inplace=True)\nn = t.duplicated().sum()\n",
             "n = t.duplicated().sum()\nt.drop_duplicates(inplace=True)\n",
         ),
@@ -139,6 +143,12 @@ def test_the_rmse_is_that_of_the_predictions(root: str) -> None:
     score, error = "model.score(X_test, y_test)", "mean_squared_error(y_test, model.predict(X_test))"
     assert rewrite_mistakes(f"rmse = {root.format(score)}") == f"rmse = {root.format(error)}"
     assert rewrite_mistakes(f"r2 = {score}") == f"r2 = {score}"
+
+
+def test_the_mean_of_a_sum_is_that_of_both_columns() -> None:
+    assert rewrite_mistakes("mean_total = t['v'] + t['w'].mean()") == "mean_total = (t['v'] + t['w']).mean()"
+    for code in ("centred = t['v'] - t['v'].mean()", "mean_total = t['v'].mean() + t['w'].mean()"):
+        assert rewrite_mistakes(code) == code
 
 
 def test_functions_of_scipy_that_the_question_names_are_used() -> None:

@@ -92,7 +92,11 @@ def _print_of(slots: Mapping[str, str]) -> str:
 
 def _printed_slots(line: str, slots: Mapping[str, str]) -> str:
     """Return a line ``@name[expression] ...`` as a call of print; any other line as it is. If it repeats the form of
-    the question, ``@mean[value], @count[n] where ...``, it prints a variable for each of ``slots``."""
+    the question, ``@mean[value], @count[n] where ...``, it prints a variable for each of ``slots``. A line that sets a
+    value, ``@mean = m``, sets the variable."""
+    assigned = re.match(r"@(\w+)(?= ?= ?)", line)
+    if assigned and assigned[1] in slots:
+        return line.removeprefix("@")
     parts: list[str] = []
     rest = line.strip()
     while match := re.match(r"[ ,;]*@(\w+)\[", rest):

@@ -70,6 +70,10 @@ PRINTED = "print(f'@mean[{value}] @count[{n}]')\n"
         ),
         (("print(2, 4)\n",), "print(2, 4)\n"),
         (
+            ("@mean = 2\n@count = 4\nprint(f'@mean[{mean}] @count[{count}]')\n",),
+            "mean = 2\ncount = 4\nprint(f'@mean[{mean}] @count[{count}]')\n",
+        ),
+        (
             ("mean = 2\ncount = 4\nprint(f'@{mean[0]}')\nprint(f'@{count}')\n",),
             'mean = 2\ncount = 4\nprint(f"@mean[{mean}] @count[{count}]")\n',
         ),
