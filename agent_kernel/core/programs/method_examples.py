@@ -31,6 +31,16 @@ EXAMPLES = tuple(
         ),
         (r"\bspearman\b", "t['a'].corr(t['b'], method='spearman')"),
         (r"\bRMSE\b|\broot mean squared?\b", "rmse = mean_squared_error(y_test, model.predict(X_test)) ** 0.5"),
+        (
+            r"\b(?:ordinary )?least squares\b|\bOLS\b",
+            "fit = stats.linregress(t['a'], t['b']); fit.slope, fit.rvalue**2; "
+            "residuals = t['b'] - fit.intercept - fit.slope * t['a']",
+        ),
+        (
+            r"\blogistic regression\b|\bclassif(?:y|ier)\b",
+            "accuracy_score(y_test, y_pred); f1_score(y_test, y_pred); y_pred.sum(); y_test.sum()",
+        ),
+        (r"\bone-hot\b|\bdummy variables?\b", "X = pd.get_dummies(t[['a', 'b']], columns=['b'], drop_first=True)"),
         (r"\bweekends?\b", "is_weekend = dates.dt.dayofweek >= 5"),
     )
 )

@@ -19,6 +19,9 @@ VALUES = pd.DataFrame({"a": [1.0, 2.0, 3.0, None, 2.5, 90.0], "b": [2.0, 1.0, 4.
         ("Is it normal by the Shapiro-Wilk test?", "stats.shapiro"),
         ("The Spearman correlation of a and b", "method='spearman'"),
         ("The Pearson correlation, with its p-value", "stats.pearsonr"),
+        ("Fit an ordinary least squares regression.", "stats.linregress"),
+        ("Train a logistic regression.", "accuracy_score"),
+        ("Encode the colour by one-hot columns.", "get_dummies"),
         ("Are weekends warmer?", "dayofweek >= 5"),
     ],
 )
