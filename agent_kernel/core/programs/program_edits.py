@@ -11,6 +11,8 @@ MAX_CODE = 20_000
 """Maximum number of characters of a program that is changed."""
 REDUCTIONS = frozenset({"mean", "median", "std", "var", "sum", "min", "max", "corr", "cov", "quantile", "skew", "sem"})
 """Methods of pandas that compute statistics."""
+YEARS = range(1800, 2200)
+"""Numbers that are years if dates are compared with them."""
 Edit: TypeAlias = tuple[int, int, str]
 """A replacement of a part of a program: (first character, character after the last, new text)."""
 
@@ -30,6 +32,11 @@ class ParsedProgram:
         return [node for node in self.nodes if isinstance(node, ast.expr)]
 
     @cached_property
+    def statements(self) -> list[ast.stmt]:
+        """The statements of the program that are not inside of another one."""
+        return self._tree.body if self._tree is not None else []
+
+    @cached_property
     def assigned(self) -> frozenset[str]:
         """The names that the program sets."""
         return frozenset(
@@ -40,7 +47,7 @@ class ParsedProgram:
         """Return the position of the first character of a node and that after its last."""
         return self._at(node.lineno, node.col_offset), self._at(node.end_lineno or 0, node.end_col_offset or 0)
 
-    def source(self, node: ast.expr) -> str:
+    def source(self, node: ast.expr | ast.stmt) -> str:
         start, end = self.span(node)
         return self.code[start:end]
 
@@ -84,6 +91,23 @@ def apply_all(code: str, rules: Sequence[Rule]) -> str:
         program = ParsedProgram(code)
         code = program.apply_edits(list(rule(program))) or code
     return code
+
+
+def is_label(node: ast.expr) -> bool:
+    """Return whether the expression is a text in the program."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def is_column(node: ast.expr) -> bool:
+    """Return whether the expression is a column of a variable: ``t['a']``."""
+    return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and is_label(node.slice)
+
+
+def is_condition(node: ast.expr) -> bool:
+    """Return whether the expression compares, so that it selects rows: an index may be a sum, ``names['a'][i + 1]``."""
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.BitAnd | ast.BitOr)
+    return isinstance(node, ast.Compare) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert))
 
 
 def _is_inside(one: Edit, other: Edit) -> bool:

@@ -6,6 +6,9 @@ way than their author means. None of them ends with an error. The functions have
 - ``&`` and ``|`` bind more strongly than comparisons: ``t['a'] > 1 & t['b'] < 2`` compares with ``1 & t['b']``.
 - ``&`` binds more strongly than ``|``: ``(t['a'] == 1) | (t['a'] == 2) & (t['b'] > 3)`` has rows with any ``b``.
 - ``fillna`` with one value for each group finds no group, because it looks for the labels of rows.
+- No date equals a whole number: ``t['day'] == 2017`` is true of no row.
+
+``statistics_mistakes`` has the rules for statistical tests, counts and coefficients.
 """
 
 from __future__ import annotations
@@ -13,7 +16,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from agent_kernel.core.programs.program_edits import REDUCTIONS, Edit, ParsedProgram, apply_all
+from agent_kernel.core.programs import statistics_mistakes
+from agent_kernel.core.programs.program_edits import (
+    REDUCTIONS,
+    YEARS,
+    Edit,
+    ParsedProgram,
+    apply_all,
+    is_column,
+    is_condition,
+)
 
 IN_PLACE = frozenset({"fillna", "replace", "clip", "ffill", "bfill", "interpolate", "where", "mask"})
 """Methods of a column whose argument ``inplace`` has no effect on its table."""
@@ -30,6 +42,8 @@ def rewrite_mistakes(code: str) -> str:
         _comparisons_first,
         _counted_last,
         _alternatives_first,
+        _years,
+        *statistics_mistakes.RULES,
     )
     return apply_all(code, rules)
 
@@ -42,7 +56,7 @@ def _in_place(program: ParsedProgram) -> Iterator[Edit]:
             continue
         column, method = call.func.value, call.func.attr
         flags = [one.value for one in call.keywords if one.arg == "inplace"]
-        if flags and _is_column(column) and method in IN_PLACE and ast.unparse(flags[0]) == "True":
+        if flags and is_column(column) and method in IN_PLACE and ast.unparse(flags[0]) == "True":
             place, others = program.source(column), ", ".join(program.arguments(call, without=("inplace",)))
             yield (*program.span(call), f"{place} = {place}.{method}({others})")
 
@@ -54,9 +68,9 @@ def _chained_assignment(program: ParsedProgram) -> Iterator[Edit]:
         if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Subscript):
             continue
         inner = target.value
-        rows, column = (target.slice, inner.slice) if _is_column(inner) else (inner.slice, target.slice)
+        rows, column = (target.slice, inner.slice) if is_column(inner) else (inner.slice, target.slice)
         label = isinstance(column, ast.Constant) and isinstance(column.value, str)
-        if label and isinstance(inner.value, ast.Name) and _is_condition(rows):
+        if label and isinstance(inner.value, ast.Name) and is_condition(rows):
             parts = (program.source(inner.value), program.source(rows), program.source(column))
             yield (*program.span(target), "{}.loc[{}, {}]".format(*parts))
 
@@ -69,7 +83,7 @@ def _missing_values(program: ParsedProgram) -> Iterator[Edit]:
             continue
         table = selection.value.value if isinstance(selection.value, ast.Attribute) else selection.value
         for node in ast.walk(selection.slice) if isinstance(table, ast.Name) else ():
-            if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not _is_column(node.left):
+            if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not is_column(node.left):
                 continue
             missing = ast.unparse(node.comparators[0]) in ("None", "np.nan", "pd.NA", "float('nan')")
             method = {ast.Eq: "isna", ast.NotEq: "notna"}.get(type(node.ops[0]))
@@ -83,7 +97,7 @@ def _group_values(program: ParsedProgram) -> Iterator[Edit]:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "fillna":
             continue
         value = node.args[0] if node.args else None
-        if not _is_column(node.func.value) or not isinstance(value, ast.Call) or value.args or value.keywords:
+        if not is_column(node.func.value) or not isinstance(value, ast.Call) or value.args or value.keywords:
             continue
         if isinstance(value.func, ast.Attribute) and value.func.attr in REDUCTIONS and _is_grouped(value.func.value):
             start, end = program.span(value.func.value)[1], program.span(value)[1]
@@ -136,27 +150,45 @@ def _alternatives_first(program: ParsedProgram) -> Iterator[Edit]:
                 yield (start, end, f"({one} | {other}) & {condition}")
 
 
+def _years(program: ParsedProgram) -> Iterator[Edit]:
+    """A column of dates is compared with a year by the year of its dates."""
+    dates = set(_date_columns(program))
+    for node in program.expressions if dates else ():
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
+            column, numbers = node.left, [node.comparators[0]]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "isin":
+            listed = node.args[0] if node.args else None
+            column = node.func.value
+            numbers = listed.elts if isinstance(listed, ast.List | ast.Tuple | ast.Set) else []
+        else:
+            continue
+        if program.source(column) in dates and numbers and all(map(_is_year, numbers)):
+            yield (program.span(column)[1],) * 2 + (".dt.year",)
+
+
+def _date_columns(program: ParsedProgram) -> Iterator[str]:
+    """Yield the expressions of the columns that the program reads as dates, or converts to dates."""
+    for node in program.nodes:
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        call = node.value if isinstance(node, ast.Assign) else None
+        if target is None or not isinstance(call, ast.Call):
+            continue
+        if isinstance(target, ast.Name):
+            parsed = (one.value for one in call.keywords if one.arg == "parse_dates")
+            labels = (one for value in parsed if isinstance(value, ast.List) for one in value.elts)
+            yield from (f"{target.id}[{program.source(label)}]" for label in labels)
+        elif is_column(target) and ast.unparse(call.func) == "pd.to_datetime":
+            yield program.source(target)
+
+
+def _is_year(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value in YEARS
+
+
 def _compared_column(node: ast.expr) -> str:
     """Return the expression that is compared with one value; an empty string if there is none."""
     is_equal = isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq)
     return ast.unparse(node.left) if isinstance(node, ast.Compare) and is_equal else ""
-
-
-def _is_column(node: ast.expr) -> bool:
-    """Return whether the expression is a column of a variable: ``t['a']``."""
-    return (
-        isinstance(node, ast.Subscript)
-        and isinstance(node.value, ast.Name)
-        and isinstance(node.slice, ast.Constant)
-        and isinstance(node.slice.value, str)
-    )
-
-
-def _is_condition(node: ast.expr) -> bool:
-    """Return whether the expression compares, so that it selects rows: an index may be a sum, ``names['a'][i + 1]``."""
-    if isinstance(node, ast.BinOp):
-        return isinstance(node.op, ast.BitAnd | ast.BitOr)
-    return isinstance(node, ast.Compare) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert))
 
 
 def _is_grouped(node: ast.expr) -> bool:

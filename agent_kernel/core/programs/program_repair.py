@@ -10,10 +10,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
-from functools import cached_property
 
-from agent_kernel.core.programs.program_edits import REDUCTIONS, Edit, ParsedProgram
-from agent_kernel.core.programs.program_outcome import FRAME
+from agent_kernel.core.programs.failed_program import FailedProgram
+from agent_kernel.core.programs.program_edits import REDUCTIONS, YEARS, Edit
 
 LABELS = re.compile(r"Columns of [^:\n]+: ((?:(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|-?\d+)(?:, )?)+)")
 """Matches the fact about an error that lists the columns of a table (see ``error_hints``)."""
@@ -47,8 +46,6 @@ NOT_A_NUMBER = re.compile(
     r"could not convert string to float: '(?P<float>.*)'|invalid literal for int\(\) with base 10: '(?P<int>.*)'"
     r"|Unable to parse string [\"'](?P<parsed>.*)[\"'] at position"
 )
-YEARS = range(1800, 2200)
-"""Numbers that are years if dates are compared with them."""
 CONVERTED = ("_number", "_date", "_lower", "_true")
 """Ends of the names of variables with converted columns (``notebook.kernel.text_columns``)."""
 DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?!\d)")
@@ -57,56 +54,34 @@ DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?!\d)")
 def repair_program(code: str, result: str) -> str:
     """Return the program with the correction that ``result`` asks for, the text of the error with its traceback, as a
     model reads it. Return an empty string if no correction is known."""
-    failure = _Failure(code, result)
+    failure = FailedProgram(code, result)
     if not failure.error:
         return ""
     corrections = (failure.apply_edits(list(rule(failure))) for rule in RULES)
     return next(filter(None, corrections), "")
 
 
-class _Failure(ParsedProgram):
-    """A program and the text of its error."""
-
-    def __init__(self, code: str, text: str) -> None:
-        super().__init__(code)
-        self.text = text
-
-    @cached_property
-    def error(self) -> str:
-        """The error itself with the lines after it, without the traceback and the facts about it."""
-        found = list(re.finditer(r"^(?:[A-Za-z_][\w.]*\.)?[A-Za-z_]\w*(?:Error|Exception)\b", self.text, re.MULTILINE))
-        return self.text[found[-1].start() :] if found else ""
-
-    @cached_property
-    def lines(self) -> frozenset[int]:
-        """The numbers of the lines of the program at which the error arose. They are found by their text: a kernel may
-        have run the program with imports before it, and frames of libraries have numbers of their own."""
-        failed = {line.strip() for _, line in FRAME.findall(self.text)} - {""}
-        return frozenset(at for at, line in enumerate(self.code.splitlines(), 1) if line.strip() in failed)
-
-    @cached_property
-    def failed(self) -> list[ast.expr]:
-        """The expressions on the lines that failed."""
-        return [
-            node for node in self.expressions if any(node.lineno <= at <= (node.end_lineno or 0) for at in self.lines)
-        ]
-
-    @cached_property
-    def calls(self) -> list[ast.Call]:
-        return [node for node in self.failed if isinstance(node, ast.Call)]
-
-    def as_numbers(self, column: ast.expr) -> str:
-        """Return the variable to which an earlier statement assigned the numbers of a column of text, otherwise an
-        expression that converts it."""
-        source = self.source(column)
-        for node in self.nodes:
-            value = node.value if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) else None
-            if isinstance(value, ast.Call) and self.source(value).startswith(f"pd.to_numeric({source}"):
-                return ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else ""
-        return _to_numbers(source)
+def _as_numbers(failure: FailedProgram, column: ast.expr) -> str:
+    """Return the variable to which an earlier statement assigned the numbers of a column of text, otherwise an
+    expression that converts it."""
+    source = failure.source(column)
+    for node in failure.nodes:
+        value = node.value if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) else None
+        if isinstance(value, ast.Call) and failure.source(value).startswith(f"pd.to_numeric({source}"):
+            return ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else ""
+    return _to_numbers(source)
 
 
-def _labels(failure: _Failure) -> Iterator[Edit]:
+def _names(failure: FailedProgram) -> Iterator[Edit]:
+    """A name that differs from the only similar one in case or underscores."""
+    lacks = re.match(r"NameError: name '(\w+)' is not defined", failure.error)
+    similar = [name for name in failure.assigned if lacks and _plain(name) == _plain(lacks[1])]
+    if lacks and len(similar) == 1 and lacks[1] not in failure.assigned:
+        places = (node for node in failure.expressions if isinstance(node, ast.Name) and node.id == lacks[1])
+        yield from ((*failure.span(node), similar[0]) for node in places)
+
+
+def _labels(failure: FailedProgram) -> Iterator[Edit]:
     """A column label that differs from the only similar one in case, spaces or punctuation."""
     columns = [label for listed in LABELS.findall(failure.text) for label in _strings(listed)]
     if failure.error.startswith("KeyError"):
@@ -144,7 +119,22 @@ def _plain(label: str) -> str:
     return re.sub(r"[\W_]+", "", label).casefold()
 
 
-def _frequency(failure: _Failure) -> Iterator[Edit]:
+def _variables_as_columns(failure: FailedProgram) -> Iterator[Edit]:
+    """A selection of columns names a variable of the program, which becomes a column of that table."""
+    lacks = re.match(r"KeyError: \"(\[.+\]) not in index\"", failure.error)
+    missing = [label for label in _strings(lacks[1]) if label in failure.assigned] if lacks else []
+    for node in failure.failed if missing else ():
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and isinstance(node.slice, ast.List):
+            labels = [one.value for one in node.slice.elts if isinstance(one, ast.Constant)]
+            start = failure.code.rfind("\n", 0, failure.span(node)[0]) + 1
+            indent = re.match(r"[ \t]*", failure.code[start:])
+            lines = [f"{node.value.id}[{one!r}] = {one}\n" for one in missing if one in labels]
+            if lines and indent:
+                yield (start, start, "".join(f"{indent[0]}{line}" for line in lines))
+            return
+
+
+def _frequency(failure: FailedProgram) -> Iterator[Edit]:
     """A frequency that has another name now: 'H' is 'h', 'M' is 'ME'."""
     for pattern in FREQUENCY:
         if found := pattern.search(failure.error):
@@ -158,7 +148,7 @@ def _frequency(failure: _Failure) -> Iterator[Edit]:
             return
 
 
-def _removed_names(failure: _Failure) -> Iterator[Edit]:
+def _removed_names(failure: FailedProgram) -> Iterator[Edit]:
     """An attribute that pandas or NumPy removed. ``append`` of a table is ``pd.concat`` now."""
     found = re.search(r"has no attribute '(\w+)'|`np\.(\w+)` was removed", failure.error)
     name = (found[1] or found[2]) if found else ""
@@ -181,7 +171,7 @@ def _removed_names(failure: _Failure) -> Iterator[Edit]:
                 yield (*failure.span(call), f"pd.concat({', '.join([f'[{owner}, {first}]', *options])})")
 
 
-def _options(failure: _Failure) -> Iterator[Edit]:
+def _options(failure: FailedProgram) -> Iterator[Edit]:
     """An argument that a newer version does not accept."""
     found = re.search(r"got an unexpected keyword argument '(\w+)'", failure.error)
     name = found[1] if found else ""
@@ -201,7 +191,7 @@ def _options(failure: _Failure) -> Iterator[Edit]:
                 yield (*failure.span(call), f"{failure.source(call.func.value)}.{fill}()")
 
 
-def _numbers_in_text(failure: _Failure) -> Iterator[Edit]:
+def _numbers_in_text(failure: FailedProgram) -> Iterator[Edit]:
     """A conversion of text such as '1,234' or '5 kg' to numbers."""
     found = NOT_A_NUMBER.search(failure.error)
     text = next((one for one in found.groups() if one is not None), "") if found else ""
@@ -219,7 +209,7 @@ def _to_numbers(column: str) -> str:
     return f"pd.to_numeric({column}.astype(str).str.replace(r'[^\\d.eE+-]', '', regex=True), errors='coerce')"
 
 
-def _numeric_only(failure: _Failure) -> Iterator[Edit]:
+def _numeric_only(failure: FailedProgram) -> Iterator[Edit]:
     """A statistic of a whole table that has columns of text, or of a column of text."""
     if not NUMERIC_ONLY.search(failure.error):
         return
@@ -228,13 +218,13 @@ def _numeric_only(failure: _Failure) -> Iterator[Edit]:
         if isinstance(func, ast.Attribute) and func.attr in REDUCTIONS and not (call.args or call.keywords):
             column = func.value
             if isinstance(column, ast.Subscript) and isinstance(column.value, ast.Name):
-                yield (*failure.span(column), failure.as_numbers(column))
+                yield (*failure.span(column), _as_numbers(failure, column))
             elif not (isinstance(column, ast.Subscript) and isinstance(column.slice, ast.Constant)):
                 end = failure.span(call)[1]
                 yield (end - 1, end - 1, "numeric_only=True")
 
 
-def _accessors(failure: _Failure) -> Iterator[Edit]:
+def _accessors(failure: FailedProgram) -> Iterator[Edit]:
     """The accessor of dates on a column of text, or the accessor of text on a column of numbers."""
     if "Can only use .dt accessor" in failure.error:
         name, converted = "dt", "pd.to_datetime({})"
@@ -247,7 +237,7 @@ def _accessors(failure: _Failure) -> Iterator[Edit]:
         yield (*failure.span(owner), converted.format(failure.source(owner)))
 
 
-def _date_index(failure: _Failure) -> Iterator[Edit]:
+def _date_index(failure: FailedProgram) -> Iterator[Edit]:
     """A series of time whose index has dates as text."""
     if "Only valid with DatetimeIndex" not in failure.error:
         return
@@ -260,7 +250,7 @@ def _date_index(failure: _Failure) -> Iterator[Edit]:
                 yield (*failure.span(func.value), f"{table}.assign(**{{{label}: pd.to_datetime({table}[{label}])}})")
 
 
-def _date_formats(failure: _Failure) -> Iterator[Edit]:
+def _date_formats(failure: FailedProgram) -> Iterator[Edit]:
     """Dates as text in more than one format, or with the day first."""
     if "doesn't match format" not in failure.error or "time data" not in failure.error:
         return
@@ -272,7 +262,7 @@ def _date_formats(failure: _Failure) -> Iterator[Edit]:
             yield (*failure.span(call), f"pd.to_datetime({', '.join([*kept, *options])})")
 
 
-def _conditions(failure: _Failure) -> Iterator[Edit]:
+def _conditions(failure: FailedProgram) -> Iterator[Edit]:
     """``and`` and ``or`` between columns."""
     if not re.search(r"The truth value of a (?:Series|DataFrame) is ambiguous", failure.error):
         return
@@ -282,7 +272,7 @@ def _conditions(failure: _Failure) -> Iterator[Edit]:
             yield (*failure.span(node), sign.join(f"({failure.source(value)})" for value in node.values))
 
 
-def _comparisons(failure: _Failure) -> Iterator[Edit]:
+def _comparisons(failure: FailedProgram) -> Iterator[Edit]:
     """A comparison of dates with a year, or of text with a number."""
     pattern = r"Invalid comparison between dtype=(datetime64|str|object)\S* and (int|float|date)"
     found = re.search(pattern, failure.error)
@@ -297,10 +287,10 @@ def _comparisons(failure: _Failure) -> Iterator[Edit]:
         elif kinds == ("datetime64", "date"):
             yield (*failure.span(value), f"pd.Timestamp({failure.source(value)})")
         elif kinds[0] in ("str", "object") and type(number) in (int, float):
-            yield (*failure.span(column), failure.as_numbers(column))
+            yield (*failure.span(column), _as_numbers(failure, column))
 
 
-def _missing_integers(failure: _Failure) -> Iterator[Edit]:
+def _missing_integers(failure: FailedProgram) -> Iterator[Edit]:
     """A conversion to whole numbers of a column with missing values."""
     if "Cannot convert non-finite values" not in failure.error:
         return
@@ -309,7 +299,7 @@ def _missing_integers(failure: _Failure) -> Iterator[Edit]:
             yield (*failure.span(call.args[0]), "'Int64'")
 
 
-def _pivot(failure: _Failure) -> Iterator[Edit]:
+def _pivot(failure: FailedProgram) -> Iterator[Edit]:
     """Arguments of ``pivot`` without their names."""
     if "DataFrame.pivot() takes 1 positional argument" not in failure.error:
         return
@@ -320,7 +310,7 @@ def _pivot(failure: _Failure) -> Iterator[Edit]:
                 yield (start, start, f"{name}=")
 
 
-def _positions(failure: _Failure) -> Iterator[Edit]:
+def _positions(failure: FailedProgram) -> Iterator[Edit]:
     """A position in a series whose index has other labels: ``x[0]`` is ``x.iloc[0]`` now."""
     found = re.match(r"KeyError: (-?\d+)\b", failure.error)
     described = set(re.findall(r"^(?:Columns|Keys) of ([^:\n]+):", failure.text, re.MULTILINE))
@@ -331,7 +321,7 @@ def _positions(failure: _Failure) -> Iterator[Edit]:
             yield (end, end, ".iloc")
 
 
-def _unpacking(failure: _Failure) -> Iterator[Edit]:
+def _unpacking(failure: FailedProgram) -> Iterator[Edit]:
     """An assignment to fewer names than there are values: the further values get a name of their own."""
     if not re.search(r"too many values to unpack", failure.error):
         return
@@ -342,8 +332,34 @@ def _unpacking(failure: _Failure) -> Iterator[Edit]:
             yield (end, end, ", *_")
 
 
-RULES: tuple[Callable[[_Failure], Iterator[Edit]], ...] = (
+def _days(failure: FailedProgram) -> Iterator[Edit]:
+    """A whole number is added to a difference of dates, which is one in days."""
+    for node in failure.failed if "integer-arrays with TimedeltaArray" in failure.error else ():
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and _is_number(node.right):
+            end = failure.span(node.left)[1]
+            # The text between the difference and the sign has its closing parenthesis.
+            closing = re.match(r"\s*\)", failure.code[end:])
+            yield (end + (closing.end() if closing else 0),) * 2 + (".dt.days",)
+            return
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int)
+
+
+def _largest_value(failure: FailedProgram) -> Iterator[Edit]:
+    """The key of a dictionary whose value has the largest absolute value: ``max(values, key=abs)``."""
+    for call in failure.calls if "bad operand type for abs(): 'str'" in failure.error else ():
+        names = [one for one in call.args if isinstance(one, ast.Name)]
+        keys = [one.value for one in call.keywords if one.arg == "key" and ast.unparse(one.value) == "abs"]
+        if ast.unparse(call.func) in ("max", "min", "sorted") and names and keys:
+            yield (*failure.span(keys[0]), f"lambda key: abs({names[0].id}[key])")
+
+
+RULES: tuple[Callable[[FailedProgram], Iterator[Edit]], ...] = (
+    _names,
     _labels,
+    _variables_as_columns,
     _frequency,
     _removed_names,
     _options,
@@ -358,5 +374,7 @@ RULES: tuple[Callable[[_Failure], Iterator[Edit]], ...] = (
     _pivot,
     _positions,
     _unpacking,
+    _days,
+    _largest_value,
 )
 """The rules in the order in which they are tried. The first one that has a correction is used."""

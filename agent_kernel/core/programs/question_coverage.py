@@ -36,6 +36,15 @@ METHODS = tuple(
             r"|normaltest|kruskal|levene|kstest|proportions|binom|anova|ols\(",
         ),
         (r"\bskewness\b", r"skew"),
+        (r"\bscipy\.stats\.skew\b", r"stats\.skew|(?<!\.)skew\("),
+        (r"\bscipy\.stats\.kurtosis\b", r"stats\.kurtosis|(?<!\.)kurtosis\("),
+        (r"\bspearman\b", r"spearman"),
+        (r"\bkendall\b", r"kendall"),
+        (r"\bshapiro\b", r"shapiro"),
+        (r"\bkolmogorov\b", r"kstest|ks_2samp|ks_1samp"),
+        (r"\b(?:mann-?whitney|wilcoxon)\b", r"mannwhitneyu|wilcoxon|ranksums"),
+        (r"\bt-?tests?\b", r"ttest"),
+        (r"\b(?:rolling|moving) (?:mean|average|sum|median)", r"rolling|convolve|cumsum"),
         (r"\bkurtosis\b", r"kurt"),
         (
             r"\b(?:fill|replace|treat|impute|count|consider)\b[^.;\n]{0,30}\bmissing\b",
@@ -64,6 +73,8 @@ THRESHOLD = re.compile(
     r"\b(?:above|below|over|under|at least|at most|exceed(?:s|ing)?|since|until|before|after|top|bottom"
     r"|(?:more|less|fewer|[a-z]+er) than)\s+(?:the\s+)?(?P<first>\d+(?:\.\d+)?)(?![\w-]|\.\d|,\d|\s*decimal)"
     r"|(?<![\w.,-])(?P<second>\d+(?:\.\d+)?) or (?:more|less|fewer|above|below|[a-z]+er)\b"
+    r"|(?<![\w.,-])(?P<share>\d+) ?% (?:for|as|of the (?:rows|data) (?:for|as)) (?:the )?(?:train|test)"
+    r"|\brandom_state ?= ?(?P<state>\d+)"
     r"|\b(?:in|of|during|from) (?:[A-Z][a-z]+ )?(?P<year>(?:19|20)\d\d)(?![\w-]|\.\d)",
     re.IGNORECASE,
 )

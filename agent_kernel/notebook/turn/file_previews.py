@@ -48,7 +48,12 @@ JSON_LINES = frozenset({"jsonl", "ndjson"})
 TEXTS = frozenset({"txt", "log", "md", "dat", "rst", "yaml", "yml", "toml", "ini", "xml", "html"})
 BY_PANDAS = {"parquet": "read_parquet", "xlsx": "read_excel", "xls": "read_excel"}
 LINES = re.compile(r"\blines?\b|\brows?\b", re.IGNORECASE)
-DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?(?:Z|[+-]\d\d:?\d\d)?")
+MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+DATE = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?(?:Z|[+-]\d\d:?\d\d)?"
+    rf"|\d{{4}}/\d\d/\d\d|\d\d[ -]{MONTH}[ -]\d{{4}}|{MONTH} \d\d, \d{{4}}"
+)
+"""Matches a date that pandas recognises without being told its form."""
 DAY_FIRST = re.compile(r"(\d?\d)(?:\.(\d?\d)\.|/(\d?\d)/)\d{4}(?: \d\d:\d\d(?::\d\d)?)?")
 """Matches a date that begins with the day. For dates with slashes it is certain that the day comes first only if at
 least one of the days is above 12."""
@@ -316,6 +321,10 @@ def _type(cells: Sequence[str]) -> str:
         return "str"
     kind = next((name for name, fits in TYPES if all(map(fits, known))), "str")
     if kind == "str" and all(days := [DAY_FIRST.fullmatch(text) for text in known]):
+        # With slashes, a first or second number above 12 says which of the two is the day.
+        is_month_first = all(day[3] and int(day[1]) <= 12 for day in days if day)
+        if is_month_first and any(day[3] and int(day[3]) > 12 for day in days if day):
+            return "date"
         return "day first" if any(day[2] or int(day[1]) > 12 for day in days if day) else "str"
     kind = "float64" if kind == "str" and all(TYPES[0][1](text) or TYPES[1][1](text) for text in known) else kind
     return "float64" if kind == "int64" and len(known) < len(cells) else kind

@@ -66,6 +66,30 @@ def test_comparisons_are_made_before_they_are_combined(code: str, meant: str) ->
     run(meant)
 
 
+READ = "t = pd.read_csv(path, parse_dates=['day'])\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        (f"{READ}x = t[t['day'] == 2017]", f"{READ}x = t[t['day'].dt.year == 2017]"),
+        (f"{READ}x = t[t['day'].isin([2016, 2017])]", f"{READ}x = t[t['day'].dt.year.isin([2016, 2017])]"),
+        (
+            "t['day'] = pd.to_datetime(t['day'])\nx = (t['day'] != 2017).sum()",
+            "t['day'] = pd.to_datetime(t['day'])\nx = (t['day'].dt.year != 2017).sum()",
+        ),
+    ],
+)
+def test_dates_are_compared_with_a_year_by_their_year(code: str, meant: str) -> None:
+    assert rewrite_mistakes(code) == meant
+    assert rewrite_mistakes(meant) == meant
+
+
+def test_numbers_and_dates_without_a_year_are_compared_as_written() -> None:
+    for code in ("x = t[t['w'] == 2017]", f"{READ}x = t[t['day'] == '2017-01-01']", f"{READ}x = t[t['w'] == 2017]"):
+        assert rewrite_mistakes(code) == code
+
+
 @pytest.mark.parametrize(
     "code",
     [

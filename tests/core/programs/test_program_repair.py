@@ -38,6 +38,11 @@ def run(code: str) -> str:
 
 
 CORRECTED = [
+    ("x = (days['day'] - days['day'].min()) + 1", "x = (days['day'] - days['day'].min()).dt.days + 1"),
+    ("x = days['day'] - days['day'].min()\ny = x + 1", "x = days['day'] - days['day'].min()\ny = x.dt.days + 1"),
+    ("d = {'a': -2, 'b': 1}\nx = max(d, key=abs)", "d = {'a': -2, 'b': 1}\nx = max(d, key=lambda key: abs(d[key]))"),
+    ("age = days['v'] * 2\nx = days[['v', 'age']]", "age = days['v'] * 2\ndays['age'] = age\nx = days[['v', 'age']]"),
+    ("points = marks\nx = Points['points']\ny = Points", "points = marks\nx = points['points']\ny = points"),
     ("marks.groupby('Class')['points'].mean()", "marks.groupby('Class ')['points'].mean()"),
     ("x = marks[['class', 'points']]", "x = marks[['Class ', 'points']]"),
     ("marks.Class.count()", "marks['Class '].count()"),

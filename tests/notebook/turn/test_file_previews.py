@@ -51,6 +51,31 @@ def test_a_table_is_told_by_its_columns_types_and_three_rows(here: Path) -> None
 
 
 @pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("03/04/2023", "01/22/2023"),
+        ("05 Jan 2022", "13 Feb 2022"),
+        ("05-Jan-2022", "13-Feb-2022"),
+        ("Jan 05, 2022", "Feb 13, 2022"),
+        ("2022/01/05", "2022/02/13"),
+    ],
+)
+def test_dates_that_pandas_recognises_are_read_as_dates(first: str, second: str, here: Path) -> None:
+    (here / "days.csv").write_text(f'day,n\n"{first}",1\n"{second}",2\n')
+    told = describe_files("The last day in days.csv?")
+    assert "parse_dates=['day']" in told
+    assert "dayfirst" not in told
+    days = pd.read_csv("days.csv", parse_dates=["day"])["day"]
+    assert str(days.dtype).startswith("datetime64")
+    assert days[1].day > 12
+
+
+def test_dates_whose_day_may_come_first_or_second_stay_text(here: Path) -> None:
+    (here / "days.csv").write_text("day,n\n03/04/2023,1\n05/06/2023,2\n")
+    assert "parse_dates" not in describe_files("The last day in days.csv?")
+
+
+@pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
         ("a.csv", "x;y\n1;a,b\n", "CSV read by pd.read_csv('a.csv', sep=';'), 1 rows x 2 columns: x int64, y str"),

@@ -87,8 +87,6 @@ RESULT_NAME = re.compile(
 UNDEFINED = re.compile(r"^NameError: name '(\w+)' is not defined", re.MULTILINE)
 RANGE = re.compile(r"(?<![\w.,-])(\d+)(?: to | bis |-|–| à | a )(\d+)(?![\w-]|[.,]\d)")
 """Finds a range of whole numbers in a question."""
-IN_F_STRING = re.compile(r"@(?P<slot>\w+)\[\{(?P<name>[A-Za-z_]\w*)(?P<format>:[^{}]*)?\}\]")
-"""Matches a value in the form that a question demands (``code_fence_fallback_answer.SLOT``) in an f-string."""
 LITERAL = r"""-?\d+(?:\.\d+)?|'[^'\n]*'|"[^"\n]*"|\[[^\[\]\n]*\]|\([^()\n]*\)|\{[^{}\n]*\}|True|False|None"""
 EXAMPLE = re.compile(
     r"(?<![\w.])(?P<call>(?P<name>[A-Za-z_]\w*)\((?:[^()\n]|\([^()\n]*\))*\))[^(\n]{0,60}?"
@@ -140,22 +138,6 @@ def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingConversi
     return None
 
 
-def with_printed_values(code: str, slots: Sequence[str]) -> str:
-    """Return the code so that it prints the values that the question demands in the form ``@name[value]`` (``slots``).
-    A line ``@mean[m] @count[n]``, which is no Python, becomes a call of print. A placeholder of the question
-    in an f-string, ``@mean[{value}]``, becomes the variable ``mean`` if the program sets that and not ``value``."""
-    if not slots or "@" not in code:
-        return code
-    code = "\n".join(map(_printed_slots, code.split("\n")))
-    names = _names_set(code)
-
-    def placeholder(match: re.Match[str]) -> str:
-        wrong = match["slot"] in names and match["name"] not in names
-        return f"@{match['slot']}[{{{match['slot']}{match['format'] or ''}}}]" if wrong else match[0]
-
-    return IN_F_STRING.sub(placeholder, code) if names else code
-
-
 def with_inclusive_bins(code: str, question: str) -> str:
     """Return the code whose calls of ``pd.cut`` count both ends of each range that the question names: "0 to 17, 18 to
     39". With the bins [0, 18, 40], or [0, 17, 39] and ``right=False``, a value at an end gets into the wrong range."""
@@ -191,38 +173,22 @@ def lacks_name(code: str, errors: Sequence[str]) -> bool:
     """Return whether the code uses a name that it does not set and that was not defined in an earlier try, as one of
     ``errors``, the texts of the earlier results, says."""
     missing = {match[1] for text in errors for match in UNDEFINED.finditer(text)}
-    return bool(missing & _names_in(code) - _names_set(code)) if missing else False
+    return bool(missing & _names_in(code) - names_set(code)) if missing else False
 
 
 def misses_variable(code: str, question: str) -> bool:
     """Return whether the question says how a result is called and the code, which is valid, sets no such variable."""
     wanted = {name for match in RESULT_NAME.finditer(question) for name in match.groups() if name}
-    return bool(wanted) and bool(_parse_or_empty(code).body) and not wanted & _names_set(code)
+    return bool(wanted) and bool(parse_or_empty(code).body) and not wanted & names_set(code)
 
 
-def _names_set(code: str) -> set[str]:
+def names_set(code: str) -> set[str]:
     """Return the names that the code assigns, imports, defines, or has as parameters."""
-    nodes = list(ast.walk(_parse_or_empty(code)))
+    nodes = list(ast.walk(parse_or_empty(code)))
     names = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     names |= {node.arg for node in nodes if isinstance(node, ast.arg)}
     names |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
     return names | {(node.asname or node.name).partition(".")[0] for node in nodes if isinstance(node, ast.alias)}
-
-
-def _printed_slots(line: str) -> str:
-    """Return a line ``@name[expression] ...`` as a call of print; any other line as it is."""
-    parts: list[str] = []
-    rest = line.strip()
-    while match := re.match(r"[ ,;]*@(\w+)\[", rest):
-        ends = [at for at, char in enumerate(rest) if char == "]" and at >= match.end()]
-        inside = (rest[match.end() : end] for end in ends)
-        expression = next((text for text in inside if _parse_or_empty(text).body), "")
-        if not expression:
-            return line
-        parts.append(f"'{' ' if parts else ''}@{match[1]}[', {expression}, ']'")
-        rest = rest[match.end() + len(expression) + 1 :]
-    indent = line[: len(line) - len(line.lstrip())]
-    return f"{indent}print({', '.join(parts)}, sep='')" if parts and not rest.strip(" ,;.") else line
 
 
 def unchanged_function(code: str, hidden: Sequence[str], question: str) -> str:
@@ -246,7 +212,7 @@ def with_check(code: str, hidden: Sequence[str], question: str) -> str:
 
     Only a call and a value that consist of literals are taken from the question. Numbers may differ in the digits that
     the example does not have."""
-    body = _parse_or_empty(code).body
+    body = parse_or_empty(code).body
     checked = {
         target.id
         for node in body
@@ -278,7 +244,7 @@ def with_check(code: str, hidden: Sequence[str], question: str) -> str:
 def _plain_literals(text: str) -> str:
     """Return a literal, or a call whose arguments are literals, in plain layout; an empty string if the text is
     neither."""
-    tree = _parse_or_empty(text).body
+    tree = parse_or_empty(text).body
     if len(tree) != 1 or not isinstance(tree[0], ast.Expr):
         return ""
     value = tree[0].value
@@ -296,17 +262,17 @@ def _functions_in(code: str) -> dict[str, str]:
     name."""
     return {
         node.name: ast.dump(node)
-        for node in _parse_or_empty(code).body
+        for node in parse_or_empty(code).body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
 
 
 def _names_in(code: str) -> set[str]:
     """Return the names of variables that the code uses or sets; none if it is no valid code."""
-    return {node.id for node in ast.walk(_parse_or_empty(code)) if isinstance(node, ast.Name)}
+    return {node.id for node in ast.walk(parse_or_empty(code)) if isinstance(node, ast.Name)}
 
 
-def _parse_or_empty(code: str) -> ast.Module:
+def parse_or_empty(code: str) -> ast.Module:
     try:
         return ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

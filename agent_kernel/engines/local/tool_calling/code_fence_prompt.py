@@ -15,8 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agent_kernel.core.messages import Message, ToolCall, corrected_call, correction_id
+from agent_kernel.core.programs.method_examples import method_examples
 from agent_kernel.core.programs.program_repair import repair_program
 from agent_kernel.engines.local.backend import ChatMessage
+from agent_kernel.engines.local.tool_calling.code_fence_answer_form import unusable_value
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
     asks_for_form,
     error_facts,
@@ -198,7 +200,8 @@ class Exchange:
     def objection(self, result: Message) -> str:
         """Return why a python call is tried again, in the words of the note that the model sees; an empty string if its
         result needs no second try. A call is tried again if it ended with an error, if it printed many rows for a
-        question that asks for one value, or if it left the function that the question asks to change as it was."""
+        question that asks for one value, if it printed no value in the form that the question demands, or if it left
+        the function that the question asks to change as it was."""
         if result.status == "error":
             facts = error_facts(result.text)
             error = error_line(result.text)
@@ -207,6 +210,8 @@ class Exchange:
             return ""
         if function := self.unchanged_function(result):
             return f"defined {function} again without any change, so {function} does the same as before"
+        if unusable := unusable_value(result.text, self.slots):
+            return unusable
         rows = surplus_rows(result.text, self.question)
         return f"printed {rows} rows, but the question asks for one value" if rows else ""
 
@@ -221,8 +226,8 @@ class Exchange:
         return [self._code_of(result) for result in failed if self.ran_python(result)]
 
     @property
-    def slots(self) -> list[str]:
-        """The names of the values that the answer must state in the form ``@name[value]``."""
+    def slots(self) -> dict[str, str]:
+        """The values that the answer must state in the form ``@name[placeholder]``, as placeholders by name."""
         return slots_of(self.question)
 
     @property
@@ -262,7 +267,9 @@ class Exchange:
         dropped = {result.call_id for result in failed}
         shown: list[ChatMessage] = []
         if self.asked:
-            shown.append({"role": "user", "content": "\n\n".join([*self.asked, *notes])})
+            examples = method_examples(self.question) if self.names_things else ""
+            parts = [*self.asked, *notes, *([examples] if examples else [])]
+            shown.append({"role": "user", "content": "\n\n".join(parts)})
         for message in self.replies:
             if message.role == "tool" and message.call_id not in dropped:
                 shown.append({"role": "user", "content": output_text(message, self.question)})

@@ -20,14 +20,16 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from math import inf
 
 from agent_kernel.core.messages import Message, Usage
+from agent_kernel.core.programs.program_edits import ParsedProgram
 from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
 from agent_kernel.core.programs.question_coverage import uncovered_sentences
+from agent_kernel.core.programs.statistics_mistakes import with_named_functions
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
 from agent_kernel.engines.local.backend import ChatMessage, DecodingOptions, OutputGrammar
 from agent_kernel.engines.local.decoding import reasoning
@@ -36,6 +38,7 @@ from agent_kernel.engines.local.decoding.output_format import grammar_of, stream
 from agent_kernel.engines.local.tool_calling import code_fence_fallback_answer, code_fence_prompt
 from agent_kernel.engines.local.tool_calling.call_json import new_call
 from agent_kernel.engines.local.tool_calling.code_fence_answer_checks import checked_sentence, unless_data_are_missed
+from agent_kernel.engines.local.tool_calling.code_fence_answer_form import unset_values, with_printed_values
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     find_missing_conversion,
     lacks_name,
@@ -43,7 +46,6 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     unchanged_function,
     with_check,
     with_inclusive_bins,
-    with_printed_values,
 )
 from agent_kernel.engines.local.tool_calling.forced_call import forced_call, must_call
 
@@ -72,6 +74,11 @@ MAX_CONVERSIONS = 2
 """Number of times that a program is written again with the conversion of a column that it lacked."""
 RETRIES = 1
 RESAMPLES = 2
+LOOP = "loop"
+MAX_EQUAL_LINES = 4
+"""Number of equal lines in a program after which its decoding ends. They may be in different places."""
+MIN_LINE = 30
+"""Minimum number of characters of such a line: shorter ones are often right, such as ``count += 1`` in branches."""
 RESAMPLE_TEMPERATURE = 0.7
 """Minimum temperature when a failed program is sampled again; the same as for the samples of a vote
 (``turn.voting_engine``)."""
@@ -208,11 +215,12 @@ class Fence:
                 or bool(unchanged_function(code, turn.hidden, turn.question))
                 or lacks_name(code, [result.text for result in turn.results])
             )
-            if program.finish == "length" or not (repeated or misses_variable(code, turn.question)):
+            again = repeated or program.finish == LOOP or misses_variable(code, turn.question)
+            if program.finish == "length" or not again:
                 break
             # A change of the seed alone has no effect on greedy decoding.
             decoding = replace(decoding, temperature=max(decoding.temperature, RESAMPLE_TEMPERATURE), seed=seed + 1)
-        if program.finish == "length":  # an incomplete program must not run, but the user sees it
+        if program.finish != "stop":  # an incomplete program must not run, but the user sees it
             yield TextChunk(code_fence_prompt.code_block(code))
             yield EndChunk("length", spent)
             return
@@ -224,7 +232,7 @@ class Fence:
         yield EndChunk("calls", spent)
 
     async def _text(
-        self, prompt: str, request: EngineRequest, completer: Completer, offered: bool, *, slots: Sequence[str] = ()
+        self, prompt: str, request: EngineRequest, completer: Completer, offered: bool, *, slots: Iterable[str] = ()
     ) -> AsyncGenerator[Chunk, None]:
         """Yield the chunks of an answer in text. With ``slots``, it consists of these values."""
         completion = DecodedCompletion(prompt)
@@ -259,7 +267,8 @@ def _reply_without_model(
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """Code that the model has written. ``finish`` is ``stop`` or ``length``."""
+    """Code that the model has written. ``finish`` is ``stop``, ``length``, or LOOP if the model wrote the same line
+    again and again."""
 
     code: str
     finish: str
@@ -275,17 +284,27 @@ async def _write_program(
     behind these sentences as comments. If the question has an example of what a function should return, the program
     gets a line that checks it."""
     program = await _converted_program(prompt, reading, turn, decoding, completer)
-    omitted = uncovered_sentences(turn.question, program.code, turn.hidden) if program.finish != "length" else []
+    omitted = uncovered_sentences(turn.question, program.code, turn.hidden) if program.finish == "stop" else []
     if omitted and not decoding.temperature:  # a sample is one of several, and a vote prefers those that omit less
         comments = "".join(f"# {sentence}\n" for sentence in omitted)
         second = await _converted_program(prompt, reading + comments, turn, decoding, completer)
         spent = program.usage + second.usage
         covers = len(uncovered_sentences(turn.question, second.code, turn.hidden)) < len(omitted)
-        program = replace(second if covers and second.finish != "length" else program, usage=spent)
-    if program.finish == "length":
+        keeps = all(f"@{slot}[" in second.code for slot in turn.slots if f"@{slot}[" in program.code)
+        program = replace(second if covers and keeps and second.finish == "stop" else program, usage=spent)
+    if program.finish != "stop":
         return program
-    code = rewrite_mistakes(with_printed_values(program.code, turn.slots))
-    code = with_inclusive_bins(code, turn.question)
+    code = with_printed_values(program.code, turn.slots)
+    head, unset = unset_values(code, turn.slots)
+    for name in unset:  # the model writes the line that sets it
+        completion = DecodedCompletion(prompt)
+        forced = f"{code_fence_prompt.OPEN}{head}{name} ="
+        await completer.run(completion, decoding, forced=forced, stop=("\n", code_fence_prompt.CLOSE))
+        line = f"{name} = {completion.text.strip()}\n"
+        program = replace(program, usage=program.usage + completion.usage)
+        if ParsedProgram(line).nodes:
+            code, head = f"{head}{line}{code.removeprefix(head)}", head + line
+    code = with_inclusive_bins(with_named_functions(rewrite_mistakes(code), turn.question), turn.question)
     return replace(program, code=with_check(code, turn.hidden, turn.question))
 
 
@@ -297,17 +316,35 @@ async def _converted_program(
     for attempt in range(MAX_CONVERSIONS + 1):
         completion = DecodedCompletion(prompt)
         forced = code_fence_prompt.OPEN + reading
-        await completer.run(completion, decoding, forced=forced, stop=(code_fence_prompt.CLOSE,), keep_stop=True)
+        finish = await _decode_program(completion, decoding, completer, forced=forced)
         spent += completion.usage
         code = reading + _without_indent(completion.text)
         conversion = find_missing_conversion(code, turn.hidden)
-        if conversion is None or completion.finish == "length" or attempt == MAX_CONVERSIONS:
+        if conversion is None or finish != "stop" or attempt == MAX_CONVERSIONS:
             break
         if conversion.is_named:
             code = reading + conversion.line + code.removeprefix(reading)
             break
         reading += conversion.line
-    return _Program(code, completion.finish, spent)
+    return _Program(code, finish, spent)
+
+
+async def _decode_program(
+    completion: DecodedCompletion, decoding: DecodingOptions, completer: Completer, *, forced: str
+) -> str:
+    """Decode code up to the end of its block, and return how it ended: ``stop``, ``length``, or LOOP once it has the
+    same line MAX_EQUAL_LINES times. A small model that begins to repeat lines does so up to the limit of tokens."""
+    deltas = completer.stream(completion, decoding, forced=forced, stop=(code_fence_prompt.CLOSE,), keep_stop=True)
+    async with aclosing(deltas):
+        async for delta in deltas:
+            if "\n" in delta.text and _repeats_itself(completion.text):
+                return LOOP
+    return completion.finish
+
+
+def _repeats_itself(code: str) -> bool:
+    *lines, _ = code.split("\n")
+    return bool(lines) and len(lines[-1]) >= MIN_LINE and lines.count(lines[-1]) >= MAX_EQUAL_LINES
 
 
 def _code_regex(turn: code_fence_prompt.Exchange, *, retry: bool) -> str | None:

@@ -144,23 +144,51 @@ async def test_otherwise_the_model_states_the_values_in_the_demanded_form() -> N
     assert not re.fullmatch(decoding.grammar.text, "The mean is 3.5.")
 
 
+@pytest.mark.parametrize(("fact", "shown"), [("Variables: t: DataFrame, 9 rows", True), ("Today is Friday.", False)])
+async def test_a_question_about_data_that_names_a_method_is_shown_an_example_of_it(fact: str, shown: bool) -> None:
+    backend = ScriptedBackend(chat_templates.PLAIN, ["print(stats.shapiro(v))\n```"])
+    question = user("Is it normal by the Shapiro-Wilk test?")
+    request = EngineRequest((user(fact, hidden=True), question), (PYTHON,), tool_choice="python")
+    await chunks_of(Fence(), backend.completer(), request)
+    assert ("stats.shapiro(c.dropna())" in backend.submitted[0][0]) is shown
+
+
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("printed", "note"),
     [
-        (
-            "m = 3\n@mean[m] @count[len(t['a'])]\n",
-            "m = 3\nprint('@mean[', m, ']', ' @count[', len(t['a']), ']', sep='')\n",
-        ),
-        ("mean = 3\nprint(f'@mean[{value:.1f}]')\n", "mean = 3\nprint(f'@mean[{mean:.1f}]')\n"),
-        ("value = 3\nprint(f'@mean[{value:.1f}]')\n", "value = 3\nprint(f'@mean[{value:.1f}]')\n"),
+        ("@mean[a    1.0\nb    2.0\nName: v]\n@count[4]", "several values for mean"),
+        ("@mean[nan] @count[4]", "printed nan for mean"),
+        ("@mean[3.5] @count[4]", ""),
+        ("3.5 4", ""),
     ],
 )
-async def test_code_prints_the_values_in_the_demanded_form(written: str, meant: str) -> None:
-    backend = ScriptedBackend(chat_templates.PLAIN, [f"{written}```"])
-    request = EngineRequest((user(FORM),), (PYTHON,), tool_choice="python")
+async def test_a_value_that_is_no_answer_is_computed_once_more(printed: str, note: str) -> None:
+    turn = turn_so_far(FORM, ("print(m)\n", printed, "success"))
+    code, _, backend = await reply_to(
+        turn, "mean = 1\ncount = 2\nprint(f'@mean[{mean}] @count[{count}]')\n```" if note else "@mean[3.5] @count[4]"
+    )
+    assert bool(code) == bool(note)
+    assert all(note in prompt for prompt, _ in backend.submitted)
+
+
+async def test_a_program_that_repeats_a_line_is_sampled_anew() -> None:
+    line = "table['a'] = table['a'].fillna(method='ffill')\n"
+    backend = ScriptedBackend(chat_templates.PLAIN, [line * 9, "print(1)\n```"])
+    request = EngineRequest((user("Fill the gaps."),), (PYTHON,), tool_choice="python")
     chunks = await chunks_of(Fence(), backend.completer(), request)
     (call,) = [chunk.call for chunk in chunks if isinstance(chunk, CallChunk)]
-    assert call.arguments["code"] == meant
+    assert call.arguments["code"] == "print(1)\n"
+    assert [decoding.temperature for _, decoding in backend.submitted] == [0.0, RESAMPLE_TEMPERATURE]
+
+
+async def test_a_program_that_always_repeats_a_line_is_not_run() -> None:
+    line = "table['a'] = table['a'].fillna(method='ffill')\n"
+    backend = ScriptedBackend(chat_templates.PLAIN, [line * 9] * (RESAMPLES + 1))
+    chunks = await chunks_of(
+        Fence(), backend.completer(), EngineRequest((user("Go."),), (PYTHON,), tool_choice="python")
+    )
+    assert not [chunk for chunk in chunks if isinstance(chunk, CallChunk)]
+    assert line in "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk))
 
 
 async def test_a_second_try_that_lacks_the_same_name_is_sampled_anew() -> None:

@@ -1,0 +1,54 @@
+"""Finds the statistical methods that a question names, with an example line of code for each of them.
+
+A small model knows the names of these methods and writes them from memory with mistakes: z-scores without the absolute
+value, quartiles of another column, a Pearson correlation in place of Spearman's. The module has methods only that it
+wrote wrongly or left out; an example of a method that it knows makes its programs worse.
+"""
+
+from __future__ import annotations
+
+import re
+
+MAX_QUESTION = 4_000
+MAX_EXAMPLES = 4
+EXAMPLES = tuple(
+    (re.compile(words, re.IGNORECASE), code)
+    for words, code in (
+        (
+            r"\bz-?scores?\b",
+            "z = (c - c.mean()) / c.std(ddof=0); is_outlier = z.abs() > 3; is_outlier.sum(); t[~is_outlier]",
+        ),
+        (
+            r"\bIQR\b|\binterquartile\b",
+            "q1, q3 = c.quantile(0.25), c.quantile(0.75); iqr = q3 - q1; "
+            "is_outlier = (c < q1 - 1.5 * iqr) | (c > q3 + 1.5 * iqr); is_outlier.sum(); t[~is_outlier]",
+        ),
+        (r"\bshapiro\b", "w, p = stats.shapiro(c.dropna())"),
+        (r"\bkolmogorov\b", "d, p = stats.kstest((c - c.mean()) / c.std(), 'norm')"),
+        (
+            r"\bpearson\b(?=[\s\S]*\b(?:p-?values?|two-tailed|significan))",
+            "pairs = t[['a', 'b']].dropna(); r, p = stats.pearsonr(pairs['a'], pairs['b'])",
+        ),
+        (r"\bspearman\b", "t['a'].corr(t['b'], method='spearman')"),
+        (r"\bRMSE\b|\broot mean squared?\b", "rmse = mean_squared_error(y_test, model.predict(X_test)) ** 0.5"),
+        (
+            r"\b(?:ordinary )?least squares\b|\bOLS\b",
+            "fit = stats.linregress(t['a'], t['b']); fit.slope, fit.rvalue**2; "
+            "residuals = t['b'] - fit.intercept - fit.slope * t['a']",
+        ),
+        (
+            r"\blogistic regression\b|\bclassif(?:y|ier)\b",
+            "accuracy_score(y_test, y_pred); f1_score(y_test, y_pred); y_pred.sum(); y_test.sum()",
+        ),
+        (r"\bone-hot\b|\bdummy variables?\b", "X = pd.get_dummies(t[['a', 'b']], columns=['b'], drop_first=True)"),
+        (r"\bweekends?\b", "is_weekend = dates.dt.dayofweek >= 5"),
+    )
+)
+"""Words of a question, and an example of the method that they name. ``t`` is a table, ``c`` one of its columns."""
+
+
+def method_examples(question: str) -> str:
+    """Return the examples of the methods that the question names, as one text; an empty string if it names none."""
+    asked = question[:MAX_QUESTION]
+    found = [code for words, code in EXAMPLES if words.search(asked)][:MAX_EXAMPLES]
+    return f"(Examples with a table t and its column c: {'. '.join(found)})" if found else ""

@@ -1,0 +1,50 @@
+"""Tests that a question which names a statistical method gets an example of it, and that the examples are right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from agent_kernel.core.programs.method_examples import EXAMPLES, MAX_EXAMPLES, method_examples
+
+VALUES = pd.DataFrame({"a": [1.0, 2.0, 3.0, None, 2.5, 90.0], "b": [2.0, 1.0, 4.0, 3.0, 5.0, 6.0]})
+
+
+@pytest.mark.parametrize(
+    ("question", "example"),
+    [
+        ("Count the outliers by the Z-score method.", "z.abs() > 3"),
+        ("Which values lie outside of 1.5 times the IQR?", "quantile(0.25)"),
+        ("Is it normal by the Shapiro-Wilk test?", "stats.shapiro"),
+        ("The Spearman correlation of a and b", "method='spearman'"),
+        ("The Pearson correlation, with its p-value", "stats.pearsonr"),
+        ("Fit an ordinary least squares regression.", "stats.linregress"),
+        ("Train a logistic regression.", "accuracy_score"),
+        ("Encode the colour by one-hot columns.", "get_dummies"),
+        ("Are weekends warmer?", "dayofweek >= 5"),
+    ],
+)
+def test_a_question_that_names_a_method_gets_an_example(question: str, example: str) -> None:
+    assert example in method_examples(question)
+
+
+def test_other_questions_get_none() -> None:
+    for question in ("What is the mean of a?", "The Pearson correlation of a and b", "Plot the weekly totals.", ""):
+        assert method_examples(question) == ""
+
+
+def test_a_question_about_everything_gets_few_examples() -> None:
+    found = method_examples("z-score, IQR, Shapiro, Kolmogorov, Spearman, Pearson with p-value, weekend")
+    assert sum(code in found for _, code in EXAMPLES) == MAX_EXAMPLES
+
+
+def test_the_examples_of_outliers_run_and_find_them() -> None:
+    scores, quartiles = (code for words, code in EXAMPLES if words.search("z-score") or words.search("IQR"))
+    for code, outliers in ((scores.replace("> 3", "> 1.9"), 1), (quartiles, 1)):
+        *statements, _, rest = code.split("; ")
+        names = {"t": VALUES, "c": VALUES["a"]}
+        exec("\n".join(statements), names)
+        assert eval("is_outlier.sum()", names) == outliers
+        assert len(eval(rest, names)) == len(VALUES) - outliers
+        assert np.isclose(eval(rest, names)["a"].max(), 3.0)

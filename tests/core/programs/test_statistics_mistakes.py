@@ -1,0 +1,164 @@
+"""Tests the mistakes in statistics that end with no error: each program next to the one that its author means."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
+from agent_kernel.core.programs.statistics_mistakes import with_named_functions
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        ("w, p = stats.shapiro(t['v'])", "w, p = stats.shapiro(t['v'].dropna())"),
+        ("x = scipy.stats.skew(t['v'])", "x = scipy.stats.skew(t['v'].dropna())"),
+        (
+            "s, p = ttest_ind(t[t['kind'] == 'a']['v'], t.loc[t['kind'] == 'b', 'v'])",
+            "s, p = ttest_ind(t[t['kind'] == 'a']['v'].dropna(), t.loc[t['kind'] == 'b', 'v'].dropna())",
+        ),
+        (
+            "a = t[t['kind'] == 'a']['v'].mean().round(2)\nb = t['v'].mean()\ns, p = stats.ttest_ind(a, b)",
+            "a = t[t['kind'] == 'a']['v'].mean().round(2)\nb = t['v'].mean()\n"
+            "s, p = stats.ttest_ind(t[t['kind'] == 'a']['v'].dropna(), t['v'].dropna())",
+        ),
+        (
+            "r, p = stats.pearsonr(t['v'], t['w'])",
+            "r, p = stats.pearsonr(t.dropna(subset=['v', 'w'])['v'], t.dropna(subset=['v', 'w'])['w'])",
+        ),
+    ],
+)
+def test_a_test_gets_values_that_are_not_missing(code: str, meant: str) -> None:
+    assert rewrite_mistakes(code) == meant
+    assert rewrite_mistakes(meant) == meant
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "w, p = stats.shapiro(values)",
+        "w, p = mine.shapiro(t['v'])",
+        "u = t.dropna()\nr, p = stats.pearsonr(u['v'], u['w'])",
+        "r, p = stats.pearsonr(t['v'], other['w'])",
+        "m = t['v'].mean()\ns, p = stats.ttest_1samp(values, m)",
+    ],
+)
+def test_a_test_of_other_values_stays_as_it_is(code: str) -> None:
+    assert rewrite_mistakes(code) == code
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        ("chi2, dof, p_value, _ = stats.chi2_contingency(x)", "chi2, p_value, dof, _ = stats.chi2_contingency(x)"),
+        ("chi2, dof, p = chi2_contingency(x)", "chi2, p, dof, _ = chi2_contingency(x)"),
+        ("p, w = stats.shapiro(x)", "w, p = stats.shapiro(x)"),
+    ],
+)
+def test_the_results_of_a_test_get_their_names(code: str, meant: str) -> None:
+    assert rewrite_mistakes(code) == meant
+    assert rewrite_mistakes(meant) == meant
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "chi2, p, dof, expected = stats.chi2_contingency(x)",
+        "a, b, c, d = stats.chi2_contingency(x)",
+        "r, p = stats.pearsonr(x, y)",
+        "p, q = divide(x)",
+    ],
+)
+def test_results_in_their_order_keep_their_names(code: str) -> None:
+    assert rewrite_mistakes(code) == code
+
+
+def test_the_number_of_outliers_is_not_the_length_of_their_condition() -> None:
+    condition = "outliers = (t['w'] < 2) | (t['w'] > 3)\n"
+    assert rewrite_mistakes(f"{condition}n = len(outliers)") == f"{condition}n = outliers.sum()"
+    for code in (f"{condition}n = len(t[outliers])", "outliers = t[t['w'] > 3]\nn = len(outliers)"):
+        assert rewrite_mistakes(code) == code
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        (
+            "t['v'] = t['v'].fillna(0)\nn = t['v'].isna().sum()\nprint(n)\n",
+            "n = t['v'].isna().sum()\nt['v'] = t['v'].fillna(0)\nprint(n)\n",
+        ),
+        (
+            "t = t.drop_duplicates()\nm = t['w'].mean()\nn = t.shape[0] - t.drop_duplicates().shape[0]",
+            "n = t.shape[0] - t.drop_duplicates().shape[0]\nt = t.drop_duplicates()\nm = t['w'].mean()\n",
+        ),
+        (
+            "t['v'] = t.groupby('kind')['v'].transform(lambda x: x.fillna(x.mean()))\nn = t['v'].isna().sum()\n",
+            "n = t['v'].isna().sum()\nt['v'] = t.groupby('kind')['v'].transform(lambda x: x.fillna(x.mean()))\n",
+        ),
+        (
+            "t.drop_duplicates(inplace=True)\nn = t.duplicated().sum()\n",
+            "n = t.duplicated().sum()\nt.drop_duplicates(inplace=True)\n",
+        ),
+    ],
+)
+def test_what_is_removed_is_counted_before(code: str, meant: str) -> None:
+    assert rewrite_mistakes(code) == meant
+    assert rewrite_mistakes(meant) == meant
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "t['v'] = t['v'].fillna(0)\nn = t['w'].isna().sum()\n",
+        "u = t.drop_duplicates()\nn = t.duplicated().sum()\n",
+        "n = len(t) - len(t.drop_duplicates())\nt = t.drop_duplicates()\n",
+    ],
+)
+def test_other_counts_stay_where_they_are(code: str) -> None:
+    assert rewrite_mistakes(code) == code
+
+
+X = "X = t[['age', 'height cm', 'log_income']]\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        (f"{X}log_income_coef = model.coef_[0]", f"{X}log_income_coef = model.coef_[2]"),
+        (f"{X}coef_height_cm = round(m.coef_[0], 2)", f"{X}coef_height_cm = round(m.coef_[1], 2)"),
+        (f"{X}age_coef = model.coef_[0]", f"{X}age_coef = model.coef_[0]"),
+        (f"{X}first = model.coef_[0]", f"{X}first = model.coef_[0]"),
+        (
+            f"{X}Y = t[['height cm', 'age']]\nlog_income = m.coef_[0]",
+            f"{X}Y = t[['height cm', 'age']]\nlog_income = m.coef_[0]",
+        ),
+    ],
+)
+def test_a_coefficient_is_that_of_the_column_in_its_name(code: str, meant: str) -> None:
+    assert rewrite_mistakes(code) == meant
+
+
+@pytest.mark.parametrize("root", ["{} ** 0.5", "np.sqrt({})", "round({} ** 0.5, 2)"])
+def test_the_rmse_is_that_of_the_predictions(root: str) -> None:
+    score, error = "model.score(X_test, y_test)", "mean_squared_error(y_test, model.predict(X_test))"
+    assert rewrite_mistakes(f"rmse = {root.format(score)}") == f"rmse = {root.format(error)}"
+    assert rewrite_mistakes(f"r2 = {score}") == f"r2 = {score}"
+
+
+def test_the_mean_of_a_sum_is_that_of_both_columns() -> None:
+    assert rewrite_mistakes("mean_total = t['v'] + t['w'].mean()") == "mean_total = (t['v'] + t['w']).mean()"
+    for code in ("centred = t['v'] - t['v'].mean()", "mean_total = t['v'].mean() + t['w'].mean()"):
+        assert rewrite_mistakes(code) == code
+
+
+def test_functions_of_scipy_that_the_question_names_are_used() -> None:
+    code = "a = t['v'].skew()\nb = t['v'].kurt()\n"
+    meant = "a = stats.skew(t['v'].dropna())\nb = stats.kurtosis(t['v'].dropna())\n"
+    assert with_named_functions(code, "Use scipy.stats.skew and scipy.stats.kurtosis.") == meant
+    assert with_named_functions(meant, "Use scipy.stats.skew and scipy.stats.kurtosis.") == meant
+    assert with_named_functions(code, "What are the skewness and the kurtosis?") == code
+
+
+def test_rows_with_a_missing_value_are_counted_once() -> None:
+    assert rewrite_mistakes("rows = t.isna().sum().sum()") == "rows = t.isna().any(axis=1).sum()"
+    assert rewrite_mistakes("missing = t.isna().sum().sum()") == "missing = t.isna().sum().sum()"
