@@ -187,7 +187,7 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
     model_downloads, page_tools = ModelDownloads(settings), PageTools()
     requests = Requests(metrics.on_request_end)
     runtime.sources = [*metrics.observe_sources(runtime.sources)]
-    runtime.afterwards.told = notifications.on_session_changed
+    runtime.afterwards.notify = notifications.on_session_changed
     shared = open_server_state(runtime)
     private_sessions = PrivateSessions(store, runtime.sandbox)
     ephemeral_sessions = EphemeralSessions(private_sessions)

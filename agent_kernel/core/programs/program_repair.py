@@ -1,6 +1,6 @@
-"""Corrects a program from the error that it ended with, where the error itself says what to change: a method that newer
-versions of pandas have under another name, a column label that differs in case or spaces, text that must be converted.
-The functions have no side effects.
+"""Corrects a program that ended with an error, if the error itself says what to change: a method that newer versions
+of pandas have under another name, a column label that differs in case or spaces, text that must be converted. The
+functions have no side effects.
 
 Small models learned to write programs for older versions of pandas, and repeat a mistake when they try again.
 """
@@ -55,8 +55,9 @@ DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?!\d)")
 
 
 def repair_program(code: str, result: str) -> str:
-    """Return the program with the correction that ``result`` asks for, the text of the error with its traceback, as a
-    model reads it. Return an empty string if no correction is known."""
+    """Return the corrected program. ``result`` is the text of the error with its traceback, as a model reads it.
+    Return an empty string if no correction is known for this error.
+    """
     failure = _Failure(code, result)
     if not failure.error:
         return ""
@@ -73,14 +74,16 @@ class _Failure(ParsedProgram):
 
     @cached_property
     def error(self) -> str:
-        """The error itself with the lines after it, without the traceback and the facts about it."""
+        """The message of the error and the lines after it, without the traceback and the facts about the error."""
         found = list(re.finditer(r"^(?:[A-Za-z_][\w.]*\.)?[A-Za-z_]\w*(?:Error|Exception)\b", self.text, re.MULTILINE))
         return self.text[found[-1].start() :] if found else ""
 
     @cached_property
     def lines(self) -> frozenset[int]:
-        """The numbers of the lines of the program at which the error arose. They are found by their text: a kernel may
-        have run the program with imports before it, and frames of libraries have numbers of their own."""
+        """The numbers of the lines of the program at which the error arose. The traceback's lines are found in the
+        program by their text, because a kernel may have run the program with imports before it, and because frames of
+        libraries have line numbers of their own.
+        """
         failed = {line.strip() for _, line in FRAME.findall(self.text)} - {""}
         return frozenset(at for at, line in enumerate(self.code.splitlines(), 1) if line.strip() in failed)
 
@@ -107,7 +110,7 @@ class _Failure(ParsedProgram):
 
 
 def _labels(failure: _Failure) -> Iterator[Edit]:
-    """A column label that differs from the only similar one in case, spaces or punctuation."""
+    """Correct a column label that differs from exactly one existing label in case, spaces or punctuation."""
     columns = [label for listed in LABELS.findall(failure.text) for label in _strings(listed)]
     if failure.error.startswith("KeyError"):
         wanted = set(_strings(failure.error)) - set(columns)
@@ -145,7 +148,7 @@ def _plain(label: str) -> str:
 
 
 def _frequency(failure: _Failure) -> Iterator[Edit]:
-    """A frequency that has another name now: 'H' is 'h', 'M' is 'ME'."""
+    """Replace the old name of a frequency by its present one: 'H' by 'h', 'M' by 'ME'."""
     for pattern in FREQUENCY:
         if found := pattern.search(failure.error):
             named = found.groupdict()
@@ -159,7 +162,7 @@ def _frequency(failure: _Failure) -> Iterator[Edit]:
 
 
 def _removed_names(failure: _Failure) -> Iterator[Edit]:
-    """An attribute that pandas or NumPy removed. ``append`` of a table is ``pd.concat`` now."""
+    """Replace an attribute that pandas or NumPy has removed. ``append`` of a table becomes ``pd.concat``."""
     found = re.search(r"has no attribute '(\w+)'|`np\.(\w+)` was removed", failure.error)
     name = (found[1] or found[2]) if found else ""
     of_table = re.search(r"'(?:DataFrame|Series)' object has no attribute 'append'", failure.error)
@@ -182,7 +185,7 @@ def _removed_names(failure: _Failure) -> Iterator[Edit]:
 
 
 def _options(failure: _Failure) -> Iterator[Edit]:
-    """An argument that a newer version does not accept."""
+    """Correct an argument that newer versions do not accept."""
     found = re.search(r"got an unexpected keyword argument '(\w+)'", failure.error)
     name = found[1] if found else ""
     for call in failure.calls:
@@ -202,7 +205,7 @@ def _options(failure: _Failure) -> Iterator[Edit]:
 
 
 def _numbers_in_text(failure: _Failure) -> Iterator[Edit]:
-    """A conversion of text such as '1,234' or '5 kg' to numbers."""
+    """Correct a conversion of text such as '1,234' or '5 kg' to numbers."""
     found = NOT_A_NUMBER.search(failure.error)
     text = next((one for one in found.groups() if one is not None), "") if found else ""
     if not found or DECIMAL_COMMA.search(text):
@@ -220,7 +223,7 @@ def _to_numbers(column: str) -> str:
 
 
 def _numeric_only(failure: _Failure) -> Iterator[Edit]:
-    """A statistic of a whole table that has columns of text, or of a column of text."""
+    """Correct a statistic of a table that also has columns of text, or of a column of text."""
     if not NUMERIC_ONLY.search(failure.error):
         return
     for call in failure.calls:
@@ -235,7 +238,7 @@ def _numeric_only(failure: _Failure) -> Iterator[Edit]:
 
 
 def _accessors(failure: _Failure) -> Iterator[Edit]:
-    """The accessor of dates on a column of text, or the accessor of text on a column of numbers."""
+    """Correct ``.dt`` on a column of text, or ``.str`` on a column of numbers."""
     if "Can only use .dt accessor" in failure.error:
         name, converted = "dt", "pd.to_datetime({})"
     elif "Can only use .str accessor" in failure.error:
@@ -248,7 +251,7 @@ def _accessors(failure: _Failure) -> Iterator[Edit]:
 
 
 def _date_index(failure: _Failure) -> Iterator[Edit]:
-    """A series of time whose index has dates as text."""
+    """Convert an index of text to dates, for a method of time series."""
     if "Only valid with DatetimeIndex" not in failure.error:
         return
     for call in failure.calls:
@@ -261,7 +264,7 @@ def _date_index(failure: _Failure) -> Iterator[Edit]:
 
 
 def _date_formats(failure: _Failure) -> Iterator[Edit]:
-    """Dates as text in more than one format, or with the day first."""
+    """Correct the parsing of dates that are written in more than one format, or with the day first."""
     if "doesn't match format" not in failure.error or "time data" not in failure.error:
         return
     day_first = re.search(r"time data [\"'](?:\d{2}[/.]){2}\d{4}", failure.error)
@@ -273,7 +276,10 @@ def _date_formats(failure: _Failure) -> Iterator[Edit]:
 
 
 def _conditions(failure: _Failure) -> Iterator[Edit]:
-    """``and`` and ``or`` between columns."""
+    """Replace ``and`` and ``or`` between columns by ``&`` and ``
+
+    ``.
+    """
     if not re.search(r"The truth value of a (?:Series|DataFrame) is ambiguous", failure.error):
         return
     for node in failure.failed:
@@ -283,7 +289,7 @@ def _conditions(failure: _Failure) -> Iterator[Edit]:
 
 
 def _comparisons(failure: _Failure) -> Iterator[Edit]:
-    """A comparison of dates with a year, or of text with a number."""
+    """Correct a comparison of dates with a year, or of text with a number."""
     pattern = r"Invalid comparison between dtype=(datetime64|str|object)\S* and (int|float|date)"
     found = re.search(pattern, failure.error)
     kinds = found.groups() if found else ("", "")
@@ -301,7 +307,7 @@ def _comparisons(failure: _Failure) -> Iterator[Edit]:
 
 
 def _missing_integers(failure: _Failure) -> Iterator[Edit]:
-    """A conversion to whole numbers of a column with missing values."""
+    """Correct a conversion to integers of a column that has missing values."""
     if "Cannot convert non-finite values" not in failure.error:
         return
     for call in failure.calls:
@@ -310,7 +316,7 @@ def _missing_integers(failure: _Failure) -> Iterator[Edit]:
 
 
 def _pivot(failure: _Failure) -> Iterator[Edit]:
-    """Arguments of ``pivot`` without their names."""
+    """Pass the arguments of ``pivot`` by name."""
     if "DataFrame.pivot() takes 1 positional argument" not in failure.error:
         return
     for call in failure.calls:
@@ -321,7 +327,7 @@ def _pivot(failure: _Failure) -> Iterator[Edit]:
 
 
 def _positions(failure: _Failure) -> Iterator[Edit]:
-    """A position in a series whose index has other labels: ``x[0]`` is ``x.iloc[0]`` now."""
+    """Replace access by position in a series whose index has other labels: ``x[0]`` becomes ``x.iloc[0]``."""
     found = re.match(r"KeyError: (-?\d+)\b", failure.error)
     described = set(re.findall(r"^(?:Columns|Keys) of ([^:\n]+):", failure.text, re.MULTILINE))
     for node in failure.failed if found else ():
@@ -332,7 +338,7 @@ def _positions(failure: _Failure) -> Iterator[Edit]:
 
 
 def _unpacking(failure: _Failure) -> Iterator[Edit]:
-    """An assignment to fewer names than there are values: the further values get a name of their own."""
+    """Add names to an assignment that has fewer names than there are values."""
     if not re.search(r"too many values to unpack", failure.error):
         return
     targets = [target for node in failure.nodes if isinstance(node, ast.Assign) for target in node.targets]
