@@ -80,13 +80,13 @@ def item_of(message: Message, blobs: Mapping[str, bytes] | None = None) -> Body 
     return restored
 
 
-def items_of(said: Iterable[Item], blobs: Mapping[str, bytes]) -> Iterator[list[Body]]:
+def items_of(items: Iterable[Item], blobs: Mapping[str, bytes]) -> Iterator[list[Body]]:
     """Yield for each stored item its form in the Responses API: the original API item if a program stored one,
     otherwise at most one message and its calls. For a hidden message of agent-kernel the list is empty. Call ids of
     agent-kernel repeat within a session, but the API requires unique ids, so the ids of calls are built from the item's
     ``seq``."""
     ids: dict[str, str] = {}
-    for item in said:
+    for item in items:
         message = item.message
         known = item_of(message, blobs)
         if known is not None:

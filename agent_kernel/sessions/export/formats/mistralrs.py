@@ -66,12 +66,12 @@ def read(document: Fields, namespace: str) -> Transcript:
     return replace(come, session=session, files=tuple(file for file, _ in files if file.id not in named))
 
 
-def _in_call_order(said: Iterator[Message]) -> Iterator[Message]:
+def _in_call_order(messages: Iterator[Message]) -> Iterator[Message]:
     """Yield the messages with the results of each round in the order of their calls. They may be stored in the order in
     which the calls ended."""
     order: dict[str | None, int] = {}
     results: list[Message] = []
-    for message in said:
+    for message in messages:
         if message.role == "tool":
             results.append(message)
             continue
