@@ -328,7 +328,7 @@ def _build_kernels_and_turns(
         partial(current_namespace, runtime.settings.namespace),
         life_ended,
         kernel_gone,
-        told=environment,
+        extra_env=environment,
         remote_url=partial(remote_url, server),
     )
     pulse = partial(_note_activity, server, kernels)

@@ -40,10 +40,10 @@ class Notifications:
 
     _listeners: dict[WatchTarget, list[WatchListener]] = field(default_factory=dict)
 
-    def watch(self, target: WatchTarget, page: object, told: Notify) -> Callable[[], None]:
-        """Call ``told`` with each notification about ``target`` and return a function that ends this. ``page``
+    def watch(self, target: WatchTarget, page: object, notify: Notify) -> Callable[[], None]:
+        """Call ``notify`` with each notification about ``target`` and return a function that ends this. ``page``
         identifies the page, which is notified of a turn once, even if it watches both the session and its kernel."""
-        listener = WatchListener(page, told)
+        listener = WatchListener(page, notify)
         self._listeners.setdefault(target, []).append(listener)
 
         def end() -> None:
@@ -85,9 +85,9 @@ class Notifications:
         for listener in self._listeners.get(WatchTarget(namespace, "kernel", kernel), ()):
             listener.notify({"type": "binding.changed", "kernel": kernel, "session": session})
 
-    def _notify(self, turn: LiveTurn, told: Mapping[str, Any]) -> None:
+    def _notify(self, turn: LiveTurn, message: Mapping[str, Any]) -> None:
         for listener in {listener.page: listener for listener in _listeners_of(self._listeners, turn)}.values():
-            listener.notify(told)
+            listener.notify(message)
 
 
 def _listeners_of(listeners: Mapping[WatchTarget, list[WatchListener]], turn: LiveTurn) -> Iterator[WatchListener]:

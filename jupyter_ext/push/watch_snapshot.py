@@ -18,8 +18,8 @@ class WatchSnapshot:
     """Holds notifications back until the page has received the present state. The watch begins before the state is
     read, so that no change in between is lost."""
 
-    def __init__(self, told: Notify) -> None:
-        self._notify = told
+    def __init__(self, notify: Notify) -> None:
+        self._notify = notify
         self._early: list[Mapping[str, Any]] | None = []
 
     def notify(self, said: Mapping[str, Any]) -> None:

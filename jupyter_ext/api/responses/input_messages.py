@@ -95,14 +95,14 @@ class Reading:
     def _ran(self, call: ToolCall, text: str) -> None:
         self._add(assistant("", [call]), tool_result(call, text, "success"))
 
-    def _parts_of_text(self, said: Said) -> tuple[Part, ...]:
+    def _parts_of_text(self, given_parts: Said) -> tuple[Part, ...]:
         """Return the parts, with neighbouring texts joined by an empty line."""
-        if isinstance(said, str):
-            return (Text(said),) if said else ()
+        if isinstance(given_parts, str):
+            return (Text(given_parts),) if given_parts else ()
         parts: list[Part] = []
         texts: list[str] = []
         earlier = len(self.files)
-        for part in said:
+        for part in given_parts:
             if isinstance(part, InputFile):
                 self.files.append(part.to_submitted(self.brought))
             elif isinstance(part, InputImage):

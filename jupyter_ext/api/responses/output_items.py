@@ -144,7 +144,7 @@ class CodeRun:
         yield "response.code_interpreter_call_code.done", {**place, "code": self._code}
         yield "response.code_interpreter_call.interpreting", place
 
-    def add_output(self, said: CallOutput) -> Iterator[Said]:
+    def add_output(self, text: CallOutput) -> Iterator[Said]:
         """Yield nothing: the API has no event for the output of running code."""
         yield from ()
 
