@@ -45,7 +45,7 @@ class ExportCommands:
             with target.open("wb" if "--yes" in arguments.flags else "xb") as file:
                 file.write(document)
         except FileExistsError:
-            raise AgentError(f"{target} exists already; choose another name, or --yes to replace it.") from None
+            raise AgentError(f"{target} exists already; choose another name, or add --yes to replace it.") from None
         except OSError as error:
             raise AgentError(f"{target} cannot be written: {error.strerror}.") from None
         self._print_line(f"Wrote {len(document):,} bytes to {target} ({format}).{_without(left_out)}")

@@ -140,7 +140,7 @@ def _write(path: Path, data: bytes, *, like: Path, over: bool) -> None:
     if path.is_symlink() and path != like:
         raise AgentError(f"{path} is a symbolic link, which is not followed. Remove it first.")
     if path.exists() and not over:
-        raise AgentError(f"{path} exists already; --yes replaces it.")
+        raise AgentError(f"{path} exists already; add --yes to replace it.")
     real = path.resolve()
     beside = real.with_name(f".{real.name}.{os.getpid()}")
     try:
