@@ -39,8 +39,8 @@ class ClientFunctions:
             raise InvalidRequest("Two of the functions have the same name.", hint="Rename one of the functions.")
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return the functions for the ``functions`` field of a turn. The server may run calls of one round
-        concurrently, because the functions share no state with it."""
+        """Return the functions for the ``functions`` field of a turn. They are marked as parallel: calls of one round
+        may run concurrently, because the functions share no state with the server's tools."""
         return [
             {
                 "name": tool.spec.name,
