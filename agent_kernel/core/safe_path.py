@@ -112,8 +112,7 @@ def _iterate_files(
     folder: int, prefix: str, include: Callable[[str], bool], depth: int
 ) -> Generator[WalkedFile | None, None, None]:
     """Yield None for every entry, so that the caller can count and stop, and then each file that ``include`` accepts.
-    Closes ``folder``.
-    """
+    Closes ``folder``."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:

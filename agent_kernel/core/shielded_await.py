@@ -54,8 +54,7 @@ async def cancel_tasks(*tasks: asyncio.Task[Any] | None, reason: str | None = No
 def wake_together() -> Iterator[None]:
     """Collect the wake-ups of tasks whose work this thread ends inside the ``with`` block, and send them at its end,
     with one call for each event loop. A wake-up takes a system call, and lets the event loop run before the thread
-    ends the next work.
-    """
+    ends the next work."""
     waiting: defaultdict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = defaultdict(list)
     _together.waiting = waiting
     try:

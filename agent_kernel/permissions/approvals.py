@@ -156,8 +156,7 @@ class Approvals:
 
     def _same(self, kept: ApprovalQuestion, answer: Answer) -> Answer:
         """Return the stored answer to the question ``kept``, which is not open in this process, if ``answer`` equals
-        it. Raises Conflict otherwise.
-        """
+        it. Raises Conflict otherwise."""
         if answer.shown and kept.shown != answer.shown:
             raise _other_call()
         return _confirm_answer(to_answer(kept), kept.edited, answer)

@@ -379,8 +379,7 @@ class Agent:
 
 async def _return_calls(turn: ActiveTurn, message: Message) -> None:
     """End the turn with the calls of ``message``, which the caller runs. Placeholder results are stored for them until
-    the caller sends the real ones.
-    """
+    the caller sends the real ones."""
     turn.finish = "calls"
     turn.returned += [call.id for call in message.calls]
     await turn.save(message, *(tool_result(call, AWAITED, "interrupted") for call in message.calls))

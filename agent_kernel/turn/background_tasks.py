@@ -32,8 +32,7 @@ class BackgroundTasks:
 
     async def run_next(self, key: SessionKey, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Wait for the current task of the session, then run ``work`` and return its result. Raises Conflict if the
-        current task or ``work`` is cancelled, because a turn begins or the server stops.
-        """
+        current task or ``work`` is cancelled, because a turn begins or the server stops."""
         while (before := self._tasks.get(key)) is not None:
             await asyncio.wait([before])
             if before.cancelled():

@@ -40,8 +40,7 @@ class AnsweredTurn:
 
 class PostTurnTasks:
     """Writes titles and summaries for the sessions of one server. After each title, ``notify`` is called with the
-    session's key and ``title``; after each summary, with the key and ``compacted``.
-    """
+    session's key and ``title``; after each summary, with the key and ``compacted``."""
 
     def __init__(
         self, store: SessionStore, compactor: Compactor, titles: Literal["rule", "engine", "off"] = "rule"

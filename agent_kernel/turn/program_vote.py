@@ -78,8 +78,7 @@ class Vote:
     @property
     def disagreement(self) -> str:
         """The result of the second group for a person, in at most OTHER_LINES lines of output; empty if the vote was
-        not close.
-        """
+        not close."""
         if self.other is None or not self.is_close:
             return ""
         return f"{self.other_agree} gave another result:\n{describe_outcome(self.other)}"

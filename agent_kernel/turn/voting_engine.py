@@ -102,8 +102,7 @@ class VotingEngine:
 
     async def _try(self, programs: Sequence[str], names: Sequence[str]) -> dict[str, TriedProgram]:
         """Return each program with its outcome. A program whose error says how to correct it is tried once more with
-        the correction, and the corrected program replaces it if it runs without an error.
-        """
+        the correction, and the corrected program replaces it if it runs without an error."""
         outcomes = await self.try_programs(programs, names)
         tried = {code: TriedProgram(code, outcome) for code, outcome in zip(programs, outcomes, strict=False)}
         corrections = {code: repair_program(code, one.outcome.text) for code, one in tried.items() if not one.ran}

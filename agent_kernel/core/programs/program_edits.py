@@ -52,8 +52,7 @@ class ParsedProgram:
 
     def apply_edits(self, edits: Iterable[Edit]) -> str:
         """Return the code with the edits. An edit inside of a larger one is left out. Return an empty string if there
-        is no edit, or if the result cannot be parsed.
-        """
+        is no edit, or if the result cannot be parsed."""
         code, last = self.code, len(self.code) + 1
         kept = [one for one in set(edits) if not any(_is_inside(one, other) for other in edits)]
         for start, end, new in sorted(kept, reverse=True):

@@ -22,8 +22,7 @@ COUNTS = frozenset({"sum", "mean", "any", "all"})
 
 def rewrite_mistakes(code: str) -> str:
     """Return the program with these mistakes corrected. The program is returned unchanged if it has none of them or
-    cannot be parsed.
-    """
+    cannot be parsed."""
     rules = (
         _in_place,
         _chained_assignment,
@@ -65,8 +64,7 @@ def _chained_assignment(program: ParsedProgram) -> Iterator[Edit]:
 
 def _missing_values(program: ParsedProgram) -> Iterator[Edit]:
     """Replace a comparison with a missing value, to which nothing is equal, where it selects rows by a column of their
-    table. Elsewhere ``record['a'] == None`` may compare a single value.
-    """
+    table. Elsewhere ``record['a'] == None`` may compare a single value."""
     for selection in program.expressions:
         if not isinstance(selection, ast.Subscript):
             continue
@@ -123,8 +121,7 @@ def _counted_last(program: ParsedProgram) -> Iterator[Edit]:
 def _alternatives_first(program: ParsedProgram) -> Iterator[Edit]:
     """Replace ``(a == x) | (a == y) & c`` and ``c & (a == x) | (a == y)`` by ``((a == x) | (a == y)) & c``, because
     two values of one column are alternatives. Parentheses around the ``&`` show that the author wants the ``&`` first;
-    such a program stays unchanged.
-    """
+    such a program stays unchanged."""
     for node in program.expressions:
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.BitOr):
             continue
@@ -159,8 +156,7 @@ def _is_column(node: ast.expr) -> bool:
 
 def _is_condition(node: ast.expr) -> bool:
     """Return whether the expression contains a comparison, so that it selects rows. An index may also be a sum, as in
-    ``names['a'][i + 1]``.
-    """
+    ``names['a'][i + 1]``."""
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, ast.BitAnd | ast.BitOr)
     return isinstance(node, ast.Compare) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert))

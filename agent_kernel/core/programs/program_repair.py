@@ -56,8 +56,7 @@ DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?!\d)")
 
 def repair_program(code: str, result: str) -> str:
     """Return the corrected program. ``result`` is the text of the error with its traceback, as a model reads it.
-    Return an empty string if no correction is known for this error.
-    """
+    Return an empty string if no correction is known for this error."""
     failure = _Failure(code, result)
     if not failure.error:
         return ""
@@ -82,8 +81,7 @@ class _Failure(ParsedProgram):
     def lines(self) -> frozenset[int]:
         """The numbers of the lines of the program at which the error arose. The traceback's lines are found in the
         program by their text, because a kernel may have run the program with imports before it, and because frames of
-        libraries have line numbers of their own.
-        """
+        libraries have line numbers of their own."""
         failed = {line.strip() for _, line in FRAME.findall(self.text)} - {""}
         return frozenset(at for at, line in enumerate(self.code.splitlines(), 1) if line.strip() in failed)
 

@@ -73,8 +73,7 @@ THRESHOLD = re.compile(
 
 def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[str]:
     """Return the sentences of the question that the program ``code`` ignores, in order. Return an empty list if the
-    program cannot be parsed. ``facts`` describe the tables and files of the question.
-    """
+    program cannot be parsed. ``facts`` describe the tables and files of the question."""
     tree = ParsedProgram(code).nodes
     try:
         # Without comments, because a model may write down a condition and still not follow it.
@@ -140,8 +139,7 @@ def _labels(facts: Sequence[str]) -> list[str]:
 
 def _names(sentence: str, label: str) -> bool:
     """Return whether the sentence names the column ``label``. A label that is also an ordinary word counts only in
-    quotes.
-    """
+    quotes."""
     word = (
         rf"(?<![\w'./]){re.escape(label)}(?![\w'/]|\.\w)" if DISTINCT.search(label) else f'["`]{re.escape(label)}["`]'
     )
@@ -187,8 +185,7 @@ def _is_label(node: ast.expr) -> bool:
 
 def _has_number(program: ParsedProgram, number: float) -> bool:
     """Return whether the program contains the number: as it is or as part of a text, as its neighbour (``>= 51`` for
-    "above 50"), or as a fraction if it is a percentage.
-    """
+    "above 50"), or as a fraction if it is a percentage."""
     if number in (0, 1):
         return True
     near = (number, number - 1, number + 1, number / 100, 1 - number / 100)

@@ -1,6 +1,5 @@
 """Defines the interface for trying programs. Several programs run one after another on the same state, and the effects
-of each are undone, so that their outcomes can be compared.
-"""
+of each are undone, so that their outcomes can be compared."""
 
 from __future__ import annotations
 

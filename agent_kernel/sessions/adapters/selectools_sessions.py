@@ -52,8 +52,7 @@ class SavedSessions:
     async def save(self, key: SessionKey, memory: Body, known: SavedMemory | None, *, used_before: bool) -> SavedMemory:
         """Append the new messages of a memory. ``known`` is the memory as it was last loaded or saved. ``used_before``
         is true if the caller has used this session before. A memory whose first message is not stored then replaces
-        the window; otherwise its messages are added to the window.
-        """
+        the window; otherwise its messages are added to the window."""
         bodies = memory["messages"]
         texts = [text_of(body) for body in bodies]
         session = await self.info(key) or await self._store.create(key)
@@ -139,8 +138,7 @@ class SavedSessions:
 
     async def _branch_before(self, key: SessionKey, items: Sequence[Item], at: int) -> int:
         """Begin a branch before the turn of the item ``items[at]``. Returns how many of ``items`` the new branch still
-        contains.
-        """
+        contains."""
         turn = items[at].turn
         await self._store.branch(key, before=turn)
         return next(index for index, item in enumerate(items) if item.turn == turn)

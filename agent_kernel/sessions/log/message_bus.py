@@ -57,8 +57,7 @@ class SharedValue:
 @dataclass(frozen=True, slots=True)
 class EventCounter:
     """Counts events under a name. At most ``limit`` of them (1 or more) may happen within the time window that the
-    caller passes.
-    """
+    caller passes."""
 
     namespace: str
     name: str

@@ -1,6 +1,5 @@
 """Removes agent-kernel's own options from the URL of a database. Its other options belong to the library that
-connects.
-"""
+connects."""
 
 from __future__ import annotations
 

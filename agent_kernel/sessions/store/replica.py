@@ -125,8 +125,7 @@ class Replica:
 
     def begin_unread(self) -> bool:
         """Begin a transaction without ``update`` before it, and return True, if the copy is probably current.
-        Otherwise return False.
-        """
+        Otherwise return False."""
         self._recorder.begin()
         now = time.monotonic()
         may = self._log.compares and self._records and now - self._conflict_at >= QUIET_S
@@ -142,8 +141,7 @@ class Replica:
     def run(self, work: Callable[[sqlite3.Connection], T], db: sqlite3.Connection) -> T:
         """Run ``work``, which is one of the writes of a transaction. If the transaction began without ``update``, and
         ``work`` changes nothing or raises an error, record that its result may depend on outdated rows: the log checks
-        only streams to which the transaction writes.
-        """
+        only streams to which the transaction writes."""
         if not self._unread:
             return work(db)
         before = count_changes(db)

@@ -79,8 +79,7 @@ class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
 
     async def _growing(self, key: SessionKey, work: Callable[[sqlite3.Connection], T], *namespaces: str) -> T:
         """Check the quota, then run a write that creates a session or a turn. ``namespaces`` are the further
-        namespaces that the write uses, besides that of ``key``. Raises QuotaExceeded.
-        """
+        namespaces that the write uses, besides that of ``key``. Raises QuotaExceeded."""
 
         def run_within_quota(db: sqlite3.Connection) -> T:
             self._guard.check(db, key, self._clock())
