@@ -131,7 +131,7 @@ class ClaimedCall:
                 if "media" not in body and body["status"] == "error":
                     log.warning("the server refused the result of a call: %s", error)
                     return
-                body = {"action": "finish", "status": "error", "text": f"Its result was not taken: {error}"}
+                body = {"action": "finish", "status": "error", "text": f"The server refused its result: {error}"}
             else:
                 return
 
@@ -152,7 +152,7 @@ class ClaimedCall:
         try:
             file = await upload_file(self._connection, content, self._session, "agent_output")
         except (AgentKernelError, OSError) as error:
-            return f"- {produced.name}: not kept: {error}"
+            return f"- {produced.name}: not stored: {error}"
         return f"- {file.name} ({file.mime_type}, {file.size} bytes, id {file.id})"
 
     async def _send_outputs(self) -> None:

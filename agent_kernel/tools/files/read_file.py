@@ -33,7 +33,7 @@ PARAMETERS = parameters(
     end={
         "type": "integer",
         "minimum": 0,
-        "description": f"Behind the last character; without it {SLICE} characters, at most {MAX_SLICE}",
+        "description": f"Position after the last character; without it {SLICE} characters, at most {MAX_SLICE}",
     },
 )
 

@@ -351,4 +351,4 @@ def _is_transport(error: BaseException) -> bool:
 def _last_words(stderr: str) -> str:
     """Return the last three lines that the server wrote to standard error, as text that completes an error message."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    return f"; it said last: {' '.join(lines[-3:])[-MAX_REASON:]}" if lines else ""
+    return f"; its last output: {' '.join(lines[-3:])[-MAX_REASON:]}" if lines else ""
