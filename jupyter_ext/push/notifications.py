@@ -107,11 +107,11 @@ def opened_message(turn: LiveTurn) -> dict[str, Any]:
     return {"type": "turn.opened", **_turn_place(turn), "cell": turn.spec.request.cell}
 
 
-def waiting_message(turn: LiveTurn, asked: ApprovalRequired) -> dict[str, Any]:
+def waiting_message(turn: LiveTurn, request: ApprovalRequired) -> dict[str, Any]:
     """Return the notification that an approval waits, without its details: the complete question is an event of the
     turn."""
     names = ("approval", "call", "name", "kind", "label", "target", "until")
-    return {"type": "approval.waiting", **_turn_place(turn), **{name: getattr(asked, name) for name in names}}
+    return {"type": "approval.waiting", **_turn_place(turn), **{name: getattr(request, name) for name in names}}
 
 
 def _turn_place(turn: LiveTurn) -> dict[str, str]:

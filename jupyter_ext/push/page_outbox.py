@@ -83,9 +83,9 @@ class Outbox:
         if self._writer is not None and self._writer is not asyncio.current_task():
             self._writer.cancel()
 
-    def _put(self, said: Mapping[str, Any], *, held: bool) -> None:
+    def _put(self, message: Mapping[str, Any], *, held: bool) -> None:
         # A model can produce half of a surrogate pair, which UTF-8 cannot encode.
-        text = json.dumps(said, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+        text = json.dumps(message, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
         self._waiting.append((text, held))
         self._not_empty.set()
         if self._writer is None:

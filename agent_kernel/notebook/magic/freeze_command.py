@@ -66,8 +66,8 @@ class FreezeCommand:
         _write(target, data, like=path, over=in_place or replace)
         self._context.print_line(f"Wrote {target}: {_describe(made)}.{backup_note}{'' if is_ours else OTHER}")
 
-    def _file(self, named: str, binding: Mapping[str, Any]) -> Path:
-        path = Path(named).expanduser() if named else self._own(binding)
+    def _file(self, path_text: str, binding: Mapping[str, Any]) -> Path:
+        path = Path(path_text).expanduser() if path_text else self._own(binding)
         if path is None:
             raise AgentError("this kernel has no notebook; give its path: %agent freeze NOTEBOOK.ipynb.")
         if not path.is_file():

@@ -180,11 +180,11 @@ class AgentsSession:
         return forms
 
     @staticmethod
-    async def _forms(store: SessionStore, key: SessionKey, said: Sequence[Item]) -> Forms:
-        hashes = dict.fromkeys(medium.hash for item in said for medium in item.message.media)
+    async def _forms(store: SessionStore, key: SessionKey, items: Sequence[Item]) -> Forms:
+        hashes = dict.fromkeys(medium.hash for item in items for medium in item.message.media)
         stored = {digest: await store.blob(key, digest) for digest in hashes}
         blobs = {digest: data for digest, data in stored.items() if data is not None}
-        return list(zip(said, responses_items.items_of(said, blobs), strict=True))
+        return list(zip(items, responses_items.items_of(items, blobs), strict=True))
 
     @staticmethod
     async def _newest_unit(store: SessionStore, key: SessionKey) -> list[Item]:

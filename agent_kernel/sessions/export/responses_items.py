@@ -127,15 +127,15 @@ def to_model_history(messages: Sequence[Message]) -> list[Message]:
     return seen
 
 
-def _answer(seen: list[Message], asked: Sequence[tuple[ToolCall, str]]) -> None:
-    """Append calls with their results (``asked``) to ``seen``. The calls are attached to the assistant message before
-    them, as models write them."""
+def _answer(history: list[Message], asked: Sequence[tuple[ToolCall, str]]) -> None:
+    """Append calls with their results (``asked``) to ``history``. The calls are attached to the assistant message
+    before them, as models write them."""
     if not asked:
         return
     calls = tuple(call for call, _ in asked)
-    speaks = bool(seen) and seen[-1].role == "assistant" and not seen[-1].calls
-    before = seen.pop() if speaks else Message("assistant")
-    seen += [replace(before, calls=calls), *(tool_result(call, text, "success") for call, text in asked)]
+    speaks = bool(history) and history[-1].role == "assistant" and not history[-1].calls
+    before = history.pop() if speaks else Message("assistant")
+    history += [replace(before, calls=calls), *(tool_result(call, text, "success") for call, text in asked)]
 
 
 def _hidden_item(message: Message) -> Body:

@@ -148,8 +148,8 @@ def _join(texts: Sequence[str]) -> list[Part]:
     return [Text("\n\n".join(texts))] if texts else []
 
 
-def _plain(said: Said) -> str:
-    return said if isinstance(said, str) else "".join(text_of(part) for part in said)
+def _plain(content: Said) -> str:
+    return content if isinstance(content, str) else "".join(text_of(part) for part in content)
 
 
 # ---------------------------------------------------------------------------------------------------- listed
@@ -201,11 +201,11 @@ def _item_to_store(item: AnyItem, brought: Brought) -> Body:
     return {"type": "item_reference"}
 
 
-def _parts_to_store(said: Said, brought: Brought) -> list[Body]:
-    if isinstance(said, str):
-        return [{"type": "input_text", "text": said}]
+def _parts_to_store(content: Said, brought: Brought) -> list[Body]:
+    if isinstance(content, str):
+        return [{"type": "input_text", "text": content}]
     stored: list[Body] = []
-    for part in said:
+    for part in content:
         if isinstance(part, InputImage):
             stored.append(part.to_store(None if part.link or part.file_id else part.medium(brought)))
         elif isinstance(part, InputFile):

@@ -73,9 +73,9 @@ class Reasoning(Words):
     summary: Annotated[str, Field(max_length=20)] | None = None
 
 
-def _choosable(said: Any) -> Any:
-    parse_tool_choice(_flat(said) or "auto")
-    return said
+def _choosable(choice: Any) -> Any:
+    parse_tool_choice(_flat(choice) or "auto")
+    return choice
 
 
 ToolChoiceBody = Annotated[
