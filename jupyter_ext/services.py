@@ -187,7 +187,7 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
     model_downloads, page_tools = ModelDownloads(settings), PageTools()
     requests = Requests(metrics.on_request_end)
     runtime.sources = [*metrics.observe_sources(runtime.sources)]
-    runtime.afterwards.told = notifications.on_session_changed
+    runtime.afterwards.notify = notifications.on_session_changed
     shared = open_server_state(runtime)
     private_sessions = PrivateSessions(store, runtime.sandbox)
     ephemeral_sessions = EphemeralSessions(private_sessions)
@@ -328,7 +328,7 @@ def _build_kernels_and_turns(
         partial(current_namespace, runtime.settings.namespace),
         life_ended,
         kernel_gone,
-        told=environment,
+        extra_env=environment,
         remote_url=partial(remote_url, server),
     )
     pulse = partial(_note_activity, server, kernels)

@@ -165,17 +165,17 @@ def _chosen_tasks(args: argparse.Namespace) -> list[Task]:
     return tasks
 
 
-def _load(named: str) -> list[Task]:
-    if named in task_set_names():
-        return load_tasks(TASK_SETS / f"{named}.toml")
-    path = Path(named)
+def _load(name: str) -> list[Task]:
+    if name in task_set_names():
+        return load_tasks(TASK_SETS / f"{name}.toml")
+    path = Path(name)
     if path.is_dir():
         if not (path / QUESTIONS).exists():
             raise InvalidRequest(f"{path} has no {QUESTIONS}, so it is not a DABench directory.")
         return load_dabench(path)
     if not path.exists():
         names = ", ".join(task_set_names())
-        raise InvalidRequest(f"There is no task set {named!r}.", hint=f"Name one of {names}, or give a path.")
+        raise InvalidRequest(f"There is no task set {name!r}.", hint=f"Name one of {names}, or give a path.")
     return load_tasks(path)
 
 

@@ -100,12 +100,12 @@ def _document(path: Path) -> Transcript:
     return parse(body).with_files(files)
 
 
-def _turn(turns: list[RecordedTurn], named: str) -> str:
-    """Return the id of the turn that ``named`` identifies by id or number. Raises InvalidRequest."""
+def _turn(turns: list[RecordedTurn], reference: str) -> str:
+    """Return the id of the turn that ``reference`` identifies by id or number. Raises InvalidRequest."""
     for turn in turns:
-        if named in (turn.turn.id, str(turn.number)):
+        if reference in (turn.turn.id, str(turn.number)):
             return turn.turn.id
-    raise InvalidRequest(f"There is no turn {named[:80]!r}; there are 1 to {len(turns)}.")
+    raise InvalidRequest(f"There is no turn {reference[:80]!r}; there are 1 to {len(turns)}.")
 
 
 def _model_name(args: argparse.Namespace) -> str:

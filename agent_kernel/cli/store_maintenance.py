@@ -106,7 +106,7 @@ EXPIRE_ARGUMENTS = (
     argument(
         "--max-sessions",
         type=int,
-        help="maximum number in a namespace; the least recently used ones beyond it are removed",
+        help="maximum number of sessions in a namespace; the least recently used ones beyond it are removed",
     ),
     argument("--dry-run", action="store_true", help="only show what would be removed, and why"),
     YES,

@@ -39,8 +39,8 @@ class ClientFunctions:
             raise InvalidRequest("Two of the functions have the same name.", hint="Rename one of the functions.")
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return the functions for the ``functions`` field of a turn. The server may run calls of one round
-        concurrently, because the functions share no state with it."""
+        """Return the functions for the ``functions`` field of a turn. They are marked as parallel: calls of one round
+        may run concurrently, because the functions share no state with the server's tools."""
         return [
             {
                 "name": tool.spec.name,
@@ -131,7 +131,7 @@ class ClaimedCall:
                 if "media" not in body and body["status"] == "error":
                     log.warning("the server refused the result of a call: %s", error)
                     return
-                body = {"action": "finish", "status": "error", "text": f"Its result was not taken: {error}"}
+                body = {"action": "finish", "status": "error", "text": f"The server refused its result: {error}"}
             else:
                 return
 
@@ -152,7 +152,7 @@ class ClaimedCall:
         try:
             file = await upload_file(self._connection, content, self._session, "agent_output")
         except (AgentKernelError, OSError) as error:
-            return f"- {produced.name}: not kept: {error}"
+            return f"- {produced.name}: not stored: {error}"
         return f"- {file.name} ({file.mime_type}, {file.size} bytes, id {file.id})"
 
     async def _send_outputs(self) -> None:

@@ -38,7 +38,7 @@ class File:
     error: AgentKernelError | None = None
     text: str | None = field(default=None, repr=False)
     data: bytes | None = field(default=None, repr=False)
-    told: str = field(default="", repr=False)
+    server_preview: str = field(default="", repr=False)
     """The preview that the server created."""
     connection: ServerConnection | None = field(default=None, repr=False, compare=False)
 
@@ -70,7 +70,7 @@ class File:
     @property
     def preview(self) -> str:
         """The beginning of a text file; empty for other files."""
-        return self.told or (self.text or "")[:PREVIEW_CHARS]
+        return self.server_preview or (self.text or "")[:PREVIEW_CHARS]
 
     def as_text(self) -> str | None:
         """The text of the file if the server included it, otherwise None."""

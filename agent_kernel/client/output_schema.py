@@ -21,7 +21,8 @@ class OutputType:
     read: Callable[[str], Any] = field(repr=False)
 
     def value(self, text: str) -> Any:
-        """Convert the text. Raises OutputInvalid if it does not match."""
+        """Convert the text of an answer to a value of this form. Raises OutputInvalid if the text does not have the
+        form."""
         try:
             return self.read(text)
         except ValueError as error:

@@ -81,8 +81,8 @@ class SessionsClient:
         return int((await self._call("DELETE", id, "permissions", query={"kind": kind, "tool": tool}))["revoked"])
 
     async def fork(self, id: str, turns: int | None = None, into: str | None = None) -> Session:
-        """Copy the first ``turns`` turns (None: all) to a new session and return the new session. ``into`` is its id;
-        None lets the server choose one."""
+        """Copy the first ``turns`` turns (None: all) to a new session and return the new session. ``into`` is the id
+        of the new session; None lets the server choose one."""
         body = {**({} if turns is None else {"turns": turns}), **({"id": into} if into else {})}
         return Session.from_json(await self._call("POST", id, "fork", body=body))
 

@@ -87,41 +87,42 @@ def create_file(root: Path, name: str) -> int:
     return file
 
 
-def walk(root: Path, most: int, wanted: Callable[[str], bool]) -> tuple[list[WalkedFile], bool]:
+def walk(root: Path, max_entries: int, include: Callable[[str], bool]) -> tuple[list[WalkedFile], bool]:
     """Return the regular files below ``root``, without links, and whether the walk was complete.
 
-    The walk stops, incomplete, after ``most`` entries. ``wanted`` decides by name whether to enter a directory or
-    include a file. Unreadable entries are skipped.
+    The walk stops, incomplete, after ``max_entries`` entries. ``include`` decides by name whether to enter a directory
+    or return a file. Unreadable entries are skipped.
     """
     files: list[WalkedFile] = []
     try:
         top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return [], True
-    with closing(_iterate_files(top, "", wanted, DEPTH)) as entries:
+    with closing(_iterate_files(top, "", include, DEPTH)) as entries:
         looked_at = 0
         for one in entries:
             if one is not None:
                 files.append(one)
-            elif (looked_at := looked_at + 1) > most:
+            elif (looked_at := looked_at + 1) > max_entries:
                 return files, False
     return files, True
 
 
 def _iterate_files(
-    folder: int, prefix: str, wanted: Callable[[str], bool], depth: int
+    folder: int, prefix: str, include: Callable[[str], bool], depth: int
 ) -> Generator[WalkedFile | None, None, None]:
-    """Yield None for every entry, so that the caller can count and stop, and each wanted file. Closes ``folder``."""
+    """Yield None for every entry, so that the caller can count and stop, and then each file that ``include`` accepts.
+    Closes ``folder``."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 yield None
-                if not wanted(entry.name):
+                if not include(entry.name):
                     continue
                 with suppress(OSError):
                     if entry.is_dir(follow_symlinks=False) and depth:
                         below = os.open(entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-                        yield from _iterate_files(below, f"{prefix}{entry.name}/", wanted, depth - 1)
+                        yield from _iterate_files(below, f"{prefix}{entry.name}/", include, depth - 1)
                     elif entry.is_file(follow_symlinks=False):
                         status = entry.stat(follow_symlinks=False)
                         yield WalkedFile(prefix + entry.name, (status.st_size, status.st_mtime_ns))

@@ -52,8 +52,9 @@ async def cancel_tasks(*tasks: asyncio.Task[Any] | None, reason: str | None = No
 
 @contextmanager
 def wake_together() -> Iterator[None]:
-    """Wake the tasks whose work ends in this block, in this thread, only at its end and with one call for each event
-    loop. Every call takes a system call, and lets the event loop run before the next work ends."""
+    """Collect the wake-ups of tasks whose work this thread ends inside the ``with`` block, and send them at its end,
+    with one call for each event loop. A wake-up takes a system call, and lets the event loop run before the thread
+    ends the next work."""
     waiting: defaultdict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = defaultdict(list)
     _together.waiting = waiting
     try:

@@ -134,7 +134,8 @@ def sidecar_backup_paths(settings: Settings, notebook: Path) -> list[Path]:
 
 
 def contents_root_name(root: str) -> str:
-    """Return the name of the directory that stands for a contents root below the data directory."""
+    """Return the name that a directory below the data directory has for the files of one contents root: a hash of
+    ``root``."""
     return hashlib.sha256(root.encode()).hexdigest()[:16]
 
 

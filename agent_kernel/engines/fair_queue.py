@@ -88,7 +88,7 @@ class FairQueue:
 
     @property
     def waiting(self) -> int:
-        """The number of calls that the engine has not begun, whether or not they have a slot."""
+        """The number of calls that wait for a slot, or that have a slot and wait in the engine's own queue."""
         return self._waiting_in_engine + sum(map(len, self._waiting.values()))
 
     @property
@@ -96,7 +96,8 @@ class FairQueue:
         return self._held.total()
 
     def waiting_for(self, engine: Engine) -> int:
-        """Return the number of calls of ``engine`` that it has not begun, whether or not they have a slot."""
+        """Return the number of calls for ``engine`` that wait for a slot, or that have a slot and wait in the engine's
+        own queue."""
         begun_late = self._waiting_in_engine if self._in_memory is engine else 0
         return begun_late + sum(ticket.engine is engine for line in self._waiting.values() for ticket in line)
 

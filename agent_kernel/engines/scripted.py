@@ -129,9 +129,9 @@ class ScriptedEngine:
         }
         refuse_fields([name for name, wanted in fields.items() if wanted], "the scripted engine")
 
-    def _next(self, said: str) -> Mapping[str, Any]:
+    def _next(self, prompt: str) -> Mapping[str, Any]:
         for index, script in enumerate(self._rounds):
-            if "infill" not in script and index not in self._played and script.get("when", "") in said:
+            if "infill" not in script and index not in self._played and script.get("when", "") in prompt:
                 if not script.get("loop"):
                     self._played.add(index)
                 return script

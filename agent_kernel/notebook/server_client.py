@@ -75,11 +75,11 @@ class ServerClient:
             raise describe_unreachable(error) from error
 
     def raw(
-        self, path: str, *, most: int | None = None, timeout: float = CALL_TIMEOUT_S
+        self, path: str, *, max_bytes: int | None = None, timeout: float = CALL_TIMEOUT_S
     ) -> tuple[bytes, http.client.HTTPMessage]:
         """Return (body, headers) of a GET request. Raises the same errors as ``call``, and AgentKernelError for a body
-        of more than ``most`` bytes."""
-        return self._exchange("GET", path, None, {"Accept": "*/*"}, timeout=timeout, most=most)
+        of more than ``max_bytes`` bytes."""
+        return self._exchange("GET", path, None, {"Accept": "*/*"}, timeout=timeout, max_bytes=max_bytes)
 
     def _exchange(
         self,
@@ -89,20 +89,20 @@ class ServerClient:
         more: Mapping[str, str],
         *,
         timeout: float,
-        most: int | None = None,
+        max_bytes: int | None = None,
     ) -> tuple[bytes, http.client.HTTPMessage]:
         """Send a request on a connection of its own and return (body, headers) of the response. ``more`` are additional
         request headers."""
         connection = self._connection(timeout)
         try:
             response = self._send(connection, method, path, body, more)
-            data = response.read(None if most is None else most + 1)
+            data = response.read(None if max_bytes is None else max_bytes + 1)
         except (OSError, http.client.HTTPException) as error:
             raise describe_unreachable(error) from error
         finally:
             connection.close()
-        if most is not None and len(data) > most:
-            raise AgentKernelError(f"The server's response is larger than {most >> 20} MB and was not read.")
+        if max_bytes is not None and len(data) > max_bytes:
+            raise AgentKernelError(f"The server's response is larger than {max_bytes >> 20} MB and was not read.")
         return data, response.headers
 
     @contextmanager

@@ -154,19 +154,19 @@ class Approvals:
         )
         return await self.grants.answer(question, waiting.grant(answer) if answer.remember != "once" else None)
 
-    def _same(self, kept: ApprovalQuestion, answer: Answer) -> Answer:
-        """Return the stored answer to a question that is not open in this process, if ``answer`` equals it. Raises
-        Conflict otherwise."""
-        if answer.shown and kept.shown != answer.shown:
+    def _same(self, stored: ApprovalQuestion, answer: Answer) -> Answer:
+        """Return the stored answer to the question ``stored``, which is not open in this process, if ``answer`` equals
+        it. Raises Conflict otherwise."""
+        if answer.shown and stored.shown != answer.shown:
             raise _other_call()
-        return _confirm_answer(to_answer(kept), kept.edited, answer)
+        return _confirm_answer(to_answer(stored), stored.edited, answer)
 
 
-def to_answer(kept: ApprovalQuestion) -> Answer:
+def to_answer(stored: ApprovalQuestion) -> Answer:
     """Return the stored answer to a question. Raises Conflict if the question is no longer open and has no answer."""
-    if kept.outcome not in ("approve", "deny"):
-        raise Conflict(f"This approval is no longer open: {GONE[kept.outcome]}.", details={"outcome": kept.outcome})
-    return Answer(kept.outcome, kept.remember, kept.message, kept.shown)
+    if stored.outcome not in ("approve", "deny"):
+        raise Conflict(f"This approval is no longer open: {GONE[stored.outcome]}.", details={"outcome": stored.outcome})
+    return Answer(stored.outcome, stored.remember, stored.message, stored.shown)
 
 
 def _check(waiting: PendingQuestion, answer: Answer) -> None:

@@ -113,8 +113,8 @@ class Gate:
         return None
 
     def _reason_to_ask_again(self, spec: ToolSpec, context: ToolContext) -> str:
-        """Return the reason why an earlier approval does not count for this call: text from strangers may have caused
-        it. Return an empty string if the approval counts."""
+        """Return why an earlier approval does not count for this call: text of unknown origin may have caused the
+        call. Return an empty string if the approval counts."""
         return f" ({context.foreign})" if spec.kind in LIVE and context.foreign else ""
 
     async def _ask_person(self, spec: ToolSpec, context: ToolContext, ruling: Ruling, again: str) -> Verdict:

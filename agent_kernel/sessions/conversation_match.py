@@ -83,12 +83,12 @@ def _answer_hashes(messages: Sequence[Message]) -> list[list[tuple[int, str]]]:
     ]
 
 
-def _opening_hashes(said: Sequence[Message]) -> list[str]:
+def _opening_hashes(messages: Sequence[Message]) -> list[str]:
     """Return the hashes of those beginnings of the request's messages by which a session may be found, from short to
     long."""
-    known = history_merge.drop_unpaired(said, history_merge.first_added(said))
+    known = history_merge.drop_unpaired(messages, history_merge.first_added(messages))
     places = message_comparison.visible_indices(known)
-    end = len(known) - (len(said) - history_merge.first_added(said))
+    end = len(known) - (len(messages) - history_merge.first_added(messages))
     answered, hashes = False, []
     for at, digest in zip(places, message_comparison.hash_chain(known[at] for at in places), strict=True):
         answered = answered or known[at].role == "assistant"

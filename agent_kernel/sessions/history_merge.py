@@ -77,11 +77,11 @@ def first_added(messages: Sequence[Message]) -> int:
     return index - 1 if calls else index
 
 
-def mode(messages: Sequence[Message], wanted: History = "auto") -> Literal["append", "replay"]:
-    """Return ``wanted`` unless it is ``auto``. For ``auto``, return ``replay`` if an assistant message precedes what
+def mode(messages: Sequence[Message], requested: History = "auto") -> Literal["append", "replay"]:
+    """Return ``requested`` unless it is ``auto``. For ``auto``, return ``replay`` if an assistant message precedes what
     the request adds, otherwise ``append``."""
-    if wanted != "auto":
-        return wanted
+    if requested != "auto":
+        return requested
     return "replay" if any(message.role == "assistant" for message in messages[: first_added(messages)]) else "append"
 
 

@@ -327,7 +327,7 @@ class Agent:
         return replace(view, messages=tuple(messages))
 
     async def _check(self, turn: ActiveTurn) -> None:
-        """Find out where each number of the answer comes from, in conversations in which tools ran."""
+        """Find the origin of each number of the answer, in conversations in which tools ran."""
         if not self._check_numbers:
             return
         clean = self._writer.redactor.text
@@ -377,13 +377,13 @@ class Agent:
                 turn.saved += len(await turn.opened.append(said))
 
 
-async def _return_calls(turn: ActiveTurn, said: Message) -> None:
-    """End the turn with the calls of ``said``, which the caller runs. Placeholder results are stored for them until the
-    caller sends the real ones."""
+async def _return_calls(turn: ActiveTurn, message: Message) -> None:
+    """End the turn with the calls of ``message``, which the caller runs. Placeholder results are stored for them until
+    the caller sends the real ones."""
     turn.finish = "calls"
-    turn.returned += [call.id for call in said.calls]
-    await turn.save(said, *(tool_result(call, AWAITED, "interrupted") for call in said.calls))
-    for call in said.calls:
+    turn.returned += [call.id for call in message.calls]
+    await turn.save(message, *(tool_result(call, AWAITED, "interrupted") for call in message.calls))
+    for call in message.calls:
         turn.emit(CallReturned(call.id, call.name, dict(call.arguments)))
 
 

@@ -31,8 +31,8 @@ class BackgroundTasks:
         return task
 
     async def run_next(self, key: SessionKey, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Wait for the current task of the session, then run ``work`` and return its result. Raises Conflict if a turn
-        or the end of the server cancels the current task or ``work``."""
+        """Wait for the current task of the session, then run ``work`` and return its result. Raises Conflict if the
+        current task or ``work`` is cancelled, because a turn begins or the server stops."""
         while (before := self._tasks.get(key)) is not None:
             await asyncio.wait([before])
             if before.cancelled():

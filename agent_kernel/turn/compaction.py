@@ -153,14 +153,14 @@ class Compactor:
         return text, reply.end.usage
 
 
-def select_older_items(items: Sequence[Item], kept: int) -> list[Item]:
-    """Return the items before the recent turns. The recent turns are the newest ones that have at most ``kept``
+def select_older_items(items: Sequence[Item], max_chars: int) -> list[Item]:
+    """Return the items before the recent turns. The recent turns are the newest ones that have at most ``max_chars``
     characters together; the newest turn is always one of them."""
     turns = _turns(items)
     left, size = len(turns), 0
     for turn in reversed(turns):
         size += token_estimate.total_chars(item.message for item in turn)
-        if left < len(turns) and size > kept:
+        if left < len(turns) and size > max_chars:
             break
         left -= 1
     return [item for turn in turns[:left] for item in turn]

@@ -39,7 +39,7 @@ class AnsweredTurn:
 
 
 class PostTurnTasks:
-    """Writes titles and summaries for the sessions of one server. After each title, ``told`` is called with the
+    """Writes titles and summaries for the sessions of one server. After each title, ``notify`` is called with the
     session's key and ``title``; after each summary, with the key and ``compacted``."""
 
     def __init__(
@@ -51,7 +51,7 @@ class PostTurnTasks:
         self._errands = BackgroundTasks()
         self._news: dict[SessionKey, Notice] = {}
         self._ruled: dict[SessionKey, str] = {}
-        self.told: Callable[[SessionKey, str], None] = lambda session, what: None
+        self.notify: Callable[[SessionKey, str], None] = lambda session, what: None
 
     @classmethod
     def on_demand(cls, store: SessionStore, ledger: TurnWriter) -> PostTurnTasks:
@@ -76,9 +76,9 @@ class PostTurnTasks:
         told = self._news.pop(key, None)
         return [told] if told else []
 
-    def title(self, said: str) -> str:
-        """Return the title of a session whose first message is ``said``; empty if titles are off."""
-        return "" if self._titles == "off" else title_from_text(said)
+    def title(self, message: str) -> str:
+        """Return the title of a session whose first message is ``message``; empty if titles are off."""
+        return "" if self._titles == "off" else title_from_text(message)
 
     def note_begin(self, session: Session, title: str) -> None:
         """Record that a turn of the session begins. If it is the session's first turn, the model may replace ``title``
@@ -98,7 +98,7 @@ class PostTurnTasks:
         try:
             if answered.first and (ruled := self._ruled.pop(answered.key, "")):
                 await retitle(self._store, answered.key, engine, answered.said, answered.answer, instead_of=ruled)
-                self.told(answered.key, "title")
+                self.notify(answered.key, "title")
         except Exception as error:  # noqa: BLE001  nobody waits for a title
             log.warning("session %s got no title: %s", answered.key.id, type(error).__name__)
         try:
@@ -115,7 +115,7 @@ class PostTurnTasks:
         reason = f"{min(answered.share, 1):.0%} of the model's tokens were in use"
         if await self.compactor.compact(key, engine, reason):
             self._news[key] = Notice("info", SUMMARISED.format(reason=reason))
-            self.told(key, "compacted")
+            self.notify(key, "compacted")
 
     def _record_failure(self, key: SessionKey, error: Exception) -> None:
         code = error.code if isinstance(error, AgentKernelError) else type(error).__name__

@@ -77,8 +77,8 @@ class Vote:
 
     @property
     def disagreement(self) -> str:
-        """The result of the second group for a person, in at most OTHER_LINES lines of output; "" if the vote was not
-        close."""
+        """The result of the second group for a person, in at most OTHER_LINES lines of output; empty if the vote was
+        not close."""
         if self.other is None or not self.is_close:
             return ""
         return f"{self.other_agree} gave another result:\n{describe_outcome(self.other)}"
@@ -114,8 +114,8 @@ def vote(programs: Sequence[TriedProgram]) -> Vote | None:
 
     ``programs`` are ordered by likelihood, and ties go to the first. A program that shows and changes nothing loses
     against every group that does, and a group that leaves out more of the question loses against one that leaves out
-    less. If no two outcomes agree, those agree that end with the same numbers: what a program prints before its last
-    line is often its own choice.
+    less. If no two outcomes agree, only the numbers of the last lines are compared, because programs often differ in
+    what they print before the result.
     """
     views = [OutcomeView(one) for one in programs]
     groups = _groups(programs, views, OutcomeView.agrees)

@@ -184,8 +184,9 @@ class JoinedDeltas:
     def _add(self, body: Delta) -> None:
         """Pass on the first delta at once, and the following ones together at each interval.
 
-        Each time of the schedule has a tolerance, so that the deltas are mostly passed on by the call that brings the
-        last of them: a timer between two deltas would wake the process once more for every event."""
+        The interval has a tolerance, so that mostly the call that adds the last delta passes them on. Otherwise a
+        timer between two deltas would wake the process once more for every event.
+        """
         if self._pending and not same_stream(self._pending[0], body):
             self._flush()
         self._pending.append(body)

@@ -19,9 +19,9 @@ TASK = (
 )
 
 
-def title_from_text(said: str) -> str:
+def title_from_text(text: str) -> str:
     """Return the beginning of a message on one line, cut between words."""
-    words = " ".join(said.split())
+    words = " ".join(text.split())
     if len(words) <= MAX_TITLE:
         return words
     begun = words[: MAX_TITLE - 1]

@@ -237,8 +237,8 @@ def _revise(tool: Tool, call: ToolCall, text: str) -> ToolCall:
     return tool.revise(call) if isinstance(tool, CallReviser) else call
 
 
-def _not_produced(wanted: RequestedFile) -> ProducedFile:
-    return ProducedFile(wanted.path, format=wanted.format, error=NOT_PRODUCED, declared=True)
+def _not_produced(requested: RequestedFile) -> ProducedFile:
+    return ProducedFile(requested.path, format=requested.format, error=NOT_PRODUCED, declared=True)
 
 
 def _absent(output: ToolOutput) -> list[File]:

@@ -105,7 +105,7 @@ class ActiveTurn:
         """Return the tools that still have to be called.
 
         These are the functions that the request declares, if ``tool_choice`` is required and none of them has been
-        called yet. Empty if nothing is owed.
+        called yet. Empty if there are none.
         """
         theirs = {spec.name for spec in self.request.functions if spec.source == "external"}
         if self.request.tool_choice != "required" or theirs & self.started:

@@ -3,8 +3,8 @@ whose outcomes agree.
 
 The likeliest program is decoded first. The further programs are sampled from the same conversation, all at once, so
 that an engine that decodes in batches computes the shared prompt once. Each program is tried without lasting effects,
-and the vote decides which of them the reply calls. A reply that calls no Python, or several tools, or a program with a
-correction that needed no model, is passed on unchanged.
+and the vote decides which of them the reply calls. A reply is passed on unchanged if it calls no Python, if it calls
+several tools, or if its program is a correction that was made without the model.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class VotingEngine:
 
     async def _try(self, programs: Sequence[str], names: Sequence[str]) -> dict[str, TriedProgram]:
         """Return each program with its outcome. A program whose error says how to correct it is tried once more with
-        the correction, which takes its place if it runs."""
+        the correction, and the corrected program replaces it if it runs without an error."""
         outcomes = await self.try_programs(programs, names)
         tried = {code: TriedProgram(code, outcome) for code, outcome in zip(programs, outcomes, strict=False)}
         corrections = {code: repair_program(code, one.outcome.text) for code, one in tried.items() if not one.ran}

@@ -39,7 +39,7 @@ class HubIdentityProvider(IdentityProvider):
         min=1,
         max=300,
         config=True,
-        help="Seconds for which an answer of the hub is reused: a revoked token may be accepted for so long.",
+        help="Seconds for which an answer of the hub is reused; a revoked token may be accepted during this time.",
     )
 
     def __init__(self, **kwargs: Any) -> None:

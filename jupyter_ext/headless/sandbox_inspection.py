@@ -32,9 +32,8 @@ class CodeBody(Body):
 class SandboxCodeHandler(AgentHandler):
     @guard("execute", kernels=False)
     async def post(self) -> None:
-        """Run the code where the notebook's next turn would run its code. Reply with its status, standard output and
-        error.
-        """
+        """Run the code in the sandbox that the notebook's next turn would use. Reply with its status, standard output
+        and error."""
         body = self.parse(CodeBody)
         notebooks, runtime = self.services.notebooks, self.services.runtime
         place = await self.services.access.place(self.caller, "", body.notebook)

@@ -127,12 +127,12 @@ class Gauges(Collector):
         return {name: float(bool(layer.get("active"))) for name, layer in self._layers.items()}
 
 
-def _gauge(name: str, told: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(PREFIX + name, told, value=value)
+def _gauge(name: str, description: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(PREFIX + name, description, value=value)
 
 
-def _labelled_gauge(name: str, told: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(PREFIX + name, told, labels=(label,))
+def _labelled_gauge(name: str, description: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(PREFIX + name, description, labels=(label,))
     for key, value in values.items():
         family.add_metric((key,), value)
     return family

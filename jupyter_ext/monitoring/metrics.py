@@ -230,9 +230,11 @@ class ObservedSource:
         return offered
 
 
-def _counter(registry: CollectorRegistry, name: str, told: str, *labels: str) -> Counter:
-    return Counter(f"agent_kernel_{name}", told, labels, registry=registry)
+def _counter(registry: CollectorRegistry, name: str, description: str, *labels: str) -> Counter:
+    return Counter(f"agent_kernel_{name}", description, labels, registry=registry)
 
 
-def _histogram(registry: CollectorRegistry, name: str, told: str, buckets: Sequence[float], *labels: str) -> Histogram:
-    return Histogram(f"agent_kernel_{name}", told, labels, registry=registry, buckets=buckets)
+def _histogram(
+    registry: CollectorRegistry, name: str, description: str, buckets: Sequence[float], *labels: str
+) -> Histogram:
+    return Histogram(f"agent_kernel_{name}", description, labels, registry=registry, buckets=buckets)

@@ -1,5 +1,5 @@
-"""Keeps track of the requests in progress: a server that stops waits until they have ended, and the metrics count
-them."""
+"""Keeps track of the requests in progress, so that the metrics count them, and so that a stopping server waits for
+their end."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class RequestHandler(Protocol):
 class Requests:
     """The requests of one server that are in progress.
 
-    Use the object in one event loop only. ``heard`` is called at the end of each request with its handler, its duration
-    in seconds, and whether its client left early.
+    Use the object in one event loop only. ``on_request_end`` is called at the end of each request with its handler, its
+    duration in seconds, and whether its client left early.
     """
 
-    heard: Callable[[RequestHandler, float, bool], None]
+    on_request_end: Callable[[RequestHandler, float, bool], None]
     streams: int = 0
     """The number of responses that are being streamed."""
     _open: dict[RequestHandler, float] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Requests:
         began = self._open.pop(handler, None)
         if began is None:
             return
-        self.heard(handler, time.monotonic() - began, left)
+        self.on_request_end(handler, time.monotonic() - began, left)
         if not self._open:
             for future in self._waiting:
                 if not future.done():

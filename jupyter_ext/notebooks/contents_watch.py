@@ -1,4 +1,4 @@
-"""Watch the contents service of this server: notebooks that are saved, renamed, copied or deleted."""
+"""Watches the contents service of this server: notebooks that are saved, renamed, copied or deleted."""
 
 from __future__ import annotations
 

@@ -335,7 +335,7 @@ class KernelJobs:
         details |= {name: job.outcome[name] for name in ("drafted", "tried") if job.outcome.get(name)}
         if job.status is None:
             context.emit(
-                Notice("info", f"{job.summary} — it goes on in your kernel; interrupting the kernel stops it.")
+                Notice("info", f"{job.summary} — it continues in your kernel; interrupting the kernel stops it.")
             )
             so_far = f"Output so far:\n{job.text}" if job.output.total or job.values else "No output so far."
             return ToolOutput(

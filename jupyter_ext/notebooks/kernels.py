@@ -55,7 +55,7 @@ class Kernels:
     ``url`` returns the URL at which kernels on this machine reach this server, ``remote_url`` the one for kernels that
     a gateway runs. ``namespace`` returns the namespace of the current request. ``on_end`` is called with the kernel's
     id and the reason at each restart, shutdown or death of a kernel, ``on_gone`` with the id when a kernel has ended
-    for good. ``told`` are additional environment variables for kernels.
+    for good. ``extra_env`` are additional environment variables for kernels.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Kernels:
         on_end: Callable[[str, str], None],
         on_gone: Callable[[Kernel], None] = lambda kernel: None,
         *,
-        told: Mapping[str, str] = MappingProxyType({}),
+        extra_env: Mapping[str, str] = MappingProxyType({}),
         remote_url: Callable[[], str],
     ) -> None:
         self._manager = manager
@@ -75,7 +75,7 @@ class Kernels:
         self._namespace = namespace
         self._on_end = on_end
         self._on_gone = on_gone
-        self._extra_env = told
+        self._extra_env = extra_env
         self._credentials = KernelCredentials()
         self._kernels: dict[str, Kernel] = {}
         self._prepare = manager.pre_start_kernel

@@ -182,8 +182,8 @@ class SidecarImport:
         return cached[1], cached[2]
 
 
-def _output_media(notebook: Path, wanted: Collection[str]) -> dict[str, bytes]:
-    """Return the media of ``wanted`` (hashes) that are outputs of the notebook, by hash. Empty for a notebook that is
+def _output_media(notebook: Path, hashes: Collection[str]) -> dict[str, bytes]:
+    """Return the media with these ``hashes`` that are outputs of the notebook, by hash. Empty for a notebook that is
     too large or malformed."""
     try:
         if notebook.stat().st_size > MAX_BYTES:
@@ -196,7 +196,7 @@ def _output_media(notebook: Path, wanted: Collection[str]) -> dict[str, bytes]:
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         log.info("the outputs of %s were not searched for media: %s", notebook, error)
         return {}
-    return {digest: body for digest, body in media.items() if digest in wanted}
+    return {digest: body for digest, body in media.items() if digest in hashes}
 
 
 def sidecar_note(found: FoundSidecar, name: str) -> str:

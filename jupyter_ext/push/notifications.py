@@ -40,10 +40,10 @@ class Notifications:
 
     _listeners: dict[WatchTarget, list[WatchListener]] = field(default_factory=dict)
 
-    def watch(self, target: WatchTarget, page: object, told: Notify) -> Callable[[], None]:
-        """Call ``told`` with each notification about ``target`` and return a function that ends this. ``page``
+    def watch(self, target: WatchTarget, page: object, notify: Notify) -> Callable[[], None]:
+        """Call ``notify`` with each notification about ``target`` and return a function that ends this. ``page``
         identifies the page, which is notified of a turn once, even if it watches both the session and its kernel."""
-        listener = WatchListener(page, told)
+        listener = WatchListener(page, notify)
         self._listeners.setdefault(target, []).append(listener)
 
         def end() -> None:
@@ -85,9 +85,9 @@ class Notifications:
         for listener in self._listeners.get(WatchTarget(namespace, "kernel", kernel), ()):
             listener.notify({"type": "binding.changed", "kernel": kernel, "session": session})
 
-    def _notify(self, turn: LiveTurn, told: Mapping[str, Any]) -> None:
+    def _notify(self, turn: LiveTurn, message: Mapping[str, Any]) -> None:
         for listener in {listener.page: listener for listener in _listeners_of(self._listeners, turn)}.values():
-            listener.notify(told)
+            listener.notify(message)
 
 
 def _listeners_of(listeners: Mapping[WatchTarget, list[WatchListener]], turn: LiveTurn) -> Iterator[WatchListener]:
@@ -107,11 +107,11 @@ def opened_message(turn: LiveTurn) -> dict[str, Any]:
     return {"type": "turn.opened", **_turn_place(turn), "cell": turn.spec.request.cell}
 
 
-def waiting_message(turn: LiveTurn, asked: ApprovalRequired) -> dict[str, Any]:
+def waiting_message(turn: LiveTurn, request: ApprovalRequired) -> dict[str, Any]:
     """Return the notification that an approval waits, without its details: the complete question is an event of the
     turn."""
     names = ("approval", "call", "name", "kind", "label", "target", "until")
-    return {"type": "approval.waiting", **_turn_place(turn), **{name: getattr(asked, name) for name in names}}
+    return {"type": "approval.waiting", **_turn_place(turn), **{name: getattr(request, name) for name in names}}
 
 
 def _turn_place(turn: LiveTurn) -> dict[str, str]:

@@ -58,22 +58,22 @@ class Outbox:
         """The number of messages that are not written yet."""
         return len(self._waiting)
 
-    async def send(self, said: Mapping[str, Any]) -> None:
-        """Wait until the queue has room, then queue the message ``said``. Raises PageGone."""
+    async def send(self, message: Mapping[str, Any]) -> None:
+        """Wait until the queue has room, then queue the message ``message``. Raises PageGone."""
         await self._place.acquire()
         if self._closed:
             self._place.release()
             raise PageGone
-        self._put(said, held=True)
+        self._put(message, held=True)
 
-    def send_now(self, said: Mapping[str, Any]) -> None:
-        """Queue the message ``said`` at once; do nothing if the page is gone."""
+    def send_now(self, message: Mapping[str, Any]) -> None:
+        """Queue the message ``message`` at once; do nothing if the page is gone."""
         if self._closed:
             return
         if len(self._waiting) >= self._max_news:
             self._give_up_page("it did not read what was sent")
             return
-        self._put(said, held=False)
+        self._put(message, held=False)
 
     def close(self) -> None:
         """Drop the queued messages. Callers that wait for room get PageGone."""
@@ -83,9 +83,9 @@ class Outbox:
         if self._writer is not None and self._writer is not asyncio.current_task():
             self._writer.cancel()
 
-    def _put(self, said: Mapping[str, Any], *, held: bool) -> None:
+    def _put(self, message: Mapping[str, Any], *, held: bool) -> None:
         # A model can produce half of a surrogate pair, which UTF-8 cannot encode.
-        text = json.dumps(said, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+        text = json.dumps(message, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
         self._waiting.append((text, held))
         self._not_empty.set()
         if self._writer is None:

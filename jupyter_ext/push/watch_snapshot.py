@@ -18,15 +18,15 @@ class WatchSnapshot:
     """Holds notifications back until the page has received the present state. The watch begins before the state is
     read, so that no change in between is lost."""
 
-    def __init__(self, told: Notify) -> None:
-        self._notify = told
+    def __init__(self, notify: Notify) -> None:
+        self._notify = notify
         self._early: list[Mapping[str, Any]] | None = []
 
-    def notify(self, said: Mapping[str, Any]) -> None:
+    def notify(self, message: Mapping[str, Any]) -> None:
         if self._early is None:
-            self._notify(said)
+            self._notify(message)
         else:
-            self._early.append(said)
+            self._early.append(message)
 
     def release(self, state: Sequence[Mapping[str, Any]]) -> None:
         """Send the notifications held back, without those that ``state`` contains, and pass on later ones directly."""

@@ -14,15 +14,15 @@ from agent_kernel.core.session import SessionKey
 
 
 class RevisionLock:
-    """The locks of this server, one for each session. Another server on the same store does not see these locks and can
-    change the session at the same time; the store's own rules then apply and the last write wins. ``told`` is called
-    with the session and the kind of change after each change."""
+    """The locks of this server, one for each session. Another server on the same store does not see these locks and
+    can change the session at the same time; the store's own rules then apply and the last write wins. ``on_change`` is
+    called with the session and the kind of change after each change."""
 
     def __init__(
-        self, store: SessionStore, told: Callable[[SessionKey, str], None] = lambda session, what: None
+        self, store: SessionStore, on_change: Callable[[SessionKey, str], None] = lambda session, what: None
     ) -> None:
         self._store = store
-        self._told = told
+        self._on_change = on_change
         self._locks: WeakValueDictionary[SessionKey, asyncio.Lock] = WeakValueDictionary()
 
     @contextlib.asynccontextmanager
@@ -40,4 +40,4 @@ class RevisionLock:
                     details={"revision": session.revision},
                 )
             yield
-        self._told(key, what)
+        self._on_change(key, what)

@@ -131,7 +131,7 @@ def test_a_person_reviews_what_the_agent_changes_and_takes_it_back(lab: Lab, ser
     ended(renamed)
     assert sources(lab)[2] == "df"
     unread, denied = results(server, id_of(renamed))
-    assert "was not read by you yet, so nothing was done. It says now:\ndf\n" in unread["text"]
+    assert "was not read by you yet, so nothing was done. Its present text is:\ndf\n" in unread["text"]
     assert denied["status"] == "denied"
 
     tidy = ask(lab, "tidy up")

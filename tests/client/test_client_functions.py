@@ -49,7 +49,7 @@ async def test_a_result_that_is_too_large_is_told_as_that(serve: Serve) -> None:
     connection, failing = await serve(TOO_LARGE, OK)
     await ClaimedCall(connection, "turns/t/claims/c", "k", "s").finish(ToolOutput("x" * 1000))
     assert len(failing.asked) == 2
-    assert "Its result was not taken: A body has at most 32 MiB here." in failing.bodies[-1]
+    assert "The server refused its result: A body has at most 32 MiB here." in failing.bodies[-1]
 
 
 async def test_nobody_insists_on_a_turn_that_was_stopped(serve: Serve) -> None:

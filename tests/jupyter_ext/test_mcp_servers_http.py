@@ -94,7 +94,7 @@ async def test_clients_are_told_which_tools_are_missing_and_health_knows_before(
             assert rows["up"]["tools"] > 5
             left_out = " ".join(rows["up"]["left_out"])
             assert "broken (its schema is not valid)" in left_out
-            assert "patient (it runs only as a task" in left_out
+            assert "patient (it can only run as a task" in left_out
             assert (rows["down"]["state"], rows["down"]["tools"]) == ("failed", 0)
             assert rows["down"]["problem"]
             assert health["status"] == "degraded", "tools of the configuration are missing"

@@ -239,7 +239,7 @@ class PlainStore:
         if at < 0 or kept.line.items[at:] != list(tail):
             return False
         if tail and tail[0].message.role == "tool":
-            raise InvalidRequest("A tool call would be left without its results.", hint="Remove the call too.")
+            raise InvalidRequest("A tool call would be left without its results.", hint="Remove its message too.")
         if tail:
             self._cut(kept, at)
         return True

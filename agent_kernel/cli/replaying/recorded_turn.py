@@ -93,6 +93,6 @@ def _with_media(message: Message, document: Transcript) -> Message:
         if not isinstance(part, Media):
             return part
         data = document.blobs.get(part.hash)
-        return Text(f"[{part.mime} that did not come along]") if data is None else replace(part, data=data)
+        return Text(f"[{part.mime}, which was not included]") if data is None else replace(part, data=data)
 
     return replace(message, parts=tuple(fill(part) for part in message.parts))

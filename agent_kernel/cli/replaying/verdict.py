@@ -107,19 +107,19 @@ def verdict(before: RecordedTurn, now: ReplayedTurn, *, model: bool, tools: bool
     return ReplayVerdict(**facts, result="text drifted" if drifted else "holds")
 
 
-def _not_computed(said: Sequence[CheckedNumber], before: RecordedTurn, now: ReplayedTurn) -> list[str]:
-    """Return the numbers of the recorded answer that the recorded outputs contain and the new outputs do not. ``said``
-    are the checked numbers of the recorded answer."""
+def _not_computed(recorded: Sequence[CheckedNumber], before: RecordedTurn, now: ReplayedTurn) -> list[str]:
+    """Return the numbers of the recorded answer that the recorded outputs contain and the new outputs do not.
+    ``recorded`` are the checked numbers of the recorded answer."""
     again = check_turn(before.answer, now.earlier, now.messages) or ()
     there = {(one.start, one.end) for one in again if one.status == "computed"}
-    return [one.text for one in said if one.status == "computed" and (one.start, one.end) not in there]
+    return [one.text for one in recorded if one.status == "computed" and (one.start, one.end) not in there]
 
 
-def _other_numbers(answer: str, said: Sequence[CheckedNumber], now: ReplayedTurn) -> tuple[list[str], list[str]]:
-    """Return (numbers of the recorded answer that the new answer lacks, numbers that only the new answer has). ``said``
-    are the checked numbers of the recorded ``answer``. A new answer that has some of these numbers and no other number
-    counts as reworded; the first list is then empty."""
-    before = claims(said)
+def _other_numbers(answer: str, recorded: Sequence[CheckedNumber], now: ReplayedTurn) -> tuple[list[str], list[str]]:
+    """Return (numbers of the recorded answer that the new answer lacks, numbers that only the new answer has).
+    ``recorded`` are the checked numbers of the recorded ``answer``. A new answer that has some of these numbers and no
+    other number counts as reworded; the first list is then empty."""
+    before = claims(recorded)
     again = {(one.start, one.end) for one in check(answer, [NumberSource(now.answer)]) if one.status == "computed"}
     missing = [one.text for one in before if (one.start, one.end) not in again]
     new = check(now.answer, [NumberSource(answer)])

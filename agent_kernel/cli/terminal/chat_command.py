@@ -37,7 +37,7 @@ UNKNOWN = re.compile(r"/[a-z-]+")
 HELP = """\
 Write a question and press Enter. Ctrl-C stops the answer, Ctrl-D ends the conversation.
   /new      begin a new conversation
-  /session  show the id of this conversation (agent-kernel chat -s ID goes on with it)
+  /session  show the id of this conversation (agent-kernel chat -s ID continues it)
   /help     show this text
   /exit     end, as Ctrl-D does"""
 

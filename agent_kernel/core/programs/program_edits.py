@@ -44,7 +44,7 @@ class ParsedProgram:
         )
 
     def span(self, node: ast.expr | ast.stmt | ast.keyword) -> tuple[int, int]:
-        """Return the position of the first character of a node and that after its last."""
+        """Return the offsets of the first character of a node and of the character after its last."""
         return self._at(node.lineno, node.col_offset), self._at(node.end_lineno or 0, node.end_col_offset or 0)
 
     def source(self, node: ast.expr | ast.stmt) -> str:
@@ -59,7 +59,7 @@ class ParsedProgram:
 
     def apply_edits(self, edits: Iterable[Edit]) -> str:
         """Return the code with the edits. An edit inside of a larger one is left out. Return an empty string if there
-        is no edit, or if the result is no Python."""
+        is no edit, or if the result cannot be parsed."""
         code, last = self.code, len(self.code) + 1
         kept = [one for one in set(edits) if not any(_is_inside(one, other) for other in edits)]
         for start, end, new in sorted(kept, reverse=True):
@@ -86,7 +86,7 @@ Rule: TypeAlias = Callable[[ParsedProgram], Iterator[Edit]]
 
 
 def apply_all(code: str, rules: Sequence[Rule]) -> str:
-    """Return the code after each of the rules was applied once, in their order."""
+    """Apply each of the rules once, in order, and return the code."""
     for rule in rules:
         program = ParsedProgram(code)
         code = program.apply_edits(list(rule(program))) or code

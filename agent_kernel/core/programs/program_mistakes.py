@@ -1,5 +1,5 @@
-"""Rewrites statements of a program that newer versions of pandas run without an effect, or that Python reads in another
-way than their author means. None of them ends with an error. The functions have no side effects.
+"""Rewrites statements of a program that newer versions of pandas run without an effect, or that Python reads in
+another way than their author means. None of these statements raises an error. The functions have no side effects.
 
 - Since pandas 3 a column is a copy: ``t['a'].fillna(0, inplace=True)`` and ``t[t['a'] > 1]['b'] = 2`` change nothing.
 - No value of a column equals ``None`` or ``np.nan``, not even a missing one.
@@ -33,7 +33,8 @@ COUNTS = frozenset({"sum", "mean", "any", "all"})
 
 
 def rewrite_mistakes(code: str) -> str:
-    """Return the program with these mistakes corrected; the program itself if it has none or is no Python."""
+    """Return the program with these mistakes corrected. The program is returned unchanged if it has none of them or
+    cannot be parsed."""
     rules = (
         _in_place,
         _chained_assignment,
@@ -49,7 +50,7 @@ def rewrite_mistakes(code: str) -> str:
 
 
 def _in_place(program: ParsedProgram) -> Iterator[Edit]:
-    """A column that a method changes in place is assigned instead."""
+    """Replace a method that changes a column in place by an assignment to the column."""
     for node in program.nodes:
         call = node.value if isinstance(node, ast.Expr) else None
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
@@ -62,7 +63,7 @@ def _in_place(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _chained_assignment(program: ParsedProgram) -> Iterator[Edit]:
-    """``t[rows]['a'] = x`` and ``t['a'][rows] = x`` set values by ``t.loc``."""
+    """Replace ``t[rows]['a'] = x`` and ``t['a'][rows] = x`` by an assignment with ``t.loc``."""
     targets = [target for node in program.nodes if isinstance(node, ast.Assign) for target in node.targets]
     for target in targets:
         if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Subscript):
@@ -76,8 +77,8 @@ def _chained_assignment(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _missing_values(program: ParsedProgram) -> Iterator[Edit]:
-    """Rows are selected by comparing a column of their table with a missing value, to which nothing is equal. Outside
-    of such a selection, ``record['a'] == None`` may compare one value."""
+    """Replace a comparison with a missing value, to which nothing is equal, where it selects rows by a column of their
+    table. Elsewhere ``record['a'] == None`` may compare a single value."""
     for selection in program.expressions:
         if not isinstance(selection, ast.Subscript):
             continue
@@ -92,7 +93,7 @@ def _missing_values(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _group_values(program: ParsedProgram) -> Iterator[Edit]:
-    """A column is filled with the value of the group of each row."""
+    """Fill the missing values of a column with the value of each row's group."""
     for node in program.expressions:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "fillna":
             continue
@@ -105,7 +106,7 @@ def _group_values(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _comparisons_first(program: ParsedProgram) -> Iterator[Edit]:
-    """``a > x & b < y`` becomes ``(a > x) & (b < y)``."""
+    """Replace ``a > x & b < y`` by ``(a > x) & (b < y)``."""
     for node in program.expressions:
         middle = node.comparators[0] if isinstance(node, ast.Compare) and len(node.ops) == 2 else None
         if not isinstance(node, ast.Compare) or not isinstance(middle, ast.BinOp):
@@ -119,7 +120,7 @@ def _comparisons_first(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _counted_last(program: ParsedProgram) -> Iterator[Edit]:
-    """``(a < x) | (b > y).sum()`` becomes ``((a < x) | (b > y)).sum()``."""
+    """Replace ``(a < x) | (b > y).sum()`` by ``((a < x) | (b > y)).sum()``."""
     for node in program.expressions:
         sign = {ast.BitAnd: "&", ast.BitOr: "|"}.get(type(node.op)) if isinstance(node, ast.BinOp) else None
         if not sign or not isinstance(node, ast.BinOp) or not isinstance(call := node.right, ast.Call):
@@ -132,8 +133,9 @@ def _counted_last(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _alternatives_first(program: ParsedProgram) -> Iterator[Edit]:
-    """``(a == x) | (a == y) & c`` and ``c & (a == x) | (a == y)`` become ``((a == x) | (a == y)) & c``: two values of
-    one column are alternatives. A program with parentheses around the ``&`` means it."""
+    """Replace ``(a == x) | (a == y) & c`` and ``c & (a == x) | (a == y)`` by ``((a == x) | (a == y)) & c``, because
+    two values of one column are alternatives. Parentheses around the ``&`` show that the author wants the ``&`` first;
+    such a program stays unchanged."""
     for node in program.expressions:
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.BitOr):
             continue

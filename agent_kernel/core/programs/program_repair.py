@@ -1,6 +1,6 @@
-"""Corrects a program from the error that it ended with, where the error itself says what to change: a method that newer
-versions of pandas have under another name, a column label that differs in case or spaces, text that must be converted.
-The functions have no side effects.
+"""Corrects a program that ended with an error, if the error itself says what to change: a method that newer versions
+of pandas have under another name, a column label that differs in case or spaces, text that must be converted. The
+functions have no side effects.
 
 Small models learned to write programs for older versions of pandas, and repeat a mistake when they try again.
 """

@@ -1,8 +1,9 @@
-"""Finds the sentences of a question that a program leaves out: one that names a statistic, a column, a value or a
-threshold, or a treatment of missing values, of which nothing is in the program. The functions have no side effects.
+"""Finds the sentences of a question that a program ignores. The program ignores a sentence if it contains nothing of a
+statistic, column, value, threshold or treatment of missing values that the sentence names. The functions have no side
+effects.
 
 A small model often drops one of several conditions. Each check is one-sided: it finds something only if the question
-names it in so many words and the program has none of the usual ways to do it.
+names it explicitly and the program contains none of the usual ways to compute it.
 """
 
 from __future__ import annotations
@@ -82,8 +83,8 @@ THRESHOLD = re.compile(
 
 
 def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[str]:
-    """Return the sentences of the question, in their order, of which something is not in the program ``code``. Return
-    an empty list if the program is no Python. ``facts`` describe the tables and files of the question."""
+    """Return the sentences of the question that the program ``code`` ignores, in order. Return an empty list if the
+    program cannot be parsed. ``facts`` describe the tables and files of the question."""
     tree = ParsedProgram(code).nodes
     try:
         # Without comments, because a model may write down a condition and still not follow it.
@@ -148,7 +149,8 @@ def _labels(facts: Sequence[str]) -> list[str]:
 
 
 def _names(sentence: str, label: str) -> bool:
-    """Return whether the sentence means the column: its label is quoted, or no ordinary word."""
+    """Return whether the sentence names the column ``label``. A label that is also an ordinary word counts only in
+    quotes."""
     word = (
         rf"(?<![\w'./]){re.escape(label)}(?![\w'/]|\.\w)" if DISTINCT.search(label) else f'["`]{re.escape(label)}["`]'
     )
@@ -193,8 +195,8 @@ def _is_label(node: ast.expr) -> bool:
 
 
 def _has_number(program: ParsedProgram, number: float) -> bool:
-    """Return whether the program has the number, as it is or as part of a text, its neighbour (``>= 51`` for "above
-    50"), or the share that it is as a percentage."""
+    """Return whether the program contains the number: as it is or as part of a text, as its neighbour (``>= 51`` for
+    "above 50"), or as a fraction if it is a percentage."""
     if number in (0, 1):
         return True
     near = (number, number - 1, number + 1, number / 100, 1 - number / 100)

@@ -1,5 +1,5 @@
-"""Defines the part of a session store that stores files, and what stores the files of tool calls in it. The rules of
-``session_store.py`` about operations apply here too."""
+"""Defines the part of a session store that stores files, and the interface through which files of tool calls get
+there. The rules of ``session_store.py`` about operations apply here too."""
 
 from __future__ import annotations
 

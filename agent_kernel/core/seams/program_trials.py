@@ -1,5 +1,5 @@
-"""Defines the interface for trying programs. Each of several programs runs on the same state and its effects are
-undone, so that the outcomes of the programs can be compared."""
+"""Defines the interface for trying programs. Several programs run one after another on the same state, and the effects
+of each are undone, so that their outcomes can be compared."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def _is_usual(usual: Mapping[str, Any], name: str, value: Any) -> bool:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Return whether two values have the same JSON: unlike ``==``, this tells 1 from 1.0 and from true."""
+    """Return whether two values have the same JSON. Unlike ``==``, this distinguishes 1, 1.0 and true."""
     if type(one) is not type(other):
         return False
     return bool(one == other) if isinstance(one, str | int | None) else json.dumps(one) == json.dumps(other)

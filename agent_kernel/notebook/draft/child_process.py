@@ -259,7 +259,7 @@ def _run_code(shell: Any, code: str, channel: DraftChannel, *, returns_value: bo
 
 
 def _describe_data(shell: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the text of ``describe_data`` for the variables of the draft; without text if it takes too long."""
+    """Return the text of ``describe_data`` for the variables of the draft; the text is empty if this takes too long."""
     lines: list[str] = []
     with contextlib.suppress(KeyboardInterrupt):
         lines = describe_data(namespace=shell.user_ns, **options)

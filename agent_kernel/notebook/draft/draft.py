@@ -49,7 +49,7 @@ UNDONE = "Nothing that this code did is kept: every variable is as it was before
 LOST = "Every variable that earlier code made in the draft is gone: this code failed, and the draft ended with it."
 NOT_HERE = (
     "(A draft writes nowhere but in its temporary directory, reads no hidden files, and has no network, no input, no "
-    "widgets. This code has to run in the person's kernel: only they can say so.)"
+    "widgets. This code has to run in the person's kernel: only they can allow it.)"
 )
 
 

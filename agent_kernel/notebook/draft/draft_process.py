@@ -278,7 +278,7 @@ class DraftProcess:
                 self._read_reports()
             if stopped():
                 raise KeyboardInterrupt
-            if rounds.must_stop(heard=bool(ready)):
+            if rounds.must_stop(has_output=bool(ready)):
                 self._signal(signal.SIGINT)
 
     def _read(self, ready: list[int], on_text: OnText) -> Iterator[tuple[bytes, bytes]]:
@@ -376,18 +376,18 @@ class _Rounds:
         self._looked = time.monotonic()
         self.stopping = False
 
-    def must_stop(self, *, heard: bool) -> bool:
-        """Return whether the caller should interrupt the code now: True once, when the time limit has passed. ``heard``
-        says whether output has arrived since the last call. Raises DraftEnded if the process has to be killed, because
-        it hangs, uses too much, or did not stop after the interrupt."""
+    def must_stop(self, *, has_output: bool) -> bool:
+        """Return whether the caller should interrupt the code now: True once, when the time limit has passed.
+        ``has_output`` says whether output has arrived since the last call. Raises DraftEnded if the process has to be
+        killed, because it hangs, uses too much, or did not stop after the interrupt."""
         now = time.monotonic()
-        if heard:
+        if has_output:
             self._watch.note_activity()
         if now - self._looked >= LOOK_S / 2:
             self._looked = now
             if excess := self._watch.excess():
                 raise DraftEnded(excess)
-            if not heard and self._watch.hangs():
+            if not has_output and self._watch.hangs():
                 raise DraftEnded("it hung: it waits for a thread of your kernel, which a copy does not have", hung=True)
         if now > self._deadline + GRACE_S:
             raise DraftEnded(f"it took longer than {self._timeout_s:g} s and did not stop", timeout=True)

@@ -1,5 +1,5 @@
-"""The jail of a draft. A draft in it can read what the sandbox can read and write only to its own directory. It reaches
-no network, and no process or memory outside the jail.
+"""The jail of a draft. A draft can read the same files as the sandbox, and can write only to its own directory. It has
+no access to a network, or to processes and memory outside the jail.
 
 The forked process applies the jail before any code of the model runs. The jail cannot be lifted afterwards.
 """

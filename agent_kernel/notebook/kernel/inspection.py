@@ -94,7 +94,7 @@ def executions(shell: Any, ran: Any, numbers: tuple[int, ...] = (), chars: int =
 def last_error(shell: Any, ran: Any, chars: int = CHARS) -> str:
     """Describe the user's last failed cell with its traceback."""
     failure = ran.failure if ran is not None else _last_failure(shell)
-    return describe_failure(failure, chars) if failure else "No cell has failed in this life of the kernel."
+    return describe_failure(failure, chars) if failure else "No cell has failed since the kernel was started."
 
 
 def describe_failure(failure: tuple[int, str, str, str], chars: int = CHARS) -> str:
@@ -209,7 +209,7 @@ def _ran_line(number: int, source: str, ran: Any) -> str:
 
 def _ran(shell: Any, number: int, sources: list[str], ran: Any) -> str:
     if not 0 < number < len(sources):
-        return f"In[{number}] did not run in this life of the kernel."
+        return f"In[{number}] did not run since the kernel was started."
     cell, error = ran.of(number) if ran is not None else ("", "")
     parts = [f"In[{number}]" + (f" (cell {cell})" if cell else "") + ":", _middle(sources[number], 2_000)]
     values = shell.user_ns.get("Out", {})
@@ -240,7 +240,7 @@ def _patiently(look: Callable[[], list[str]], name: str, value: Any) -> list[str
         with _at_most_seconds(PATIENCE_S):
             return look()
     except TookTooLong:
-        return [f"{name}: {type_name(value)} (it took too long to look at)"]
+        return [f"{name}: {type_name(value)} (inspecting it took too long)"]
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001  a person's object may raise anything, SystemExit too

@@ -184,7 +184,7 @@ def _model_text(captured: CapturedOutput, error: BaseException | None) -> str:
 def _short_traceback(error: BaseException) -> str:
     """Return the frames in the model's code and the exception. Frames inside libraries do not help a model."""
     if isinstance(error, SystemExit):
-        return "SystemExit: the code ended itself; the kernel goes on."
+        return "SystemExit: the code ended itself; the kernel continues."
     frames = [
         f"  line {frame.lineno}, in {frame.name}\n    {frame.line}"
         for frame in traceback.extract_tb(error.__traceback__)

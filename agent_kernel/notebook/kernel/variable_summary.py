@@ -219,10 +219,10 @@ def describe_cells(frame: Any) -> str:
     return ", ".join(f"{name}={_cell(column)}" for name, column in columns_of(frame))
 
 
-def columns_of(frame: Any, most: int = MAX_COLUMNS) -> list[tuple[Any, Any]]:
-    """Return the labels of the first columns with the columns. They are selected by position, because several columns
+def columns_of(frame: Any, limit: int = MAX_COLUMNS) -> list[tuple[Any, Any]]:
+    """Return (label, column) for the first ``limit`` columns. They are selected by position, because several columns
     may have the same label."""
-    labels = itertools.islice(frame.columns, most)
+    labels = itertools.islice(frame.columns, limit)
     return [(label, frame.iloc[:, at] if hasattr(frame, "iloc") else frame[:, at]) for at, label in enumerate(labels)]
 
 

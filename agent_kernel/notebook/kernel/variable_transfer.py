@@ -64,11 +64,11 @@ def copy_variables(names: Iterable[str], namespace: Mapping[str, Any]) -> Copied
     return copies
 
 
-def encode_variable(name: str, namespace: Mapping[str, Any], most: int) -> tuple[str, str, bytes]:
-    """Return a copy of the variable ``name`` as (encoding, type, data). If the copy would have more than ``most``
+def encode_variable(name: str, namespace: Mapping[str, Any], max_bytes: int) -> tuple[str, str, bytes]:
+    """Return a copy of the variable ``name`` as (encoding, type, data). If the copy would have more than ``max_bytes``
     bytes, raises TooLarge before the value is copied. Raises any exception that the value itself raises."""
     value = namespace[name]
-    if _size(value) > most:
+    if _size(value) > max_bytes:
         raise TooLarge(name)
     kind = variable_transfer.type_of(value)
     if kind not in PANDAS or importlib.util.find_spec("pyarrow"):
@@ -77,10 +77,10 @@ def encode_variable(name: str, namespace: Mapping[str, Any], most: int) -> tuple
         except variable_transfer.NotCopied:
             pass
         else:
-            if len(data) > most:
+            if len(data) > max_bytes:
                 raise TooLarge(name)
             return encoding, kind, data
-    target = _Bounded(most)
+    target = _Bounded(max_bytes)
     pickle.dump(value, target, protocol=pickle.HIGHEST_PROTOCOL)
     return "pickle", kind, target.getvalue()
 

@@ -45,7 +45,7 @@ class ExportCommands:
             with target.open("wb" if "--yes" in arguments.flags else "xb") as file:
                 file.write(document)
         except FileExistsError:
-            raise AgentError(f"{target} exists already; choose another name, or --yes to replace it.") from None
+            raise AgentError(f"{target} exists already; choose another name, or add --yes to replace it.") from None
         except OSError as error:
             raise AgentError(f"{target} cannot be written: {error.strerror}.") from None
         self._print_line(f"Wrote {len(document):,} bytes to {target} ({format}).{_without(left_out)}")
@@ -88,15 +88,15 @@ class ExportCommands:
         except OSError as error:
             raise AgentError(f"{path} cannot be read: {error.strerror}.") from None
 
-    def _show(self, seen: Mapping[str, Any]) -> None:
+    def _show(self, preview: Mapping[str, Any]) -> None:
         rows = [
-            ("title", seen["title"]),
-            ("starts", seen["begins"]),
-            ("turns", f"{seen['turns']} on {seen['branches']} branch(es), {seen['messages']} messages"),
-            ("media", f"{seen['media']}, {seen['media_bytes']:,} bytes"),
-            ("left out", ", ".join(f"{count} {what}" for what, count in seen["left_out"].items()) or "nothing"),
+            ("title", preview["title"]),
+            ("starts", preview["begins"]),
+            ("turns", f"{preview['turns']} on {preview['branches']} branch(es), {preview['messages']} messages"),
+            ("media", f"{preview['media']}, {preview['media_bytes']:,} bytes"),
+            ("left out", ", ".join(f"{count} {what}" for what, count in preview["left_out"].items()) or "nothing"),
         ]
-        self._context.publish(table_bundle((f"a conversation ({seen['format']})", ""), rows))
+        self._context.publish(table_bundle((f"a conversation ({preview['format']})", ""), rows))
 
 
 def _file_name(title: str) -> str:

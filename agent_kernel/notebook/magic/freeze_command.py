@@ -66,8 +66,8 @@ class FreezeCommand:
         _write(target, data, like=path, over=in_place or replace)
         self._context.print_line(f"Wrote {target}: {_describe(made)}.{backup_note}{'' if is_ours else OTHER}")
 
-    def _file(self, named: str, binding: Mapping[str, Any]) -> Path:
-        path = Path(named).expanduser() if named else self._own(binding)
+    def _file(self, path_text: str, binding: Mapping[str, Any]) -> Path:
+        path = Path(path_text).expanduser() if path_text else self._own(binding)
         if path is None:
             raise AgentError("this kernel has no notebook; give its path: %agent freeze NOTEBOOK.ipynb.")
         if not path.is_file():
@@ -140,7 +140,7 @@ def _write(path: Path, data: bytes, *, like: Path, over: bool) -> None:
     if path.is_symlink() and path != like:
         raise AgentError(f"{path} is a symbolic link, which is not followed. Remove it first.")
     if path.exists() and not over:
-        raise AgentError(f"{path} exists already; --yes replaces it.")
+        raise AgentError(f"{path} exists already; add --yes to replace it.")
     real = path.resolve()
     beside = real.with_name(f".{real.name}.{os.getpid()}")
     try:

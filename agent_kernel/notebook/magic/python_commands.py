@@ -60,7 +60,7 @@ class PythonCommands:
         if not other.isidentifier() or keyword.iskeyword(other):
             raise AgentError(f"{other!r} is not a valid variable name. Choose another one: %agent take NAME as OTHER.")
         path = session_path(self._context.require_session(), "variables", name)
-        data, headers = self._context.server.raw(path, most=variable_transfer.MAX_TOGETHER, timeout=TAKE_TIMEOUT_S)
+        data, headers = self._context.server.raw(path, max_bytes=variable_transfer.MAX_TOGETHER, timeout=TAKE_TIMEOUT_S)
         value = variable_transfer.decode_variable(
             name, headers.get("X-Variable-Encoding", ""), headers.get("X-Variable-Type", ""), data
         )

@@ -100,7 +100,7 @@ class Relay:
         self._say({"to": to, "id": id, "body": answer})
 
     def _bytes(self, to: str, id: int, path: str) -> None:
-        data, headers = self.server.raw(check_path(path), most=MAX_BYTES)
+        data, headers = self.server.raw(check_path(path), max_bytes=MAX_BYTES)
         self._say({"to": to, "id": id, "body": {"mime": headers.get_content_type()}}, [data])
 
     def _fail(self, to: str, id: int, error: AgentKernelError) -> None:

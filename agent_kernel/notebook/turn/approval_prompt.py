@@ -34,57 +34,57 @@ class ApprovalPrompt:
     allowed: frozenset[str] = frozenset()
     remembered: bool = True
 
-    def decision(self, asked: ApprovalRequired, show: Callable[[str], None]) -> tuple[str, str]:
+    def decision(self, request: ApprovalRequired, show: Callable[[str], None]) -> tuple[str, str]:
         """Return ("approve" or "deny", reason). Asks the user unless an earlier decision applies. Returns ("edit", "")
         if the user chooses to edit the call in the panel and to answer the request there. ``show`` displays the state
         of the call while the call waits."""
-        if decided := self.find_decision(asked):
+        if decided := self.find_decision(request):
             return decided
         if not self.person.is_there:
             return "deny", "nobody can answer here"
-        show(f"waiting for your answer{f', again: {asked.again}' if asked.again else ''}")
-        return self._ask_user(asked, _tool(asked))
+        show(f"waiting for your answer{f', again: {request.again}' if request.again else ''}")
+        return self._ask_user(request, _tool(request))
 
-    def find_decision(self, asked: ApprovalRequired) -> tuple[str, str] | None:
+    def find_decision(self, request: ApprovalRequired) -> tuple[str, str] | None:
         """Return ("approve" or "deny", reason) of an earlier decision of the user, or None if the user must be
         asked."""
-        tool = _tool(asked)
-        if self.consent.refuses(self.session, asked.kind, tool):
+        tool = _tool(request)
+        if self.consent.refuses(self.session, request.kind, tool):
             return "deny", "the person does not want to be asked for it again in this session"
-        if not asked.again and asked.kind in self.allowed:
+        if not request.again and request.kind in self.allowed:
             return "approve", "the person asked for it in this cell"
-        if not asked.again and self.remembered and self.consent.allows(self.session, asked.kind, tool):
+        if not request.again and self.remembered and self.consent.allows(self.session, request.kind, tool):
             return "approve", "the person allowed it for this session"
         return None
 
-    def _ask_user(self, asked: ApprovalRequired, tool: str) -> tuple[str, str]:
-        edit = ("edit",) if asked.editable and self.person.has_front_end else ()
-        can = [word for word in WORDS if word in ("yes", "no", *edit, *asked.remember)]
-        question = f"{IN_KERNEL if asked.kind == LIVE else ANYTHING} {' / '.join(WORDS[word] for word in can)}: "
+    def _ask_user(self, request: ApprovalRequired, tool: str) -> tuple[str, str]:
+        edit = ("edit",) if request.editable and self.person.has_front_end else ()
+        can = [word for word in WORDS if word in ("yes", "no", *edit, *request.remember)]
+        question = f"{IN_KERNEL if request.kind == LIVE else ANYTHING} {' / '.join(WORDS[word] for word in can)}: "
         answer = self.person.choose(question, can, "no")
         match answer:
             case "edit":
                 return "edit", ""
             case "session":
-                self.consent.allow(self.session, asked.kind, tool)
+                self.consent.allow(self.session, request.kind, tool)
             case "folder":
                 access, _, path = tool.partition(":")
-                self.consent.allow(self.session, asked.kind, f"{access}:{PurePath(path).parent}")
+                self.consent.allow(self.session, request.kind, f"{access}:{PurePath(path).parent}")
             case "never":
-                self.consent.refuse(self.session, asked.kind, tool)
+                self.consent.refuse(self.session, request.kind, tool)
         return ("deny", "the person said no") if answer in ("no", "never") else ("approve", "the person said yes")
 
 
-def post_decision(server: ServerClient, asked: ApprovalRequired, decision: str, reason: str) -> None:
+def post_decision(server: ServerClient, request: ApprovalRequired, decision: str, reason: str) -> None:
     """Send the decision about a request to the server. The decision applies to the call exactly as it was shown. Raises
     Conflict if another client has already decided."""
-    body = {"decision": decision, "message": reason, "shown": asked.shown}
-    server.call("POST", route("agent", "approvals", asked.approval), body)
+    body = {"decision": decision, "message": reason, "shown": request.shown}
+    server.call("POST", route("agent", "approvals", request.approval), body)
 
 
-def _tool(asked: ApprovalRequired) -> str:
+def _tool(request: ApprovalRequired) -> str:
     """Return the key under which a decision for the whole session is stored: the name of the tool. For a request to
     access a path, the key is the kind of access and the path, as in ``read:/data/a.csv``."""
-    if asked.kind == "path":
-        return f"{asked.arguments.get('access', '')}:{asked.arguments.get('path', '')}"
-    return asked.name
+    if request.kind == "path":
+        return f"{request.arguments.get('access', '')}:{request.arguments.get('path', '')}"
+    return request.name

@@ -390,5 +390,5 @@ def _one_line(text: str) -> str:
     return "".join(char if char.isprintable() or char == "\t" else " " for char in text)
 
 
-def _cut(text: str, most: int = CELL) -> str:
-    return text if len(text) <= most else f"{text[:most]}..."
+def _cut(text: str, limit: int = CELL) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}..."

@@ -164,9 +164,10 @@ class RequestBuilder:
     def _describe_data(
         self, prompt: str, session: str, named: Sequence[str], place: str, *, has_files: bool, newest: bool
     ) -> list[Note]:
-        """Describe the data that the prompt is about (see ``describe_data``): those of the kernel, and those of the
-        draft where its code has changed them and the code of this turn continues it. Then the note about the kernel
-        is only compared with that of a stored turn, and is left out if it is not compared."""
+        """Describe the data that the prompt is about (see ``describe_data``). These are the data of the kernel or, if
+        code of the draft has changed them and the turn continues in the draft, those of the draft. In the second case
+        the note about the kernel is included only if the prompt names its data, so that it can be compared with the
+        note of a stored turn."""
         before, earlier = self._earlier
         earlier = earlier if before == session and not has_files else ""
         options: dict[str, Any] = {"named": [*named], "earlier": earlier, "newest": newest}
@@ -198,7 +199,7 @@ class RequestBuilder:
 
 
 def _note(text: str) -> Note:
-    """Return the note whose title is the first line of ``text``; an empty one for an empty text."""
+    """Return the note whose title is the first line of ``text``; an empty note if there are no other lines."""
     title, _, facts = text.partition("\n")
     return {"title": title, "text": facts} if facts else {}
 

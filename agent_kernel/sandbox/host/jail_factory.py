@@ -169,8 +169,8 @@ class JailFactory:
         )
 
     async def _serves(self, interpreter: str) -> bool:
-        """Return True if the session can run with this interpreter: it is not the server's own (for which there are
-        warm processes), it starts, and its version is at least OLDEST."""
+        """Return True if a process for this interpreter can be started: it starts, and its version is at least OLDEST.
+        Return False for the server's own interpreter, for which there are warm processes."""
         if _same(interpreter, str(self.interpreter)):
             return False  # this is the server's own interpreter, for which there are warm processes
         if interpreter not in self._versions:

@@ -67,8 +67,8 @@ class SandboxPolicy:
 
     @classmethod
     def of(cls, settings: Settings, environ: Mapping[str, str] = os.environ) -> SandboxPolicy:
-        """Create the policy of the settings. ``sandbox_env`` lists names, whose values come from ``environ``, or
-        NAME=value."""
+        """Create the policy from the settings. Each entry of ``sandbox_env`` is the name of a variable, whose value
+        comes from ``environ``, or NAME=value."""
         return cls(
             mode=settings.sandbox,
             profile=settings.sandbox_profile,

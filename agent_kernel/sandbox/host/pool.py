@@ -322,7 +322,7 @@ def _check_given(given: Sequence[Variable]) -> None:
     if sum(len(one.data) for one in given) > variable_transfer.MAX_BYTES:
         raise InvalidRequest(
             f"The variables for the sandbox have more than {variable_transfer.MAX_BYTES >> 20} MB together.",
-            hint="Give a part of them, or write them to a file beside the notebook.",
+            hint="Pass fewer or smaller variables, or write them to a file beside the notebook.",
         )
 
 

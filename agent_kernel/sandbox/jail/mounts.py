@@ -149,10 +149,10 @@ class SharedDirectory:
         """Make the empty directory read-only. After this, only the supervisor can create mount points in it."""
         _restrict("/new" + self.directory, _ATTR_RDONLY, below=0)
 
-    def update(self, wanted: Iterable[VisibleEntry], root: str = "") -> None:
-        """Mount and unmount entries until exactly the entries in ``wanted`` are visible. Their paths are those inside
+    def update(self, entries: Iterable[VisibleEntry], root: str = "") -> None:
+        """Mount and unmount entries until exactly the entries in ``entries`` are visible. Their paths are those inside
         the jail. ``root`` is where the new tree is mounted at the moment. Raises OSError."""
-        visible = {entry.path: entry for entry in wanted}
+        visible = {entry.path: entry for entry in entries}
         for path in sorted(self._shown, reverse=True):
             if visible.get(path) != self._shown[path]:
                 self._remove(root, path)

@@ -62,13 +62,13 @@ class Pipe:
             self._attached = False
             asyncio.get_running_loop().remove_reader(self._fd)
 
-    def drain(self, most: int = 1 << 20) -> None:
+    def drain(self, max_bytes: int = 1 << 20) -> None:
         """Read what is available now: everything written before the worker reported the end of the run."""
-        while self._open and most > 0:
+        while self._open and max_bytes > 0:
             got = self._readable()
             if not got:
                 return
-            most -= got
+            max_bytes -= got
 
     def close(self) -> None:
         self.pause()

@@ -184,9 +184,9 @@ class CodeWorker:
             self._show_media(value)
         return text
 
-    def _display(self, *shown: Any) -> None:
+    def _display(self, *values: Any) -> None:
         """Display values as a notebook does."""
-        for value in shown:
+        for value in values:
             if not self._figures.draw(value):
                 seen = self._show_media(value)
                 if not seen.startswith("image/"):

@@ -174,10 +174,10 @@ def _labels(labels: Iterable[Any]) -> list[str]:
     return [repr(label) for label in looked_at if type(label) in (str, int)]
 
 
-def _close(title: str, wanted: Any, names: Iterable[str]) -> Iterator[str]:
-    """Yield one line that lists the names that are similar to ``wanted``; if none is similar, the first names."""
+def _close(title: str, target: Any, names: Iterable[str]) -> Iterator[str]:
+    """Yield one line that lists the names that are similar to ``target``; if none is similar, the first names."""
     names = [name for name, _ in zip(names, range(MAX_LOOKED_AT), strict=False)]
-    close = difflib.get_close_matches(wanted, names, 5) if type(wanted) is str else []
+    close = difflib.get_close_matches(target, names, 5) if type(target) is str else []
     if shown := close or names[:MAX_NAMES]:
         yield f"{title}{' with a similar name' if close else ''}: {_join(shown)}."
 

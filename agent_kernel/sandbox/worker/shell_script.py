@@ -40,7 +40,7 @@ class Script:
         When interrupted, the script gets SIGINT, after a third of ``grace_s`` SIGTERM, and after two thirds SIGKILL;
         then KeyboardInterrupt is raised. Raises ValueError for a script of more than MAX_BYTES bytes."""
         if len(code.encode("utf-8", "surrogateescape")) > MAX_BYTES:
-            raise ValueError(f"A script has at most {MAX_BYTES:,} bytes: write longer input to a file.")
+            raise ValueError(f"A script can have at most {MAX_BYTES:,} bytes: write longer input to a file.")
         others = set(children_of(os.getpid()))
         prctl(_SUBREAPER, 1)
         shell = 0

@@ -43,15 +43,15 @@ def _traceback(problem: BaseException) -> str:
     return "".join(shown.format()).rstrip().replace(f"{ProcessorTimeUsedUp.__module__}.", "")
 
 
-def _only_their_frames(shown: traceback.TracebackException, seen: set[int]) -> None:
+def _only_their_frames(formatted: traceback.TracebackException, seen: set[int]) -> None:
     """Keep only the frames of the code itself and of modules in the work directory. ``seen`` are the ids of exceptions
     that have been processed, because exceptions can refer to each other."""
-    if id(shown) in seen:
+    if id(formatted) in seen:
         return
-    seen.add(id(shown))
+    seen.add(id(formatted))
     workdir = os.environ.get("HOME", "") + os.sep
-    frames = [frame for frame in shown.stack if frame.filename.startswith(("<run ", workdir))]
-    shown.stack = traceback.StackSummary.from_list(frames)
-    for other in (shown.__cause__, shown.__context__, *(getattr(shown, "exceptions", None) or ())):
+    frames = [frame for frame in formatted.stack if frame.filename.startswith(("<run ", workdir))]
+    formatted.stack = traceback.StackSummary.from_list(frames)
+    for other in (formatted.__cause__, formatted.__context__, *(getattr(formatted, "exceptions", None) or ())):
         if other is not None:
             _only_their_frames(other, seen)

@@ -49,8 +49,9 @@ def check_path(scheme: str, place: str) -> Path:
 
 @contextmanager
 def open_database(path: Path, tables: Columns, framework: str) -> Iterator[sqlite3.Connection]:
-    """Open a SQLite file to read it, in one transaction: writers go on, and what they write is not seen. Raises
-    InvalidRequest unless the file has the ``tables`` of the ``framework``, and StoreCorrupt if it cannot be read."""
+    """Open a SQLite file and begin a read transaction. Other programs can write meanwhile; this connection does not
+    see their changes. Raises InvalidRequest unless the file has the ``tables`` of the ``framework``, and StoreCorrupt
+    if it cannot be read."""
     # The journal of a running program is read as well. SQLite needs an index file beside the database for that. If this
     # user cannot create it and no journal exists, nobody is writing, and the file is read without it.
     journal = path.with_name(f"{path.name}-wal")

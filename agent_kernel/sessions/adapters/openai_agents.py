@@ -169,22 +169,22 @@ class AgentsSession:
         return session.head if session else 0
 
     @classmethod
-    async def _newest(cls, store: SessionStore, key: SessionKey, wanted: int | None) -> Forms:
-        """Return stored items with their Responses API forms, reading back until the forms of the newest ``wanted``
+    async def _newest(cls, store: SessionStore, key: SessionKey, count: int | None) -> Forms:
+        """Return stored items with their Responses API forms, reading back until the forms of the newest ``count``
         items are included or no older items exist (None: all)."""
-        forms = await cls._forms(store, key, await store.latest(key, wanted, failed=False))
-        window = wanted or 0
-        while wanted and len(_flat(forms)) < wanted and window < await cls._head(store, key):
+        forms = await cls._forms(store, key, await store.latest(key, count, failed=False))
+        window = count or 0
+        while count and len(_flat(forms)) < count and window < await cls._head(store, key):
             window *= 2  # a pair was cut, or items have no form in the SDK: read further back
             forms = await cls._forms(store, key, await store.latest(key, window, failed=False))
         return forms
 
     @staticmethod
-    async def _forms(store: SessionStore, key: SessionKey, said: Sequence[Item]) -> Forms:
-        hashes = dict.fromkeys(medium.hash for item in said for medium in item.message.media)
+    async def _forms(store: SessionStore, key: SessionKey, items: Sequence[Item]) -> Forms:
+        hashes = dict.fromkeys(medium.hash for item in items for medium in item.message.media)
         stored = {digest: await store.blob(key, digest) for digest in hashes}
         blobs = {digest: data for digest, data in stored.items() if data is not None}
-        return list(zip(said, responses_items.items_of(said, blobs), strict=True))
+        return list(zip(items, responses_items.items_of(items, blobs), strict=True))
 
     @staticmethod
     async def _newest_unit(store: SessionStore, key: SessionKey) -> list[Item]:

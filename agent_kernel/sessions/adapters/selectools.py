@@ -80,7 +80,7 @@ class SelectoolsStore:
             key = self._key(session_id, namespace)
             with self._lock:
                 known = self._memories.setdefault(memory, {})
-                work = self._sessions.save(key, memory.to_dict(), known.get(key), meant=key in self._seen)
+                work = self._sessions.save(key, memory.to_dict(), known.get(key), used_before=key in self._seen)
                 known[key] = self._bridge.run(work)
                 self._seen.add(key)
         except Exception as error:  # of any kind, because it is raised again

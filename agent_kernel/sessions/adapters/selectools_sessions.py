@@ -49,10 +49,10 @@ class SavedSessions:
         self._ttl = ttl
         self._clock = clock
 
-    async def save(self, key: SessionKey, memory: Body, known: SavedMemory | None, *, meant: bool) -> SavedMemory:
-        """Append the new messages of a memory. ``known`` is the memory as it was last loaded or saved. ``meant`` is
-        true if the caller has used this session before; a completely different memory then replaces the window on
-        purpose."""
+    async def save(self, key: SessionKey, memory: Body, known: SavedMemory | None, *, used_before: bool) -> SavedMemory:
+        """Append the new messages of a memory. ``known`` is the memory as it was last loaded or saved. ``used_before``
+        is true if the caller has used this session before. A memory whose first message is not stored then replaces
+        the window; otherwise its messages are added to the window."""
         bodies = memory["messages"]
         texts = [text_of(body) for body in bodies]
         session = await self.info(key) or await self._store.create(key)
@@ -60,7 +60,7 @@ class SavedSessions:
         if known is not None and (same or not known.texts):
             new, count = len(texts) - same, len(texts) + max(0, session.head - known.head)
         else:
-            new, count = await self._compare(session, texts, meant=meant)
+            new, count = await self._compare(session, texts, used_before=used_before)
         head = session.head
         if new:
             added = await self._store.add_messages(key, messages_of(bodies[-new:]), record=RECORD)
@@ -120,7 +120,7 @@ class SavedSessions:
             hits += [hit for hit in candidates if not self._is_expired(hit.session)]
         return sorted(hits, key=lambda hit: (-hit.score, hit.session.key.id))[:limit]
 
-    async def _compare(self, session: Session, texts: Sequence[str], *, meant: bool) -> tuple[int, int]:
+    async def _compare(self, session: Session, texts: Sequence[str], *, used_before: bool) -> tuple[int, int]:
         """Compare the ``texts`` of a memory that was not loaded or saved here before with the stored session. Returns
         (number of last messages that are new, number of messages of the window). If the memory was edited, begins a
         branch at the first difference."""
@@ -132,16 +132,16 @@ class SavedSessions:
             return len(texts) - same, len(texts)
         where = find_divergence(stored, texts)
         if where is None:
-            return len(texts), len(texts) + (0 if meant else session.head)
+            return len(texts), len(texts) + (0 if used_before else session.head)
         kept_count = await self._branch_before(key, items, where.start + where.same) - where.start
         return len(texts) - max(0, kept_count), len(texts)
 
-    async def _branch_before(self, key: SessionKey, said: Sequence[Item], at: int) -> int:
-        """Begin a branch before the turn of the item ``said[at]``. Returns how many items of ``said`` the new branch
-        still contains."""
-        turn = said[at].turn
+    async def _branch_before(self, key: SessionKey, items: Sequence[Item], at: int) -> int:
+        """Begin a branch before the turn of the item ``items[at]``. Returns how many of ``items`` the new branch still
+        contains."""
+        turn = items[at].turn
         await self._store.branch(key, before=turn)
-        return next(index for index, item in enumerate(said) if item.turn == turn)
+        return next(index for index, item in enumerate(items) if item.turn == turn)
 
     async def _describe(self, key: SessionKey, session: Session, memory: Body, count: int, head: int) -> None:
         metadata = {**session.metadata, **describe_window(memory, count, head)}

@@ -32,6 +32,8 @@ class Clock:
 
 @dataclass
 class Talk:
+    """A session with an open turn, and short names for what tests do with them."""
+
     store: SessionStore
     owner: Owner
     key: SessionKey

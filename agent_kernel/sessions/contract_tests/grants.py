@@ -94,8 +94,8 @@ async def test_words_that_utf_8_can_not_hold_are_refused_and_the_question_waits(
 
 
 async def open_question(store: KeptStore, owner: Owner) -> Talk:
-    """Open a turn with three calls, and return its Talk: c0 has its result, c1 waits for an answer of the user, and c2
-    is running."""
+    """Open a turn with three calls, and return it as a Talk: c0 has its result, c1 waits for an answer of the user,
+    and c2 is running."""
     talk = await Talk.begin(store, owner)
     await talk.say(user("hi"), calls("c0", "c1", "c2"), result("c0"))
     await store.ask(replace(QUESTION, turn=talk.turn.id))

@@ -29,7 +29,7 @@ async def exchange(talk: Talk, number: int) -> Talk:
 
 
 async def two(store: SessionStore, owner: Owner) -> Talk:
-    """Create a session with two exchanges of four items each, open another turn, and return the Talk of that turn."""
+    """Create a session with two exchanges of four items each, open another turn, and return that turn as a Talk."""
     return await exchange(await exchange(await Talk.begin(store, owner), 1), 2)
 
 

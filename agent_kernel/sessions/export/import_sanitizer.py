@@ -153,7 +153,7 @@ def _note_missing_media(message: Message, blobs: Mapping[str, bytes], left_out: 
         if not isinstance(part, Media) or part.hash in blobs:
             return part
         left_out["media without bytes"] = left_out.get("media without bytes", 0) + 1
-        return Text(f"[{part.mime} that did not come along]")
+        return Text(f"[{part.mime}, which was not included]")
 
     return replace(message, parts=tuple(replace_missing(part) for part in message.parts))
 

@@ -80,8 +80,8 @@ def _bodies(whole: Transcript) -> Iterator[dict[str, Any]]:
     yield from ({"type": "summary", **body} for body in facts["summaries"])
 
 
-def _medium(named: Media, data: bytes | None) -> dict[str, Any]:
-    body = {"type": "medium", "hash": named.hash, "mime": named.mime, "size": named.size}
+def _medium(medium: Media, data: bytes | None) -> dict[str, Any]:
+    body = {"type": "medium", "hash": medium.hash, "mime": medium.mime, "size": medium.size}
     return body | ({"data": base64.b64encode(data).decode("ascii")} if data is not None else {})
 
 

@@ -80,13 +80,13 @@ def item_of(message: Message, blobs: Mapping[str, bytes] | None = None) -> Body 
     return restored
 
 
-def items_of(said: Iterable[Item], blobs: Mapping[str, bytes]) -> Iterator[list[Body]]:
+def items_of(items: Iterable[Item], blobs: Mapping[str, bytes]) -> Iterator[list[Body]]:
     """Yield for each stored item its form in the Responses API: the original API item if a program stored one,
     otherwise at most one message and its calls. For a hidden message of agent-kernel the list is empty. Call ids of
     agent-kernel repeat within a session, but the API requires unique ids, so the ids of calls are built from the item's
     ``seq``."""
     ids: dict[str, str] = {}
-    for item in said:
+    for item in items:
         message = item.message
         known = item_of(message, blobs)
         if known is not None:
@@ -127,15 +127,15 @@ def to_model_history(messages: Sequence[Message]) -> list[Message]:
     return seen
 
 
-def _answer(seen: list[Message], asked: Sequence[tuple[ToolCall, str]]) -> None:
-    """Append calls with their results (``asked``) to ``seen``. The calls are attached to the assistant message before
-    them, as models write them."""
+def _answer(history: list[Message], asked: Sequence[tuple[ToolCall, str]]) -> None:
+    """Append calls with their results (``asked``) to ``history``. The calls are attached to the assistant message
+    before them, as models write them."""
     if not asked:
         return
     calls = tuple(call for call, _ in asked)
-    speaks = bool(seen) and seen[-1].role == "assistant" and not seen[-1].calls
-    before = seen.pop() if speaks else Message("assistant")
-    seen += [replace(before, calls=calls), *(tool_result(call, text, "success") for call, text in asked)]
+    speaks = bool(history) and history[-1].role == "assistant" and not history[-1].calls
+    before = history.pop() if speaks else Message("assistant")
+    history += [replace(before, calls=calls), *(tool_result(call, text, "success") for call, text in asked)]
 
 
 def _hidden_item(message: Message) -> Body:

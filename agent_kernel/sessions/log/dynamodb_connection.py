@@ -22,11 +22,10 @@ Item = dict[str, Any]
 
 
 class DynamoConnection:
-    """A connection to the table that a URL names, for one thread at a time. Access keys are found where the tools of
-    AWS look for them. The first use creates the table if it does not exist. ``prefix`` begins the partition keys of
-    this log, and ``name`` is shown to people. Raises InvalidRequest for a URL that cannot be read, or if botocore is
-    not installed.
-    """
+    """A connection to the table that a URL names, for one thread at a time. Access keys come from the standard AWS
+    configuration (environment, profile or role). The first use creates the table if it does not exist. ``prefix``
+    begins the partition keys of this log, and ``name`` is shown to people. Raises InvalidRequest for a URL that cannot
+    be read, or if botocore is not installed."""
 
     def __init__(self, url: str) -> None:
         try:

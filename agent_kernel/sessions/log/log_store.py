@@ -58,8 +58,8 @@ class Tail:
 class LogStore(Protocol):
     """A log in a shared database. Only one thread at a time may use it. Every method raises StoreError while the
     database cannot be used; a later call connects again. ``name`` is shown to people and contains no password. If
-    ``compares`` is false, ``commit`` ignores ``after``, and the writer has to read before each write; a log may learn
-    during its first call that it is true."""
+    ``compares`` is false, ``commit`` ignores ``after``, so the writer has to read before each write. The value may
+    become true during the first call."""
 
     name: str
 

@@ -56,7 +56,8 @@ class SharedValue:
 
 @dataclass(frozen=True, slots=True)
 class EventCounter:
-    """Counts events under a name, of which ``limit`` (1 or more) may happen within the time that the caller gives."""
+    """Counts events under a name. At most ``limit`` of them (1 or more) may happen within the time window that the
+    caller passes."""
 
     namespace: str
     name: str

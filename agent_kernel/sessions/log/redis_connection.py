@@ -117,7 +117,7 @@ class RedisConnection:
         if memory.get("maxmemory") and memory.get("maxmemory_policy", "noeviction") != "noeviction":
             raise StoreError(
                 f"{self.name} would delete sessions when its memory is full (maxmemory-policy).",
-                hint="Set maxmemory-policy to noeviction, or name a server that is no cache.",
+                hint="Set maxmemory-policy to noeviction, or use a server that is not a cache.",
             )
 
     def _to_store_error(self, error: Exception) -> StoreError:

@@ -33,8 +33,8 @@ class SupabaseLog:
     this machine, where the local stack of Supabase has none. Raises InvalidRequest for a URL that cannot be read, or if
     postgrest is not installed, the part of supabase-py that calls functions.
 
-    ``compares`` is false until the project was reached, and while it has the function of an earlier version, which
-    compares the ends of streams only.
+    ``compares`` (see LogStore) is false until the log has reached the project. It stays false if the project still has
+    the SQL function of an earlier version.
     """
 
     def __init__(self, url: str) -> None:

@@ -1,4 +1,5 @@
-"""Takes our own options out of the URL of a database, whose other options belong to the library that connects."""
+"""Removes agent-kernel's own options from the URL of a database. Its other options belong to the library that
+connects."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Records which shared rows a transaction changes, in the order of the changes.
 
 Temporary triggers write each changed row into the temporary table ``changes``. Rows that ``rows.insert_rows`` inserts
-are known before, so for them the table only has a line with the number of their list: that takes a third of the time.
+are kept in a list of Python values instead, and the table contains one line with the number of this list. This takes a
+third of the time.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class ChangeRecorder:
             db.list_rows = self._list_rows
 
     def begin(self) -> None:
-        """Release what the transaction before has listed. A transaction follows."""
+        """Release the lists of the previous transaction, before a new one begins."""
         self._lists.clear()
 
     def read(self, db: sqlite3.Connection) -> dict[Stream, list[RowChange]]:

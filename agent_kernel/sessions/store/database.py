@@ -352,7 +352,7 @@ class Database:
         if code == sqlite3.SQLITE_IOERR and self._almost_full():
             code = sqlite3.SQLITE_FULL
         if code == sqlite3.SQLITE_FULL:
-            return StoreFull(f"No space left for {self.name}.", hint="Free some space; nothing was half-written.")
+            return StoreFull(f"No space left for {self.name}.", hint="Free some space. Nothing was written.")
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             self._close()
             return StoreCorrupt(f"{self.name} is damaged ({error}).", hint=self._recovery_hint())

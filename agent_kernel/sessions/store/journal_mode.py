@@ -33,13 +33,13 @@ def configure(connection: sqlite3.Connection, *, shared: bool, durable: bool, wa
     connection.execute(f"PRAGMA journal_size_limit = {WAL_SIZE_LIMIT}")
 
 
-def _switch_journal(connection: sqlite3.Connection, wanted: str, wait_s: float) -> None:
+def _switch_journal(connection: sqlite3.Connection, mode: str, wait_s: float) -> None:
     """Change the journal mode, retrying for ``wait_s`` seconds. The change needs the file exclusively for a moment, and
     SQLite's busy timeout does not apply to it."""
     deadline = time.monotonic() + wait_s
     while True:
         try:
-            connection.execute(f"PRAGMA journal_mode = {wanted}").fetchone()
+            connection.execute(f"PRAGMA journal_mode = {mode}").fetchone()
             return
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:

@@ -146,12 +146,12 @@ def _to_json(name: str, value: Any) -> Any:
         return {"unreadable": value}
 
 
-def _to_column(name: str, shown: Any) -> Any:
+def _to_column(name: str, value: Any) -> Any:
     if name not in _JSON:
-        return base64.b64decode(shown["base64"]) if isinstance(shown, dict) else shown
-    if isinstance(shown, dict) and set(shown) == {"unreadable"}:
-        return shown["unreadable"]
-    return serialization.encode_value(shown)
+        return base64.b64decode(value["base64"]) if isinstance(value, dict) else value
+    if isinstance(value, dict) and set(value) == {"unreadable"}:
+        return value["unreadable"]
+    return serialization.encode_value(value)
 
 
 def read_version(body: Mapping[str, Any], newest: int) -> int:

@@ -1,4 +1,4 @@
-"""Check that the file or directory of a store is still in its place, so that no empty store silently replaces it."""
+"""Checks that the file or directory of a store is still in its place, so that no empty store silently replaces it."""
 
 from __future__ import annotations
 

@@ -64,8 +64,9 @@ class Replica:
     """The copy of one store; it is used on the store's thread only. ``offset`` is the time of the shared database minus
     ``time.monotonic()``, in seconds.
 
-    A transaction that writes may run without ``update`` before it (``begin_unread``). The log then compares whether the
-    copy was current. ``sent`` tells whether the transaction got as far as to write to the log."""
+    A transaction that writes may run without ``update`` before it (``begin_unread``). The log then compares whether
+    the copy was current. ``sent`` is true once the transaction has begun to write to the log.
+    """
 
     def __init__(self, log: LogStore) -> None:
         self._log = log
@@ -123,7 +124,8 @@ class Replica:
         return found
 
     def begin_unread(self) -> bool:
-        """Begin a transaction without ``update``, if the copy is probably current. Otherwise return False."""
+        """Begin a transaction without ``update`` before it, and return True, if the copy is probably current.
+        Otherwise return False."""
         self._recorder.begin()
         now = time.monotonic()
         may = self._log.compares and self._records and now - self._conflict_at >= QUIET_S
@@ -137,8 +139,9 @@ class Replica:
         return max(self._read_at, min(times, default=self._read_at))
 
     def run(self, work: Callable[[sqlite3.Connection], T], db: sqlite3.Connection) -> T:
-        """Run ``work``, a write or one of several in a transaction. In a transaction without ``update``, note that its
-        result is a guess if it changed nothing or was refused: no commit compares what such a result depends on."""
+        """Run ``work``, which is one of the writes of a transaction. If the transaction began without ``update``, and
+        ``work`` changes nothing or raises an error, record that its result may depend on outdated rows: the log checks
+        only streams to which the transaction writes."""
         if not self._unread:
             return work(db)
         before = count_changes(db)

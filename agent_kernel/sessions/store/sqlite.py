@@ -78,8 +78,8 @@ class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
         self._clock = clock
 
     async def _growing(self, key: SessionKey, work: Callable[[sqlite3.Connection], T], *namespaces: str) -> T:
-        """Check the quota, then run a write that creates a session or a turn. ``namespaces`` are others than that of
-        ``key`` that it uses. Raises QuotaExceeded."""
+        """Check the quota, then run a write that creates a session or a turn. ``namespaces`` are the further
+        namespaces that the write uses, besides that of ``key``. Raises QuotaExceeded."""
 
         def run_within_quota(db: sqlite3.Connection) -> T:
             self._guard.check(db, key, self._clock())

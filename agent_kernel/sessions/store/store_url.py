@@ -95,7 +95,7 @@ def _open_shared_log(url: str) -> LogStore:
 def _path(scheme: str, place: str) -> Path:
     if not place or place.startswith("//"):
         raise InvalidRequest(
-            f"After {scheme}: there must be a path, without slashes that begin a host name.",
+            f"{scheme}: must be followed by a path, not by a host name (//HOST).",
             hint=f"For example {scheme}:chats, relative to the current directory, or {scheme}:/home/ann/chats.",
         )
     if KEY_MARK in place:

@@ -35,7 +35,7 @@ def rewind(db: sqlite3.Connection, key: SessionKey, tail: Sequence[Item], now: f
     if not tail:
         return True
     if tail[0].message.role == "tool":
-        raise InvalidRequest("A tool call would be left without its results.", hint="Remove the call too.")
+        raise InvalidRequest("A tool call would be left without its results.", hint="Remove its message too.")
     _cut_from(db, key, path, tail[0].seq, now)
     return True
 
@@ -168,7 +168,7 @@ def _select_position(db: sqlite3.Connection, key: SessionKey, turn: str) -> _Tur
 
 def _first_turn_after(db: sqlite3.Connection, key: SessionKey, segment: int, seq: int) -> _TurnPlacement | None:
     """Return the placement of the turn to which the first item after ``seq`` in the segment belongs, or None if there
-    is no such item or that turn began before ``seq``."""
+    is no such item or if that turn began before ``seq``."""
     row = db.execute(
         f"SELECT turn FROM items WHERE {HERE} AND segment = ? AND seq > ? ORDER BY seq LIMIT 1",
         (*pair(key), segment, seq),

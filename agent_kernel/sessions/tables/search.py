@@ -179,7 +179,7 @@ def _read_hit(
     return SearchHit(session, score, tuple(piece for piece in shown if piece is not None))
 
 
-def _read_snippet(db: sqlite3.Connection, key: SessionKey, seq: int, wanted: Collection[str]) -> Snippet | None:
+def _read_snippet(db: sqlite3.Connection, key: SessionKey, seq: int, words: Collection[str]) -> Snippet | None:
     row = db.execute(
         "SELECT turn, cell, role, body, time FROM items"
         f" WHERE namespace = :namespace AND session = :session AND {search_texts.SEGMENT} AND seq = :seq",
@@ -188,4 +188,4 @@ def _read_snippet(db: sqlite3.Connection, key: SessionKey, seq: int, wanted: Col
     if row is None:
         return None
     turn, cell, role, body, time = row
-    return Snippet(seq, turn, cell, role, cut_snippet(search_texts.searchable_text(body), wanted), time)
+    return Snippet(seq, turn, cell, role, cut_snippet(search_texts.searchable_text(body), words), time)

@@ -154,9 +154,9 @@ def _write_items(db: sqlite3.Connection, whole: SessionSnapshot, blobs: Mapping[
         items.insert_items(db, place, [_fill_media(item.message, blobs) for item in run], run[0].time)
 
 
-def _group_stored_together(said: tuple[Item, ...]) -> Iterator[list[Item]]:
+def _group_stored_together(items: tuple[Item, ...]) -> Iterator[list[Item]]:
     """Yield groups of items that were stored by one append: they have the same turn and time, and consecutive seqs."""
-    numbered = enumerate(said)
+    numbered = enumerate(items)
     # seq minus index is constant within a run of consecutive seqs.
     for _, group in groupby(numbered, key=lambda pair: (pair[1].turn, pair[1].time, pair[1].seq - pair[0])):
         yield [item for _, item in group]

@@ -162,7 +162,7 @@ def append_at(
     _check_head(lease.place.head, expect_seq)
     # A turn is moved only while it is empty: items stay in the segment in which they were inserted.
     if lease.place.head != opened.since:
-        raise Conflict("The turn has items already, so it stays where it is.", details={"turn": turn.id})
+        raise Conflict("The turn already has items, so it cannot be moved to another place.", details={"turn": turn.id})
     segment = lease.place.segment if behind is None else _segment_after(db, turn.key, behind, now)
     # The earlier turns get the ordinal of the open turn and the following ones; the open turn then begins after their
     # items.

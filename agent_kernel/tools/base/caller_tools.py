@@ -9,7 +9,7 @@ from typing import Any
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 
-AWAITED = "The caller has not brought the result of this call."
+AWAITED = "The caller has not sent the result of this call."
 """Stored as the result of a caller's call until the caller sends the real result; it stays if the caller never does."""
 
 

@@ -65,7 +65,7 @@ class ClientCallBroker:
     async def _answer(self, offer: OfferedCall, now: Callable[[], float]) -> ToolOutput:
         if not await self._await_claim(offer, now):
             reasons = "".join(f"; {client} declined: {reason}" for client, reason in offer.declined.items())
-            return ToolOutput(f"no client attached: nobody took this call, and it did not run{reasons}", "error")
+            return ToolOutput(f"no client attached: nobody claimed this call, so it did not run{reasons}", "error")
         while True:
             remaining = offer.renewed + self._lease_s - now()
             if remaining <= 0:

@@ -43,9 +43,9 @@ def check_schema(schema: Mapping[str, Any]) -> None:
         raise InvalidRequest(problem)
 
 
-def has_too_many_values(value: object, most: int) -> bool:
-    """Return whether ``value`` contains more than ``most`` values. Lists, objects and everything in them count."""
-    return next(itertools.islice(_walk(value), most, None), None) is not None
+def has_too_many_values(value: object, limit: int) -> bool:
+    """Return whether ``value`` contains more than ``limit`` values. Lists, objects and everything in them count."""
+    return next(itertools.islice(_walk(value), limit, None), None) is not None
 
 
 def _walk(value: object) -> Iterator[tuple[object]]:

@@ -85,15 +85,15 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
         raise InvalidRequest(f"The type hints of {name} cannot be read: {error}.") from error
 
 
-def _field(parameter: inspect.Parameter, hint: Any, said: str) -> Any:
-    """Return the type of one key of a TypedDict for a parameter. ``said`` is its description. A default value only
-    appears in the schema; the function itself applies it."""
+def _field(parameter: inspect.Parameter, hint: Any, description: str) -> Any:
+    """Return the type of one key of a TypedDict for a parameter. ``description`` is its description. A default value
+    only appears in the schema; the function itself applies it."""
     import pydantic
     import typing_extensions
 
     optional = parameter.default is not parameter.empty
     extra = {"default": default} if optional and (default := _plain(parameter.default)) is not _NOT_JSON else {}
-    hint = Annotated[hint, pydantic.Field(description=said or None, json_schema_extra=extra or None)]
+    hint = Annotated[hint, pydantic.Field(description=description or None, json_schema_extra=extra or None)]
     return typing_extensions.NotRequired[hint] if optional else hint
 
 

@@ -69,7 +69,8 @@ class SandboxEnvironment:
     ``read`` contains the paths that code may read in addition to its work directory. ``wanted`` contains the output
     files that the request names; with ``surface``, other new files are stored too. ``given`` contains copies of
     variables that are set before the first Python code of the turn. ``known_lost`` is the loss of variables that was
-    already reported in this turn. ``once`` and ``network`` are the same for all turns of a server.
+    already reported in this turn. ``once`` contains the paths that the user allowed for single turns. All turns of a
+    server share ``once`` and ``network``.
     """
 
     sandbox: Sandbox

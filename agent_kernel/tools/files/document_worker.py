@@ -158,7 +158,7 @@ def _no_bomb(file: BinaryIO) -> None:
         entries = parts.infolist()
         bombs = [part for part in entries if part.file_size > 16 << 20 and part.file_size > RATIO * part.compress_size]
         if len(entries) > ENTRIES or sum(part.file_size for part in entries) > UNPACKED or bombs:
-            raise UnreadableDocument("it unpacks to more than a document of its size should")
+            raise UnreadableDocument("it expands to more data than is allowed for its size")
     file.seek(0)
 
 

@@ -33,7 +33,7 @@ PARAMETERS = parameters(
     end={
         "type": "integer",
         "minimum": 0,
-        "description": f"Behind the last character; without it {SLICE} characters, at most {MAX_SLICE}",
+        "description": f"Position after the last character; without it {SLICE} characters, at most {MAX_SLICE}",
     },
 )
 
@@ -100,7 +100,7 @@ class ReadFile:
     async def _source(self, arguments: Mapping[str, Any], context: ToolContext) -> OpenTextFile:
         id, path = arguments.get("file_id", ""), arguments.get("path", "")
         if bool(id) == bool(path):
-            raise InvalidRequest("Give a file_id or a path, one of them.", hint="list_files has the ids.")
+            raise InvalidRequest("Give either a file_id or a path.", hint="list_files returns the ids.")
         if path:
             return await asyncio.to_thread(self._in_workdir, path)
         file, body = await self._files.open(context.key, id)
@@ -146,7 +146,7 @@ def read_slice(file: BinaryIO, start: int, end: int, *, text: bool) -> tuple[str
         except UnicodeDecodeError:
             piece = "\0"
         if not text and "\0" in piece:
-            raise InvalidRequest("This file is no text.", hint="Open it with python, in the work directory.")
+            raise InvalidRequest("This file is not a text file.", hint="Open it with python, in the work directory.")
         pieces.append(piece[max(0, start - total) : max(0, end - total)])
         total += len(piece)
     return "".join(pieces), total

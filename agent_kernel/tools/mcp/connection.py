@@ -321,14 +321,14 @@ async def listing(client: Any, resources: bool) -> ServerListing:
     return ServerListing(tuple(tools[:MAX_TOOLS]), tuple(listed_resources[:MAX_RESOURCES]), more)
 
 
-async def _pages(page: Callable[..., Any], name: str, most: int) -> list[Any]:
+async def _pages(page: Callable[..., Any], name: str, limit: int) -> list[Any]:
     entries: list[Any] = []
     cursor = None
     for _ in range(MAX_PAGES):
         reply = await page(cursor=cursor)
         entries += getattr(reply, name)
         cursor = reply.next_cursor
-        if cursor is None or len(entries) > most:
+        if cursor is None or len(entries) > limit:
             break
     return entries
 
@@ -351,4 +351,4 @@ def _is_transport(error: BaseException) -> bool:
 def _last_words(stderr: str) -> str:
     """Return the last three lines that the server wrote to standard error, as text that completes an error message."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    return f"; it said last: {' '.join(lines[-3:])[-MAX_REASON:]}" if lines else ""
+    return f"; its last output: {' '.join(lines[-3:])[-MAX_REASON:]}" if lines else ""

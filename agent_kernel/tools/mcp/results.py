@@ -43,7 +43,7 @@ class ResultParts:
         elif kind == "resource_link":
             self.texts.append(f"[resource {part.name}: {part.uri}]")
         else:
-            self.texts.append(f"[a part of kind {str(kind)[:40]!r} that is not known here]")
+            self.texts.append(f"[a part of the unknown kind {str(kind)[:40]!r}]")
 
     def resource(self, resource: Any) -> None:
         """Add the text of a resource or, if it is not text, its bytes as a file."""
@@ -58,7 +58,7 @@ class ResultParts:
         try:
             data = base64.b64decode(encoded, validate=True)
         except (binascii.Error, ValueError):
-            self.texts.append(f"[{name}: what should be base64 is not]")
+            self.texts.append(f"[{name}: the data is not valid base64]")
             return
         if is_visible_media(mime):
             self.media.append(Media.of(mime, data))

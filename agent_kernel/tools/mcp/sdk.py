@@ -241,8 +241,8 @@ async def _next(stdout: asyncio.StreamReader) -> Any:
     for text in (line, _mend(line)):
         with contextlib.suppress(ValueError):
             return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
-    return _error_for(line, "the answer is no valid message") or ValueError(
-        "the server wrote a line that is no message"
+    return _error_for(line, "the answer is not a valid message") or ValueError(
+        "the server wrote a line that is not a message"
     )
 
 

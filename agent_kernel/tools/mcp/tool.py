@@ -131,11 +131,11 @@ def unusable(tool: Any) -> str:
     """Return why a tool cannot be offered: it only runs as a task, or no call can match its schema. Return an empty
     string if it can be offered."""
     if tool.execution is not None and tool.execution.task_support == "required":
-        return "it runs only as a task, which calls here are not"
+        return "it can only run as a task, which is not supported"
     schema = tool.input_schema
     try:
         if schema.get("type", "object") != "object":
-            return "its arguments are no object"
+            return "its arguments are not an object"
         if len(json.dumps(schema)) > SCHEMA_BYTES or is_too_deep(schema, SCHEMA_DEPTH):
             return "its schema is too large"
         jsonschema.Draft202012Validator.check_schema(schema)

@@ -100,11 +100,11 @@ class EditContext:
             raise Conflict("The notebook is read-only; propose the change in your answer instead.")
         return seen
 
-    def changeable(self, seen: VisibleNotebook, wanted: object) -> NotebookCell:
-        """Return the cell ``wanted``. Raises InvalidRequest if it does not exist or may not be changed."""
-        cell = one(seen.cells, str(wanted))
+    def changeable(self, seen: VisibleNotebook, reference: object) -> NotebookCell:
+        """Return the cell ``reference``. Raises InvalidRequest if it does not exist or may not be changed."""
+        cell = one(seen.cells, str(reference))
         if cell.id and cell.id == self.own:
-            raise InvalidRequest(f"Cell {cell.index} is the one you were asked in; leave it as it is.")
+            raise InvalidRequest(f"Cell {cell.index} contains the prompt of this turn and cannot be changed.")
         return cell
 
     def has_read(self, context: ToolContext, cell: NotebookCell) -> None:
@@ -118,7 +118,7 @@ class EditContext:
             raise Conflict(f"Cell {cell.index} ({cell.id}) {why}, so nothing was done. Read it first: read_cells.")
         self.known.read(context.key, [(cell.id, cell.source)])
         raise Conflict(
-            f"Cell {cell.index} ({cell.id}) {why}, so nothing was done. It says now:\n{cell.source}\n"
+            f"Cell {cell.index} ({cell.id}) {why}, so nothing was done. Its present text is:\n{cell.source}\n"
             "Call again if your change still fits."
         )
 
@@ -130,9 +130,9 @@ class EditContext:
         end = seen.cells[-1].id if seen.cells else ""
         return next((id for id in (self.last, self.own, seen.active) if id and id in ids), end)
 
-    async def offer(self, context: ToolContext, do: str) -> tuple[ToolOutput, str, int]:
+    async def offer(self, context: ToolContext, kind: str) -> tuple[ToolOutput, str, int]:
         """Send the call to the page that has the notebook open. Return the page's output with the details that are
-        needed to undo the change, the id of the cell, and the cell's index (-1 if unknown). ``do`` is the kind of
+        needed to undo the change, the id of the cell, and the cell's index (-1 if unknown). ``kind`` is the kind of
         change."""
         answer = await self.page.offer(context)
         if answer.status != "success":
@@ -141,36 +141,36 @@ class EditContext:
         cell, index = str(details.get("cell") or arguments.get("cell", ""))[:200], details.get("index")
         index = index if isinstance(index, int) else -1
         change = {
-            "do": do,
+            "do": kind,
             "cell": cell,
             "index": index,
             "turn": context.turn,
             "notebook": str(details.get("notebook", ""))[:1_000],
         }
         change |= {name: arguments[name] for name in ("type", "below", "from", "before", "after") if name in arguments}
-        if do == "delete" and isinstance(details.get("kept"), Mapping):
+        if kind == "delete" and isinstance(details.get("kept"), Mapping):
             change["kept"] = details["kept"]
         return replace(answer, details={"change": change}), cell, index
 
 
 class CellEdit:
-    """A tool that changes one cell. ``do`` is the name of the change that is sent to the page in which the notebook is
-    open; ``done`` is the text that the model reads after the change."""
+    """A tool that changes one cell. ``kind`` is the kind of the change, which the page that has the notebook open
+    receives; ``done`` is the text that the model reads after the change."""
 
     spec: ToolSpec
-    do: str
+    kind: str
     done: str
 
     def __init__(self, desk: EditContext) -> None:
         self._desk = desk
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        output, cell, index = await self._desk.offer(context, self.do)
+        output, cell, index = await self._desk.offer(context, self.kind)
         if not cell:
             return output
-        if self.do == "insert":
+        if self.kind == "insert":
             self._desk.last = cell
-        if self.do in ("insert", "edit"):
+        if self.kind in ("insert", "edit"):
             self._desk.known.read(context.key, [(cell, arguments["after"])])
         stale = " Its outputs are those of before." if arguments["type"] == "code" else ""
         new = "has the text of the person" if context.edited else "says what you asked for"
@@ -192,7 +192,7 @@ class TextEdit(CellEdit):
 
 class InsertCell(TextEdit):
     spec = INSERT
-    do = "insert"
+    kind = "insert"
     done = "Inserted: it is cell {index} ({cell}) now. It has not run."
 
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
@@ -205,7 +205,7 @@ class InsertCell(TextEdit):
 
 class EditCell(TextEdit):
     spec = EDIT_CELL
-    do = "edit"
+    kind = "edit"
     done = "Edited: cell {index} ({cell}) {new}. It has not run.{stale}"
 
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
@@ -219,7 +219,7 @@ class EditCell(TextEdit):
         else:
             after = _source(_replace(cell, str(arguments["find"]), str(arguments["replace"])))
         if after == cell.source:
-            raise InvalidRequest(f"Cell {cell.index} ({cell.id}) says that already.")
+            raise InvalidRequest(f"Cell {cell.index} ({cell.id}) already has this text.")
         diff = _diff(_label(cell), cell.source, after)
         changed = {"cell": cell.id, "type": cell.kind, "before": cell.source, "after": after, "diff": diff}
         return replace(call, arguments=changed)
@@ -227,7 +227,7 @@ class EditCell(TextEdit):
 
 class DeleteCell(CellEdit):
     spec = DELETE
-    do = "delete"
+    kind = "delete"
     done = "Deleted: {cell}. The cells below have other numbers now."
 
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
@@ -242,7 +242,7 @@ class DeleteCell(CellEdit):
 
 class MoveCell(CellEdit):
     spec = MOVE
-    do = "move"
+    kind = "move"
     done = "Moved: it is cell {index} ({cell}) now."
 
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
@@ -250,7 +250,7 @@ class MoveCell(CellEdit):
         cell = self._desk.changeable(seen, call.arguments["cell"])
         below, above = self._desk.place(seen, call.arguments["below"]), _above(seen, cell)
         if below in (cell.id, above):
-            raise InvalidRequest(f"Cell {cell.index} ({cell.id}) is there already.")
+            raise InvalidRequest(f"Cell {cell.index} ({cell.id}) is already at this position.")
         diff = f"{_label(cell)} moves {_where(seen, below)}"
         moved = {"cell": cell.id, "type": cell.kind, "below": below, "from": above, "before": cell.source}
         return replace(call, arguments={**moved, "after": cell.source, "diff": diff})
@@ -301,11 +301,11 @@ def check_runnable(cell: NotebookCell, name: str) -> None:
         raise InvalidRequest(f"Cell {cell.index} is a prompt for you, and you cannot run it.")
 
 
-def _ran(told: Mapping[str, Any]) -> list[NotebookCell]:
-    """Return the cells that ran, with their indices in the notebook. ``told`` are the details of the call's result,
+def _ran(details: Mapping[str, Any]) -> list[NotebookCell]:
+    """Return the cells that ran, with their indices in the notebook. ``details`` are the details of the call's result,
     which come from the browser page that ran the cells."""
-    places = [cell.get("index") for cell in told.get("cells") or () if isinstance(cell, Mapping)]
-    cells = zip(cells_of(told), places, strict=True)
+    places = [cell.get("index") for cell in details.get("cells") or () if isinstance(cell, Mapping)]
+    cells = zip(cells_of(details), places, strict=True)
     return [replace(cell, index=place) if isinstance(place, int) else cell for cell, place in cells]
 
 
@@ -315,7 +315,7 @@ def _replace(cell: NotebookCell, find: str, put: str) -> str:
     count = cell.source.count(find) if find else 0
     if count == 1:
         return cell.source.replace(find, put)
-    current = f" It says now:\n{cell.source}" if len(cell.source) <= SHOWN_CHARS else " Read it: read_cells."
+    current = f" Its present text is:\n{cell.source}" if len(cell.source) <= SHOWN_CHARS else " Read it: read_cells."
     occurrence = "is not" if not count else f"is {count} times"
     more = " Take more of the lines around it." if count else ""
     raise InvalidRequest(f"That text {occurrence} in cell {cell.index} ({cell.id}).{more}{current}")

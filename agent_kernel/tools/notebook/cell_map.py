@@ -84,12 +84,12 @@ def map_cells(cells: Sequence[NotebookCell], start: int = 0) -> str:
     return "\n".join(shown) or f"It has {len(cells)} cells; there is none from {start} on."
 
 
-def select_cells(cells: Sequence[NotebookCell], wanted: str) -> tuple[list[NotebookCell], list[int]]:
+def select_cells(cells: Sequence[NotebookCell], selection: str) -> tuple[list[NotebookCell], list[int]]:
     """Parse a selection of cells and execution numbers: ``3, 5-8, ID, In[2]``. Raises InvalidRequest."""
     by_id = {cell.id: cell for cell in cells if cell.id}
     selected: dict[int, NotebookCell] = {}
     executed: list[int] = []
-    for word in filter(None, (word.strip(" '\"") for word in wanted.split(","))):
+    for word in filter(None, (word.strip(" '\"") for word in selection.split(","))):
         if word in by_id:
             selected[by_id[word].index] = by_id[word]
         elif number := EXECUTED.fullmatch(word):
@@ -101,20 +101,20 @@ def select_cells(cells: Sequence[NotebookCell], wanted: str) -> tuple[list[Noteb
             cell = one(cells, word)
             selected[cell.index] = cell
     if not selected and not executed:
-        raise InvalidRequest(f"There is no cell {wanted[:80]!r}; there are {len(cells)}, numbered from 0.")
+        raise InvalidRequest(f"There is no cell {selection[:80]!r}; there are {len(cells)}, numbered from 0.")
     return list(selected.values()), executed
 
 
-def one(cells: Sequence[NotebookCell], wanted: str) -> NotebookCell:
-    """Return the cell that ``wanted`` names by its id, by a unique prefix of the id (4 characters or more), or by its
-    number. Raises InvalidRequest."""
-    word = wanted.strip(" '\"")
+def one(cells: Sequence[NotebookCell], reference: str) -> NotebookCell:
+    """Return the cell that ``reference`` names by its id, by a unique prefix of the id (4 characters or more), or by
+    its number. Raises InvalidRequest."""
+    word = reference.strip(" '\"")
     matches = [cell for cell in cells if cell.id == word and word]
     if not matches and len(word) >= PREFIX:
         matches = [cell for cell in cells if cell.id.startswith(word)]
     if len(matches) > 1:
         ids = ", ".join(cell.id for cell in matches[:5])
-        raise InvalidRequest(f"{word[:80]!r} begins more than one id: {ids}. Say more of it.")
+        raise InvalidRequest(f"{word[:80]!r} begins more than one id: {ids}. Give more of the id.")
     if not matches and word.isascii() and word.isdecimal() and len(word) < 7:
         matches = [cell for cell in cells if cell.index == int(word)]
     if not matches:

@@ -167,9 +167,9 @@ def too_many() -> InvalidRequest:
     return InvalidRequest(f"A skill can have at most {MAX_ENTRIES} files.")
 
 
-def _write(entry: PackageEntry, path: Path, left: int) -> int:
-    """Write a file and return its size in bytes; raises InvalidRequest if there are more than ``left`` bytes. The bytes
-    are counted while reading, because the size that a zip declares may be wrong."""
+def _write(entry: PackageEntry, path: Path, max_bytes: int) -> int:
+    """Write a file and return its size in bytes; raises InvalidRequest if there are more than ``max_bytes`` bytes. The
+    bytes are counted while reading, because the size that a zip declares may be wrong."""
     size = 0
     mode = 0o555 if entry.runs else 0o444
     fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o600)
@@ -178,7 +178,7 @@ def _write(entry: PackageEntry, path: Path, left: int) -> int:
             with closing(entry.open()) as source:
                 while chunk := source.read(CHUNK):
                     size += len(chunk)
-                    if size > left:
+                    if size > max_bytes:
                         raise too_large()
                     out.write(chunk)
         except DAMAGED as error:

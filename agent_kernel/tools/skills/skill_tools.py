@@ -65,7 +65,7 @@ class ReadSkill:
                 f"The skill has no file {path[:200]!r}; it has:\n" + "\n".join(tree(version.files)), "error"
             )
         if b"\0" in data[:8192]:
-            return ToolOutput(f"{path} is no text; use it from code.", "error")
+            return ToolOutput(f"{path} is not a text file; open it with code.", "error")
         text, start = data.decode("utf-8", "replace"), arguments.get("start", 0)
         end = min(len(text), start + SLICE_CHARS)
         more = f"\n[characters {start} to {end} of {len(text)}; go on with start={end}]" if end < len(text) else ""

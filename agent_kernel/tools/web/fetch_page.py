@@ -69,9 +69,9 @@ class FetchPage:
         return await self._reader.read(page)
 
 
-def _part(text: str, start: int, most: int) -> str:
-    """Return a part of the text that begins at the character ``start`` and has at most ``most`` bytes as JSON."""
-    part = text[start : start + most]
-    while part and (size := len(json.dumps(part, ensure_ascii=False).encode())) > most:
-        part = part[: min(len(part) - 1, len(part) * most // size)]
+def _part(text: str, start: int, max_bytes: int) -> str:
+    """Return a part of the text that begins at the character ``start`` and has at most ``max_bytes`` bytes as JSON."""
+    part = text[start : start + max_bytes]
+    while part and (size := len(json.dumps(part, ensure_ascii=False).encode())) > max_bytes:
+        part = part[: min(len(part) - 1, len(part) * max_bytes // size)]
     return part

@@ -228,8 +228,8 @@ class MessagesCodec:
 
     @property
     def _extras(self) -> dict[str, Any]:
-        """Return the calls, files and notices of the server's tools. Files beyond the size limit of an answer have to
-        be fetched."""
+        """Return the calls, files and notices of the server's tools. Files beyond the size limit of an answer are
+        listed without their content, which the client fetches."""
         return self._log.fields
 
 

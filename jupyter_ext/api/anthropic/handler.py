@@ -92,14 +92,14 @@ class AnthropicHandler(DialectHandler):
                 left -= len(files[source].data)
         return files
 
-    async def _uploaded_file(self, id: str, left: int) -> SubmittedFile:
-        """Return a file of the caller, of at most ``left`` bytes."""
+    async def _uploaded_file(self, id: str, max_bytes: int) -> SubmittedFile:
+        """Return a file of the caller, of at most ``max_bytes`` bytes."""
         upload = await self.services.turn_inputs.find(self.caller, id)
         if upload is None:
             raise FileNotFound(f"There is no file {id[:80]!r}.", details={"file": id[:200]})
         if upload.file.size > MAX_MEDIA:
             raise FileTooLarge(f"A picture of a message can have at most {MAX_MEDIA >> 20} MiB.")
-        if upload.file.size > left:
+        if upload.file.size > max_bytes:
             raise InvalidRequest(f"messages: {TOO_MUCH_MEDIA}")
         return SubmittedFile(name=upload.file.name, mime=upload.file.mime, data=await upload.read())
 
@@ -141,15 +141,15 @@ class MessagesHandler(AnthropicHandler):
         await self.answer(call, codec, streams=bool(body.stream))
 
     def _turn_request(
-        self, body: MessagesBody, said: AnthropicConversation, thread: MessageThread | None
+        self, body: MessagesBody, conversation: AnthropicConversation, thread: MessageThread | None
     ) -> DialectRequest:
         """Return the request for the turn. A request that starts a message thread uses the session that it names, or
         else a new one; a request that continues ``thread`` uses the thread's session."""
         if thread is not None:
-            return request_conversion.build(body, said, session=thread.key.id, after=thread.turn)
+            return request_conversion.build(body, conversation, session=thread.key.id, after=thread.turn)
         named = body.session_id or body.container_id
         session = NAMED + new_id("session") if body.thread is not None and not named else ""
-        return request_conversion.build(body, said, session=session)
+        return request_conversion.build(body, conversation, session=session)
 
     async def _thread(self, body: MessagesBody) -> MessageThread:
         """Return the thread that the request continues. Raises NotFound with Anthropic's message, after which

@@ -15,15 +15,17 @@ from jupyter_ext.turns.dialect_request import AGENT, DialectRequest
 CODE_HINT = "Use the model agent/NAME, or a tool code_execution."
 
 
-def build(body: MessagesBody, said: AnthropicConversation, *, session: str = "", after: str = "") -> DialectRequest:
+def build(
+    body: MessagesBody, conversation: AnthropicConversation, *, session: str = "", after: str = ""
+) -> DialectRequest:
     """Return the request for a turn. ``session`` is the session of the request's thread, ``after`` the turn in it that
     the request follows. Raises InvalidRequest for contradictory fields."""
     tools = tools_of(body, agent=body.model.startswith(AGENT))
-    groups = (*tools.groups, *(("files",) if said.files and not tools.silent else ()))
+    groups = (*tools.groups, *(("files",) if conversation.files and not tools.silent else ()))
     whole = DialectRequest(
         body.model,
         TurnRequest(
-            messages=said.messages,
+            messages=conversation.messages,
             permission=body.permission,
             sampling=sampling(body),
             max_tool_rounds=0 if tools.silent else body.max_tool_rounds,
@@ -38,9 +40,9 @@ def build(body: MessagesBody, said: AnthropicConversation, *, session: str = "",
         ),
         groups=groups,
         session=session or body.session_id or body.container_id,
-        files=said.files,
+        files=conversation.files,
         streams=bool(body.stream),
-        own_messages=said.spoken if said.spoken != said.messages else (),
+        own_messages=conversation.spoken if conversation.spoken != conversation.messages else (),
     )
     return require_file_tools(whole, InvalidRequest, hint=CODE_HINT, details=None)
 

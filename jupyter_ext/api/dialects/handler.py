@@ -65,7 +65,8 @@ class DialectHandler(AgentHandler):
             raise InvalidRequest(f"A URL of this request cannot be fetched: {error.message}") from error
 
     def answerable(self, asked: DialectRequest) -> None:
-        """Raise ``unasked`` if the turn may need an approval that nobody can give."""
+        """Check that a person can answer the approval questions of the turn. Raises the error ``self.unasked`` for a
+        request that is not streamed, if its permission is to ask."""
         asks = "ask" in (asked.request.permission, self.services.runtime.settings.permission)
         if asks and asked.server_tools != () and not asked.streams:
             raise self.unasked(

@@ -76,15 +76,15 @@ def openai_model(model: ModelFacts, tools: ToolFacts | None = None) -> dict[str,
     }
 
 
-def anthropic_model(told: Mapping[str, Any]) -> dict[str, Any]:
+def anthropic_model(model: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a model from ``openai_model``. No model here has a retirement date."""
     return {
-        "id": told["id"],
+        "id": model["id"],
         "type": OBJECT,
-        "display_name": told["title"],
-        "created_at": datetime.fromtimestamp(told["created"], UTC).isoformat().replace("+00:00", "Z"),
+        "display_name": model["title"],
+        "created_at": datetime.fromtimestamp(model["created"], UTC).isoformat().replace("+00:00", "Z"),
         "lifecycle": "active",
-        "max_input_tokens": told["context_length"],
+        "max_input_tokens": model["context_length"],
         "max_tokens": None,
         "capabilities": None,
         "line": None,

@@ -97,30 +97,30 @@ class Chosen:
         return tuple(spec for spec in specs if self.allowed is None or spec.name in self.allowed)
 
 
-def parse_tool_choice(said: object) -> Chosen:
+def parse_tool_choice(choice: object) -> Chosen:
     """Parse ``tool_choice`` of chat/completions or responses: a word, a function, or allowed tools."""
-    if isinstance(said, Chosen):
-        return said
-    if isinstance(said, str):
-        if said not in ("auto", "none", "required"):
+    if isinstance(choice, Chosen):
+        return choice
+    if isinstance(choice, str):
+        if choice not in ("auto", "none", "required"):
             raise ValueError("tool_choice must be auto, none, required or an object")
-        return Chosen(said)
-    if not isinstance(said, dict):
+        return Chosen(choice)
+    if not isinstance(choice, dict):
         raise ValueError("tool_choice must be a string or an object")
-    match said.get("type"):
+    match choice.get("type"):
         case "function":
-            return Chosen(_name_of(said))
+            return Chosen(_name_of(choice))
         case "allowed_tools":
-            inner = said.get("allowed_tools")
-            return _read_allowed_tools(inner if isinstance(inner, dict) else said)
+            inner = choice.get("allowed_tools")
+            return _read_allowed_tools(inner if isinstance(inner, dict) else choice)
     raise ValueError(
         "tool_choice can name a function of the request, but not a tool of the server: to offer only "
         "that tool, send it in a tool_choice of the type allowed_tools"
     )
 
 
-def _read_allowed_tools(said: dict[str, Any]) -> Chosen:
-    mode, tools = said.get("mode", "auto"), said.get("tools")
+def _read_allowed_tools(choice: dict[str, Any]) -> Chosen:
+    mode, tools = choice.get("mode", "auto"), choice.get("tools")
     if mode not in ("auto", "required"):
         raise ValueError("the mode of allowed_tools must be auto or required")
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools) or len(tools) > MAX_TOOLS:

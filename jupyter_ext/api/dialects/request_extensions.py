@@ -85,12 +85,12 @@ Choices = Annotated[list[Annotated[str, Field(max_length=10_000)]], Field(min_le
 GrammarText = Annotated[str, Field(min_length=1, max_length=100_000)]
 
 
-def _an_object(said: Any) -> Any:
+def _an_object(schema: Any) -> Any:
     """Return a schema as an object. vLLM also accepts a schema as JSON text, which is parsed here."""
-    if not isinstance(said, str):
-        return said
+    if not isinstance(schema, str):
+        return schema
     try:
-        return json.loads(said)
+        return json.loads(schema)
     except (ValueError, RecursionError):
         raise ValueError("a schema must be an object, or the JSON of one") from None
 
@@ -142,9 +142,9 @@ class Decoding(Words):
             "logit_bias": bias,
         }
 
-    def form(self, said: OutputFormat | None) -> OutputFormat | None:
-        """Return the output format that one of these fields requests, or else ``said``, the format that the dialect's
-        own field requests. Raises ValueError if more than one field requests a format."""
+    def form(self, own_format: OutputFormat | None) -> OutputFormat | None:
+        """Return the output format that one of these fields requests, or else ``own_format``, the format that the
+        dialect's own field requests. Raises ValueError if more than one field requests a format."""
         structured = self.structured_outputs or StructuredOutputs()
         if structured.structural_tag is not None:
             raise ValueError("structured_outputs has a structural_tag, which no engine of this server supports")
@@ -154,11 +154,11 @@ class Decoding(Words):
             *([OutputFormat("json_object")] if structured.json_object else []),
             *_forms_of(self.grammar),
         ]
-        if len(forms) + (said is not None) > 1:
+        if len(forms) + (own_format is not None) > 1:
             raise ValueError(
                 "structured_outputs excludes guided_*, grammar and the response format: send only one of them"
             )
-        return forms[0] if forms else said
+        return forms[0] if forms else own_format
 
 
 def _forms(

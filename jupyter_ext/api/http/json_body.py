@@ -22,22 +22,22 @@ validation error, but name no field of the body."""
 M = TypeVar("M", bound=BaseModel)
 
 
-def parse(model: type[M], body: bytes, most: int) -> M:
+def parse(model: type[M], body: bytes, max_bytes: int) -> M:
     """Return ``body`` as ``model``; an empty body is an empty object. Raises InvalidRequest, whose cause is the
     ValidationError if the body is JSON of another form, and the errors of ``check``."""
     if body:
-        check(body, most)
+        check(body, max_bytes)
     try:
         return model.model_validate_json(body or b"{}", strict=True)
     except ValidationError as error:
         raise InvalidRequest(validation_message(error)) from error
 
 
-def check(body: bytes, most: int) -> None:
-    """Raise InvalidRequest for a body that is longer than ``most`` bytes, is not JSON in UTF-8, is nested too deeply,
-    has too many values, repeats a key in one object, or has a number that JSON does not allow (NaN, Infinity,
+def check(body: bytes, max_bytes: int) -> None:
+    """Raise InvalidRequest for a body that is longer than ``max_bytes`` bytes, is not JSON in UTF-8, is nested too
+    deeply, has too many values, repeats a key in one object, or has a number that JSON does not allow (NaN, Infinity,
     1e999)."""
-    loads(body, most, MAX_DEPTH, MAX_VALUES, what="body")
+    loads(body, max_bytes, MAX_DEPTH, MAX_VALUES, what="body")
 
 
 def header_problem(headers: Mapping[str, str]) -> str:

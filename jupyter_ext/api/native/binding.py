@@ -37,7 +37,7 @@ PAGE = """<!DOCTYPE html>
 <p>{asked}</p>
 {rest}</body></html>"""
 SESSION = (
-    "The notebook <b>{notebook}</b> asks to go on with the conversation <b>{title}</b> ({turns} turns). "
+    "The notebook <b>{notebook}</b> asks to continue the conversation <b>{title}</b> ({turns} turns). "
     "Code in that notebook will be able to read it and to add to it."
 )
 ENGINE = (

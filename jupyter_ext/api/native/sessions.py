@@ -135,8 +135,8 @@ class SessionsHandler(AgentHandler):
         self.reply({**session_to_json(session), "bound": bound}, 201)
 
     async def _create(self, body: SessionBody, place: str | None) -> str:
-        """Return an id for a new session. A notebook with a private session gets another private one unless the
-        request says otherwise."""
+        """Return the id for a new session. It is the id of a private session if ``body.private`` asks for one. If the
+        body does not say, the session is private if it replaces a private session of the notebook."""
         private = body.private
         if private is None and body.bind and place is not None:
             bound = await self.services.notebooks.bound_session(self.caller.namespace, place)

@@ -183,16 +183,16 @@ class Document:
         schema = self.schemas.of(body, sent=True)
         return {"required": not self.schemas.accepts_nothing(body), "content": {JSON: {"schema": schema}}}
 
-    def _responses(self, verb: RouteMethod, told: Operation) -> dict[str, Any]:
-        replies = {told.status: told.reply, **told.also}
+    def _responses(self, verb: RouteMethod, operation: Operation) -> dict[str, Any]:
+        replies = {operation.status: operation.reply, **operation.also}
         responses = {str(status): self._response(status, reply) for status, reply in replies.items()}
-        if told.streams:
-            kinds = [self.schemas.of(resolve_type(kind)) for kind in told.streams]
+        if operation.streams:
+            kinds = [self.schemas.of(resolve_type(kind)) for kind in operation.streams]
             schema = _event(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})
-            responses[str(told.status)].setdefault("content", {})[EVENT_STREAM] = {"schema": schema}
-        beyond = OF_BODIES if told.body is not None else ()
+            responses[str(operation.status)].setdefault("content", {})[EVENT_STREAM] = {"schema": schema}
+        beyond = OF_BODIES if operation.body is not None else ()
         refusal = self.schemas.of(verb.handler.error_shape)
-        for status in sorted({*ALWAYS, *beyond, *told.errors}):
+        for status in sorted({*ALWAYS, *beyond, *operation.errors}):
             responses[str(status)] = {"description": _phrase(status), "content": {JSON: {"schema": refusal}}}
         return responses
 

@@ -208,15 +208,15 @@ class ResponsesHandler(ResponsesAgentHandler):
             files[url] = SubmittedFile(name=name, mime=got.mime, data=got.data)
         return files
 
-    async def _picture(self, file_id: str, left: int) -> Media:
-        """Return a picture from an uploaded file or from a file that a tool made. A picture of more than ``left`` bytes
-        is not read."""
+    async def _picture(self, file_id: str, max_bytes: int) -> Media:
+        """Return a picture from an uploaded file or from a file that a tool made. A picture of more than ``max_bytes``
+        bytes is not read."""
         stored = await self.services.turn_inputs.find(self.caller, file_id)
         if stored is None:
             raise InvalidRequest(f"There is no file {file_id[:80]!r}.", details={"param": "input"})
         if stored.file.size > MAX_MEDIA:
             raise InvalidRequest(f"A picture can have at most {MAX_MEDIA >> 20} MiB.", details={"param": "input"})
-        if stored.file.size > left:
+        if stored.file.size > max_bytes:
             raise InvalidRequest(f"input: {TOO_MUCH_MEDIA}", details={"param": "input"})
         data = await stored.read()
         try:

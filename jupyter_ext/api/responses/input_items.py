@@ -290,8 +290,8 @@ def characters(item: AnyItem) -> int:
     return 0
 
 
-def _length(said: Said) -> int:
-    return len(said) if isinstance(said, str) else sum(len(text_of(part)) for part in said)
+def _length(content: Said) -> int:
+    return len(content) if isinstance(content, str) else sum(len(text_of(part)) for part in content)
 
 
 def text_of(part: InputPart) -> str:
@@ -300,8 +300,8 @@ def text_of(part: InputPart) -> str:
     return part.text if isinstance(part, InputText) else ""
 
 
-def parts(said: Said | None) -> Sequence[InputPart]:
-    return said if isinstance(said, list) else ()
+def parts(content: Said | None) -> Sequence[InputPart]:
+    return content if isinstance(content, list) else ()
 
 
 def items_of(bodies: Sequence[Mapping[str, Any]]) -> list[AnyItem]:

@@ -95,14 +95,14 @@ class Reading:
     def _ran(self, call: ToolCall, text: str) -> None:
         self._add(assistant("", [call]), tool_result(call, text, "success"))
 
-    def _parts_of_text(self, said: Said) -> tuple[Part, ...]:
+    def _parts_of_text(self, given_parts: Said) -> tuple[Part, ...]:
         """Return the parts, with neighbouring texts joined by an empty line."""
-        if isinstance(said, str):
-            return (Text(said),) if said else ()
+        if isinstance(given_parts, str):
+            return (Text(given_parts),) if given_parts else ()
         parts: list[Part] = []
         texts: list[str] = []
         earlier = len(self.files)
-        for part in said:
+        for part in given_parts:
             if isinstance(part, InputFile):
                 self.files.append(part.to_submitted(self.brought))
             elif isinstance(part, InputImage):
@@ -148,8 +148,8 @@ def _join(texts: Sequence[str]) -> list[Part]:
     return [Text("\n\n".join(texts))] if texts else []
 
 
-def _plain(said: Said) -> str:
-    return said if isinstance(said, str) else "".join(text_of(part) for part in said)
+def _plain(content: Said) -> str:
+    return content if isinstance(content, str) else "".join(text_of(part) for part in content)
 
 
 # ---------------------------------------------------------------------------------------------------- listed
@@ -201,11 +201,11 @@ def _item_to_store(item: AnyItem, brought: Brought) -> Body:
     return {"type": "item_reference"}
 
 
-def _parts_to_store(said: Said, brought: Brought) -> list[Body]:
-    if isinstance(said, str):
-        return [{"type": "input_text", "text": said}]
+def _parts_to_store(content: Said, brought: Brought) -> list[Body]:
+    if isinstance(content, str):
+        return [{"type": "input_text", "text": content}]
     stored: list[Body] = []
-    for part in said:
+    for part in content:
         if isinstance(part, InputImage):
             stored.append(part.to_store(None if part.link or part.file_id else part.medium(brought)))
         elif isinstance(part, InputFile):

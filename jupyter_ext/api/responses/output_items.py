@@ -124,7 +124,7 @@ class Ran(Protocol):
 
     def begin(self) -> Iterator[Said]: ...
 
-    def add_output(self, said: CallOutput) -> Iterator[Said]: ...
+    def add_output(self, output: CallOutput) -> Iterator[Said]: ...
 
     def end(self, result: CallFinished | None) -> Iterator[Said]: ...
 
@@ -144,7 +144,7 @@ class CodeRun:
         yield "response.code_interpreter_call_code.done", {**place, "code": self._code}
         yield "response.code_interpreter_call.interpreting", place
 
-    def add_output(self, said: CallOutput) -> Iterator[Said]:
+    def add_output(self, output: CallOutput) -> Iterator[Said]:
         """Yield nothing: the API has no event for the output of running code."""
         yield from ()
 
@@ -183,10 +183,10 @@ class ShellRun:
             yield "response.shell_call_command.done", {**place, "command": command}
         yield self._output.end_item(self._index, action=self._action, status="completed")
 
-    def add_output(self, said: CallOutput) -> Iterator[Said]:
+    def add_output(self, output: CallOutput) -> Iterator[Said]:
         yield from self._open_output()
-        stream = "stderr" if said.stream == "stderr" else "stdout"
-        yield "response.shell_call_output_content.delta", {**self._at, "delta": {stream: said.text}}
+        stream = "stderr" if output.stream == "stderr" else "stdout"
+        yield "response.shell_call_output_content.delta", {**self._at, "delta": {stream: output.text}}
 
     def end(self, result: CallFinished | None) -> Iterator[Said]:
         yield from self._open_output()
@@ -224,7 +224,7 @@ class WebRun:
         yield "response.web_search_call.in_progress", self._output.place(self._index)
         yield "response.web_search_call.searching", self._output.place(self._index)
 
-    def add_output(self, said: CallOutput) -> Iterator[Said]:
+    def add_output(self, output: CallOutput) -> Iterator[Said]:
         yield from ()
 
     def end(self, result: CallFinished | None) -> Iterator[Said]:

@@ -73,9 +73,9 @@ class Reasoning(Words):
     summary: Annotated[str, Field(max_length=20)] | None = None
 
 
-def _choosable(said: Any) -> Any:
-    parse_tool_choice(_flat(said) or "auto")
-    return said
+def _choosable(choice: Any) -> Any:
+    parse_tool_choice(_flat(choice) or "auto")
+    return choice
 
 
 ToolChoiceBody = Annotated[
@@ -278,21 +278,21 @@ class ResponsesBody(Decoding, AgentFields):
         )
 
 
-def _flat(said: Any) -> Any:
+def _flat(choice: Any) -> Any:
     """Return a tool choice in the form of the Responses API, also if it was sent in the form of Chat Completions. A
     function of a namespace is named ``namespace.function``."""
-    if not isinstance(said, dict):
-        return said
-    if said.get("type") == "allowed_tools":
-        inner = said.get("allowed_tools")
-        body = inner if isinstance(inner, dict) else said
+    if not isinstance(choice, dict):
+        return choice
+    if choice.get("type") == "allowed_tools":
+        inner = choice.get("allowed_tools")
+        body = inner if isinstance(inner, dict) else choice
         tools = body.get("tools")
         if isinstance(tools, list):
             tools = [_flat(one) if isinstance(one, dict) and one.get("type") == "function" else one for one in tools]
         return {"type": "allowed_tools", "mode": body.get("mode", "auto"), "tools": tools}
-    if said.get("type") != "function":
-        return said
-    inner = said.get("function")
-    named = inner if isinstance(inner, dict) else said
-    name, namespace = named.get("name"), said.get("namespace")
+    if choice.get("type") != "function":
+        return choice
+    inner = choice.get("function")
+    named = inner if isinstance(inner, dict) else choice
+    name, namespace = named.get("name"), choice.get("namespace")
     return {"type": "function", "name": f"{namespace}.{name}" if isinstance(namespace, str) and namespace else name}

@@ -22,7 +22,8 @@ class LoginHandler(LoginFormHandler):
 
     @allow_unauthenticated
     async def post(self) -> None:
-        """Set the login cookie and redirect. 401 for a wrong token, 403 for one that is not for conversations."""
+        """Set the login cookie and redirect. 401 for a wrong token, 403 for a token whose scopes do not include
+        conversations."""
         text = self.get_body_argument("password", "")
         if not looks_like_token(text):
             super().post()  # type: ignore[no-untyped-call]  # Jupyter's

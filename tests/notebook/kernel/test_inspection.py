@@ -96,7 +96,7 @@ def test_a_value_that_never_answers_is_given_up_and_the_others_are_told(monkeypa
     monkeypatch.setattr(inspection, "PATIENCE_S", 0.5)
     before = signal.getsignal(signal.SIGALRM)
     told = variables(shell_with(known=1, lazy=slow_frame()))
-    assert told == "lazy: pandas.fake.DataFrame (it took too long to look at)\nknown: int = 1"
+    assert told == "lazy: pandas.fake.DataFrame (inspecting it took too long)\nknown: int = 1"
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
@@ -127,7 +127,7 @@ def test_what_ran_and_what_failed_last_is_told_with_its_source_and_without_ipyth
     listed = executions(shell, ran).splitlines()
     assert listed == ["In[1]: x = 41 + 1", "In[2]: def f(): -> KeyError"]
     assert executions(shell, ran, (1, 9)) == (
-        "In[1]:\nx = 41 + 1\nx\nOut[1]: int = 42\n\nIn[9] did not run in this life of the kernel."
+        "In[1]:\nx = 41 + 1\nx\nOut[1]: int = 42\n\nIn[9] did not run since the kernel was started."
     )
     told = last_error(shell, ran)
     assert told.startswith("In[2] failed. Its source:\ndef f():\n    return {}['gone']\nf()\n\nTraceback")

@@ -198,7 +198,7 @@ async def test_a_medium_that_did_not_come_along_is_a_note(store: SessionStore) -
     without = await import_session(store, "local", body)
     assert [item.message.media for item in (await store.everything(with_file.session.key))[1]] == [(PNG,)]
     assert [item.message.text for item in (await store.everything(without.session.key))[1]] == [
-        "look[image/png that did not come along]"
+        "look[image/png, which was not included]"
     ]
     assert without.preview.left_out == {"media without bytes": 1}
 

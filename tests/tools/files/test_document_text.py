@@ -42,11 +42,11 @@ async def test_of_a_table_in_columns_the_first_rows_are_read() -> None:
 @pytest.mark.parametrize(
     ("format", "body", "words"),
     [
-        ("docx", documents.bomb(), "unpacks to more"),
-        ("xlsx", documents.bomb(), "unpacks to more"),
+        ("docx", documents.bomb(), "expands to more data"),
+        ("xlsx", documents.bomb(), "expands to more data"),
         ("docx", documents.laughs(), "cannot be read"),
         ("docx", documents.nested(), "cannot be read"),
-        ("docx", documents.many_parts(), "unpacks to more"),
+        ("docx", documents.many_parts(), "expands to more data"),
         ("docx", b"PK\x03\x04 nothing", "cannot be read"),
         ("pdf", b"%PDF-1.4\n" + b"\xff" * 1000, "cannot be read"),
         ("xlsx", b"", "cannot be read"),

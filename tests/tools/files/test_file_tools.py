@@ -136,16 +136,16 @@ async def test_documents_are_read_by_id_and_by_path(files: FileRegistry, workdir
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({}, "one of them"),
-        ({"file_id": "a", "path": "b"}, "one of them"),
+        ({}, "either a file_id or a path"),
+        ({"file_id": "a", "path": "b"}, "either a file_id or a path"),
         ({"file_id": "file-none"}, "no file"),
         ({"path": "none.txt"}, "no file"),
         ({"path": "../secret.txt"}, "without '..'"),
         ({"path": "/etc/passwd"}, "without '..'"),
         ({"path": "link.txt"}, "no file"),
         ({"path": "pipe"}, "no file"),
-        ({"path": "image.png"}, "no text"),
-        ({"path": "sparse.bin"}, "no text"),
+        ({"path": "image.png"}, "not a text file"),
+        ({"path": "sparse.bin"}, "not a text file"),
     ],
 )
 async def test_what_can_not_be_read_is_said(

@@ -62,7 +62,7 @@ async def test_a_crash_in_a_call_is_one_result_and_the_call_is_not_sent_again(ma
     client = made({"mcpServers": {"p": made.plain()}})
     output = await client.call("p_crash")
     assert output.status == "error"
-    assert "ended during the call; it said last: last words" in output.text
+    assert "ended during the call; its last output: last words" in output.text
     assert "may have run, and was not tried again" in output.text
     again = await client.call("p_unasked", n=1)
     assert again.text == 'unasked {"n": 1}', "it is connected again when the next call needs it"
@@ -116,7 +116,7 @@ async def test_text_that_is_none_has_a_result_at_once(made: Made) -> None:
     assert (await client.call("p_odd", n=0)).text == "caf\ufffd"
     assert (await client.call("p_odd", n=1)).text == "half ?"
     torn = await client.call("p_odd", n=2)
-    assert (torn.status, torn.text) == ("error", "MCP server p: the answer is no valid message")
+    assert (torn.status, torn.text) == ("error", "MCP server p: the answer is not a valid message")
 
 
 async def test_a_server_gets_its_own_environment_and_no_more(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:

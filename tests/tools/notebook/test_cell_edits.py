@@ -114,14 +114,17 @@ async def test_a_cell_is_named_by_its_id_the_beginning_of_it_or_its_number(handl
         ({"cell": "zzzz", "find": "x", "replace": "z"}, "There is no cell 'zzzz'"),
         ({"cell": "aaa", "find": "x", "replace": "z"}, "There is no cell 'aaa'"),
         ({"cell": "aaaa2222", "find": "y", "replace": "z"}, "is 2 times in cell 1"),
-        ({"cell": "aaaa2222", "find": "q", "replace": "z"}, "is not in cell 1 (aaaa2222). It says now:\ny = 2\ny"),
+        (
+            {"cell": "aaaa2222", "find": "q", "replace": "z"},
+            "is not in cell 1 (aaaa2222). Its present text is:\ny = 2\ny",
+        ),
         ({"cell": "aaaa2222", "find": "", "replace": "z"}, "is not in cell 1"),
-        ({"cell": "aaaa2222", "find": "y = 2", "replace": "y = 2"}, "says that already"),
+        ({"cell": "aaaa2222", "find": "y = 2", "replace": "y = 2"}, "already has this text"),
         ({"cell": "aaaa2222", "find": "y = 2"}, "Give either 'source', or 'find' and 'replace'"),
         ({"cell": "aaaa2222"}, "Give either"),
         ({"cell": "aaaa2222", "find": "y", "source": "y"}, "Give either"),
         ({"cell": "aaaa2222", "find": "y = 2", "replace": "y" * 200_001}, "at most 200,000 characters"),
-        ({"cell": "bbbb3333", "find": "words", "replace": "z"}, "is the one you were asked in"),
+        ({"cell": "bbbb3333", "find": "words", "replace": "z"}, "contains the prompt of this turn"),
     ],
 )
 async def test_an_edit_that_can_not_be_is_refused_with_what_to_do(arguments: dict[str, Any], reason: str) -> None:
@@ -191,7 +194,7 @@ async def test_a_move_says_from_where_to_where_and_one_to_its_own_place_is_none(
     assert (ready["below"], ready["from"]) == ("bbbb3333", "")
     assert ready["diff"] == "cell 1 (aaaa1111) moves below cell 3 (bbbb3333)"
     for below in ("0", "1"):
-        with pytest.raises(InvalidRequest, match="is there already"):
+        with pytest.raises(InvalidRequest, match="is already at this position"):
             await prepare_call(tools["move_cell"], cell="1", below=below)
 
 

@@ -209,4 +209,4 @@ class _Transfer:
 
 
 class _TryAgain(Exception):
-    """The hub responded, but the request must be repeated later."""
+    """Raised if the hub responds that the request must be repeated later."""

@@ -39,39 +39,39 @@ WHY = "You named this model; agent-kernel has not checked its content."
 
 
 def hub_entry(
-    wanted: HubId, backend: str = "", env: Mapping[str, str] = os.environ, timeout_s: float = TIMEOUT_S
+    hub_id: HubId, backend: str = "", env: Mapping[str, str] = os.environ, timeout_s: float = TIMEOUT_S
 ) -> CatalogEntry:
-    """Return a catalog entry with one source for a model of a hub, at the revision in ``wanted`` or the newest one.
+    """Return a catalog entry with one source for a model of a hub, at the revision in ``hub_id`` or the newest one.
 
     For the ``backend`` openvino, the source is a GGUF file or an OpenVINO export; for transformers, it is safetensors.
     Without a backend, it is the first of a GGUF file, an OpenVINO export and safetensors that the repository has.
     Blocking. Raises UnknownModel (no such repository, revision or file), ModelUnsupported (no usable files, with the
     reason) or PullFailed (gated, no network, refused token).
     """
-    info = _fetch_info(wanted, env, timeout_s)
+    info = _fetch_info(hub_id, env, timeout_s)
     files = [file for file in (_file(sibling) for sibling in info.siblings or ()) if file is not None]
     revision, licence = str(info.sha), _licence(info)
-    named = [file for file in files if file.path == wanted.file]
-    if wanted.file and not named:
+    named = [file for file in files if file.path == hub_id.file]
+    if hub_id.file and not named:
         raise UnknownModel(
-            f"{wanted.repo} has no file {wanted.file} at {revision[:12]}.",
+            f"{hub_id.repo} has no file {hub_id.file} at {revision[:12]}.",
             hint=_list_files(files),
-            details={"model": str(wanted)},
+            details={"model": str(hub_id)},
         )
-    single = named[0] if named else _gguf(wanted, files) if backend != "transformers" else None
-    publisher = f"{wanted.publisher}, on the hub"
+    single = named[0] if named else _gguf(hub_id, files) if backend != "transformers" else None
+    publisher = f"{hub_id.publisher}, on the hub"
     source: HubFile | HubSnapshot
     if single is not None:
         sha256 = single.digest if len(single.digest) == 64 else ""
-        source = HubFile(wanted.repo, single.path, revision, single.size, sha256, publisher, False, WHY)
+        source = HubFile(hub_id.repo, single.path, revision, single.size, sha256, publisher, False, WHY)
         installed = int(single.size * max(1.0, 8.5 / _bits(single.path)))
     else:
-        chosen = _snapshot(wanted, files, backend)
-        source = HubSnapshot(wanted.repo, revision, chosen, publisher, False, WHY)
+        chosen = _snapshot(hub_id, files, backend)
+        source = HubSnapshot(hub_id.repo, revision, chosen, publisher, False, WHY)
         installed = source.download
     description = f"From the hub, {source.label}."
     return CatalogEntry(
-        str(wanted), wanted.repo, description, licence, "the model card", ASSUMED, 0, installed, (source,), wanted.slug
+        str(hub_id), hub_id.repo, description, licence, "the model card", ASSUMED, 0, installed, (source,), hub_id.slug
     )
 
 
@@ -93,12 +93,12 @@ def is_offline(env: Mapping[str, str]) -> bool:
     return env.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
 
 
-def _fetch_info(wanted: HubId, env: Mapping[str, str], timeout_s: float) -> Any:
+def _fetch_info(hub_id: HubId, env: Mapping[str, str], timeout_s: float) -> Any:
     """Return the hub's description of the repository, with the sizes and hashes of its files. Raises UnknownModel,
     PullFailed."""
     if is_offline(env):
         raise PullFailed(
-            (f"{wanted} was not requested from the hub, because HF_HUB_OFFLINE is set."),
+            (f"{hub_id} was not requested from the hub, because HF_HUB_OFFLINE is set."),
             hint="Unset HF_HUB_OFFLINE, or give the path of a model.",
         )
     # The import takes half a second. The library handles the hub's errors, proxies and token store.
@@ -107,47 +107,47 @@ def _fetch_info(wanted: HubId, env: Mapping[str, str], timeout_s: float) -> Any:
     token = token_of(env)
     api = HfApi(endpoint=endpoint_of(env), token=token or False)
     try:
-        return api.model_info(wanted.repo, revision=wanted.revision or None, files_metadata=True, timeout=timeout_s)
+        return api.model_info(hub_id.repo, revision=hub_id.revision or None, files_metadata=True, timeout=timeout_s)
     except errors.GatedRepoError as error:
         raise PullFailed(
-            f"{wanted.repo} is gated: you must accept the terms of its publisher first.",
-            hint=f"Accept the terms at {endpoint_of(env)}/{wanted.repo}, and set HF_TOKEN to a token of that account.",
-            details={"model": wanted.repo, "gated": True},
+            f"{hub_id.repo} is gated: you must accept the terms of its publisher first.",
+            hint=f"Accept the terms at {endpoint_of(env)}/{hub_id.repo}, and set HF_TOKEN to a token of that account.",
+            details={"model": hub_id.repo, "gated": True},
         ) from error
     except errors.RevisionNotFoundError as error:
         raise UnknownModel(
-            f"{wanted.repo} has no revision {wanted.revision!r}.", hint="Leave the revision out to use the newest one."
+            f"{hub_id.repo} has no revision {hub_id.revision!r}.", hint="Leave the revision out to use the newest one."
         ) from error
     except errors.RepositoryNotFoundError as error:
-        raise _missing_error(wanted, token) from error
+        raise _missing_error(hub_id, token) from error
     except errors.HfHubHTTPError as error:
-        raise _http_error(wanted, error, token) from error
+        raise _http_error(hub_id, error, token) from error
     except Exception as error:  # the library also raises errors of its HTTP library, which depends on its version
         raise PullFailed(
-            f"The hub ({endpoint_of(env)}) did not answer the request for {wanted}: {_first_line(error)}.",
+            f"The hub ({endpoint_of(env)}) did not answer the request for {hub_id}: {_first_line(error)}.",
             hint="Check the network, HF_ENDPOINT and the proxy variables, or give the path of a model.",
         ) from error
 
 
-def _http_error(wanted: HubId, error: Any, token: str) -> PullFailed | UnknownModel:
+def _http_error(hub_id: HubId, error: Any, token: str) -> PullFailed | UnknownModel:
     status = getattr(error.response, "status_code", 0)
     if status == 401 and token:
-        return token_error(f"{wanted}")
+        return token_error(f"{hub_id}")
     if status in (401, 403, 404):
-        return _missing_error(wanted, token)
-    return PullFailed(f"The hub answered HTTP {status} for {wanted}.", hint="Try again later.")
+        return _missing_error(hub_id, token)
+    return PullFailed(f"The hub answered HTTP {status} for {hub_id}.", hint="Try again later.")
 
 
-def _missing_error(wanted: HubId, token: str) -> UnknownModel:
+def _missing_error(hub_id: HubId, token: str) -> UnknownModel:
     """Return the error for a repository that the hub does not show. A client without access gets the same answer for a
     private model as for one that does not exist."""
     rights = (
         ("Check that the token in HF_TOKEN may read this model.") if token else "If the model is private, set HF_TOKEN."
     )
     return UnknownModel(
-        f"The hub has no model {wanted.repo}, or does not show it to you.",
+        f"The hub has no model {hub_id.repo}, or does not show it to you.",
         hint=f"Check the spelling; catalog names have no slash, paths begin with ./ or /. {rights}",
-        details={"model": str(wanted)},
+        details={"model": str(hub_id)},
     )
 
 
@@ -173,7 +173,7 @@ def _licence(info: Any) -> str:
     return str(card or (tags[0] if tags else "not stated"))
 
 
-def _gguf(wanted: HubId, files: Sequence[SnapshotFile]) -> SnapshotFile | None:
+def _gguf(hub_id: HubId, files: Sequence[SnapshotFile]) -> SnapshotFile | None:
     """Return the best GGUF file that contains a whole model; None if there is no GGUF file. Raises ModelUnsupported if
     all of them are parts of a split model."""
     named = [file for file in files if file.path.endswith(".gguf")]
@@ -181,7 +181,7 @@ def _gguf(wanted: HubId, files: Sequence[SnapshotFile]) -> SnapshotFile | None:
     whole = [file for file in models if not SPLIT.search(file.path)]
     if models and not whole:
         raise ModelUnsupported(
-            f"{wanted.repo} splits its model into {len(models)} GGUF files; agent-kernel reads only one whole file.",
+            f"{hub_id.repo} splits its model into {len(models)} GGUF files; agent-kernel reads only one whole file.",
             hint=(
                 "Choose a repository with one file, or join the files with llama-gguf-split --merge and give the path."
             ),
@@ -204,7 +204,7 @@ def _bits(path: str) -> float:
     return next((bits for start, bits in BITS.items() if name.startswith(start)), 3.0 if name else 8.5)
 
 
-def _snapshot(wanted: HubId, files: Sequence[SnapshotFile], backend: str) -> tuple[SnapshotFile, ...]:
+def _snapshot(hub_id: HubId, files: Sequence[SnapshotFile], backend: str) -> tuple[SnapshotFile, ...]:
     top = {file.path: file for file in files if NAME.fullmatch(file.path)}
     small = [file for path, file in top.items() if path.endswith(SMALL)]
     graph = [top[f"{part}{end}"] for part in GRAPH for end in (".xml", ".bin") if f"{part}{end}" in top]
@@ -212,20 +212,20 @@ def _snapshot(wanted: HubId, files: Sequence[SnapshotFile], backend: str) -> tup
         return (*small, *graph)
     weights = [file for path, file in top.items() if WEIGHTS.fullmatch(path)]
     if not weights or "config.json" not in top:
-        raise ModelUnsupported(_unusable_reason(wanted, top, files), hint=_list_files(files))
+        raise ModelUnsupported(_unusable_reason(hub_id, top, files), hint=_list_files(files))
     return (*small, *weights)
 
 
-def _unusable_reason(wanted: HubId, top: Mapping[str, SnapshotFile], files: Sequence[SnapshotFile]) -> str:
+def _unusable_reason(hub_id: HubId, top: Mapping[str, SnapshotFile], files: Sequence[SnapshotFile]) -> str:
     if "adapter_config.json" in top:
-        return f"{wanted.repo} is an adapter for another model, not a model."
+        return f"{hub_id.repo} is an adapter for another model, not a model."
     if any(file.path.endswith((".bin", ".pt", ".pth", ".ckpt")) for file in files):
         return (
-            f"{wanted.repo} has only pickled weights, which agent-kernel does not download: loading them can run code."
+            f"{hub_id.repo} has only pickled weights, which agent-kernel does not download: loading them can run code."
         )
     if any(file.path.endswith(".gguf") for file in files):
-        return f"{wanted.repo} has only GGUF files, but the setting backend requests transformers."
-    return f"{wanted.repo} holds no model that can be used here: no GGUF file, no safetensors, no OpenVINO export."
+        return f"{hub_id.repo} has only GGUF files, but the setting backend requests transformers."
+    return f"{hub_id.repo} holds no model that can be used here: no GGUF file, no safetensors, no OpenVINO export."
 
 
 def _list_files(files: Sequence[SnapshotFile]) -> str:

@@ -94,7 +94,7 @@ def _shards(directory: Path) -> list[Path]:
     if (directory / INDEX).is_file():
         named = _json(directory / INDEX).get("weight_map")
         if not isinstance(named, dict) or not all(isinstance(name, str) for name in named.values()):
-            raise ModelBroken(f"{directory / INDEX} is damaged.", hint="Get the model's files again.")
+            raise ModelBroken(f"{directory / INDEX} is damaged.", hint="Download the model's files again.")
         shards = [directory / Path(name).name for name in sorted(set(named.values()))]
     else:
         shards = sorted(directory.glob("*.safetensors"))
@@ -102,7 +102,7 @@ def _shards(directory: Path) -> list[Path]:
     if missing:
         raise ModelBroken(
             f"{directory} lacks {len(missing)} of {len(shards)} weight files, for example {missing[0]}.",
-            hint="Get the model's files again.",
+            hint="Download the model's files again.",
         )
     if not shards:
         raise _no_weights(directory)
@@ -140,7 +140,9 @@ def _parameters(path: Path) -> int:
             raise ValueError(f"the file ends after {size} of {end} bytes")
         return sum(prod(int(count) for count in body["shape"]) for body in tensors)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, struct.error, RecursionError) as error:
-        raise ModelBroken(f"{path} is not a complete safetensors file: {error}.", hint="Get the file again.") from error
+        raise ModelBroken(
+            f"{path} is not a complete safetensors file: {error}.", hint="Download the file again."
+        ) from error
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -153,9 +155,9 @@ def _json(path: Path) -> dict[str, Any]:
             raise ValueError("the file is too large")
         body = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ModelBroken(f"{path} is damaged: {error}.", hint="Get the model's files again.") from error
+        raise ModelBroken(f"{path} is damaged: {error}.", hint="Download the model's files again.") from error
     if not isinstance(body, dict):
-        raise ModelBroken(f"{path} does not contain a JSON object.", hint="Get the model's files again.")
+        raise ModelBroken(f"{path} does not contain a JSON object.", hint="Download the model's files again.")
     return body
 
 

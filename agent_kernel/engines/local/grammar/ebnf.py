@@ -91,27 +91,28 @@ class Rules:
             self._names[body] = f"r{len(self._names)}"
         return self._names[body]
 
-    def repeat(self, part: str, least: int, most: int | None) -> str:
-        """Return an expression for ``least`` to ``most`` repetitions of ``part``; ``most`` None means without limit."""
-        if most == 0:
+    def repeat(self, part: str, min_count: int, max_count: int | None) -> str:
+        """Return an expression for ``min_count`` to ``max_count`` repetitions of ``part``; ``max_count`` None means
+        without limit."""
+        if max_count == 0:
             return NOTHING
         one = self.rule(part) if " " in part else part
-        if most is None:
+        if max_count is None:
             # Unbounded: the required repetitions, followed by a star.
-            return sequence(self.repeat(one, least, least), f"{one}*")
-        if most <= CHUNK:
-            return one if least == most == 1 else f"{one}{{{least},{most}}}"
+            return sequence(self.repeat(one, min_count, min_count), f"{one}*")
+        if max_count <= CHUNK:
+            return one if min_count == max_count == 1 else f"{one}{{{min_count},{max_count}}}"
         # The required repetitions as whole chunks and single ones, followed by the optional ones.
-        fixed, free = divmod(least, CHUNK)
+        fixed, free = divmod(min_count, CHUNK)
         chunk = self.rule(f"{one}{{{CHUNK}}}")
         head = sequence(self.repeat(chunk, fixed, fixed), self.repeat(one, free, free))
-        return sequence(head, self._up_to(one, chunk, most - least))
+        return sequence(head, self._up_to(one, chunk, max_count - min_count))
 
-    def _up_to(self, one: str, chunk: str, most: int) -> str:
-        """Return an expression for 0 to ``most`` repetitions of ``one``; ``chunk`` is the rule for CHUNK repetitions of
-        it. The repetitions are whole chunks, followed by fewer than CHUNK single ones. Expressions for different
-        values of ``most`` thus use the same two rules, which keeps the grammar small."""
-        chunks, rest = divmod(most, CHUNK)
+    def _up_to(self, one: str, chunk: str, max_count: int) -> str:
+        """Return an expression for 0 to ``max_count`` repetitions of ``one``; ``chunk`` is the rule for CHUNK
+        repetitions of it. The repetitions are whole chunks, followed by fewer than CHUNK single ones. Expressions for
+        different values of ``max_count`` thus use the same two rules, which keeps the grammar small."""
+        chunks, rest = divmod(max_count, CHUNK)
         short = self.rule(f"{one}{{0,{CHUNK - 1}}}")
         if not chunks:
             return short if rest == CHUNK - 1 else self.repeat(one, 0, rest)

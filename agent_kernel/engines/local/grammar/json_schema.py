@@ -98,8 +98,8 @@ def json_grammar(
 
 
 class _Compiler:
-    """Compiles a schema to an expression, or to None if no value fits it. ``left`` is how often a recursive reference
-    may still be followed."""
+    """Compiles a schema to an expression, or to None if no value fits it. ``recursion_left`` is how often a recursive
+    reference may still be followed."""
 
     def __init__(self, root: Mapping[str, Any], bounds: SchemaBounds) -> None:
         self.root = root
@@ -110,18 +110,18 @@ class _Compiler:
         self._recursive: dict[str, bool] = {}
         self._steps = 0
 
-    def value(self, schema: Any, left: int) -> str | None:
+    def value(self, schema: Any, recursion_left: int) -> str | None:
         # Equal schemas at equal depth give the same rule, so each is compiled once.
-        key = (json.dumps(schema), left)
+        key = (json.dumps(schema), recursion_left)
         if key not in self._done:
             self._steps += 1
             if self._steps > MAX_STEPS:
                 raise InvalidRequest("This schema expands to too many schemas.", hint="Make the schema smaller.")
-            expression = self._value(schema, left)
+            expression = self._value(schema, recursion_left)
             self._done[key] = expression if expression is None else self.rules.rule(expression)
         return self._done[key]
 
-    def _value(self, schema: Any, left: int) -> str | None:
+    def _value(self, schema: Any, recursion_left: int) -> str | None:
         if schema is True or schema == {}:
             return self._anything(self.bounds.levels)
         if schema is False:
@@ -130,31 +130,31 @@ class _Compiler:
             raise InvalidRequest("A schema is an object, true or false.")
         self.loose |= CHECKED & schema.keys()
         if "$ref" in schema:
-            return self._reference(schema, left)
+            return self._reference(schema, recursion_left)
         for keyword in ("allOf", "anyOf", "oneOf"):
             if keyword in schema:
-                return self._combination(schema, keyword, left)
+                return self._combination(schema, keyword, recursion_left)
         if "const" in schema or "enum" in schema:
             return self._enumeration(schema)
         kinds = schema.get("type", _default_types(schema))
         kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
-        return self._one_of([self._of_type(kind, schema, left) for kind in kinds])
+        return self._one_of([self._of_type(kind, schema, recursion_left) for kind in kinds])
 
     def _one_of(self, alternatives: list[str | None]) -> str | None:
         fitting = [alternative for alternative in alternatives if alternative is not None]
         return either(*fitting) if fitting else None
 
-    def _reference(self, schema: Mapping[str, Any], left: int) -> str | None:
+    def _reference(self, schema: Mapping[str, Any], recursion_left: int) -> str | None:
         pointer = schema["$ref"]
         target = resolve_reference(self.root, pointer)
         if pointer not in self._recursive:
             self._recursive[pointer] = is_recursive(self.root, pointer)
         rest = _without(schema, "$ref", "$defs", "definitions")
         # Only references that lead back to themselves use up the allowed depth.
-        left -= self._recursive[pointer]
-        return None if left < 0 else self.value(self._merge(target, rest), left)
+        recursion_left -= self._recursive[pointer]
+        return None if recursion_left < 0 else self.value(self._merge(target, rest), recursion_left)
 
-    def _combination(self, schema: Mapping[str, Any], keyword: str, left: int) -> str | None:
+    def _combination(self, schema: Mapping[str, Any], keyword: str, recursion_left: int) -> str | None:
         base = _without(schema, keyword)
         branches = schema[keyword]
         if not isinstance(branches, list) or not branches:
@@ -162,10 +162,10 @@ class _Compiler:
         if keyword == "allOf":
             for branch in branches:
                 base = self._merge(base, branch)
-            return self.value(base, left)
+            return self.value(base, recursion_left)
         if keyword == "oneOf":
             self.loose.add("oneOf")  # that no other alternative of oneOf fits too
-        return self._one_of([self.value(self._merge(base, branch), left) for branch in branches])
+        return self._one_of([self.value(self._merge(base, branch), recursion_left) for branch in branches])
 
     def _merge(self, some: Any, others: Any) -> Any:
         for one, other in ((some, others), (others, some)):
@@ -202,12 +202,12 @@ class _Compiler:
         self.loose |= schema.keys() & (BOUNDS | SHAPES)
         return choice(json_text(value) for value in values) if values else None
 
-    def _of_type(self, kind: str, schema: Mapping[str, Any], left: int) -> str | None:
+    def _of_type(self, kind: str, schema: Mapping[str, Any], recursion_left: int) -> str | None:
         match kind:
             case "object":
-                return self._object(schema, left)
+                return self._object(schema, recursion_left)
             case "array":
-                return self._array(schema, left)
+                return self._array(schema, recursion_left)
             case "string":
                 return self._string(schema)
             case "integer":
@@ -241,8 +241,8 @@ class _Compiler:
             return self._quote(pattern(FORMATS[form], self.rules, json=True))
         return self._text(least, most)
 
-    def _text(self, least: int, most: int) -> str:
-        return self.rules.rule(self._quote(self.rules.repeat(characters(ANY, json=True), least, most)))
+    def _text(self, min_length: int, max_length: int) -> str:
+        return self.rules.rule(self._quote(self.rules.repeat(characters(ANY, json=True), min_length, max_length)))
 
     def _quote(self, inside: str) -> str:
         return sequence(literal('"'), inside, literal('"'))
@@ -254,10 +254,10 @@ class _Compiler:
         least = min(max(least, 0), MAX_LENGTH)
         return least, max(least, default) if most is None else min(int(most), MAX_LENGTH)
 
-    def _array(self, schema: Mapping[str, Any], left: int) -> str | None:
+    def _array(self, schema: Mapping[str, Any], recursion_left: int) -> str | None:
         least, most = self._lengths(schema, "minItems", "maxItems", self.bounds.items)
-        first = [self.value(item, left) for item in schema.get("prefixItems", ())][:most]
-        further = self.value(schema.get("items", not first), left) if most > len(first) else None
+        first = [self.value(item, recursion_left) for item in schema.get("prefixItems", ())][:most]
+        further = self.value(schema.get("items", not first), recursion_left) if most > len(first) else None
         if least > most or None in first[:least] or (further is None and least > len(first)):
             return None
         if None in first:
@@ -271,16 +271,16 @@ class _Compiler:
             tail = self.rules.rule(tail if at < least else optional(tail))
         return sequence(literal("["), tail, literal("]"))
 
-    def _listing(self, item: str, least: int, most: int, *, begins: bool) -> str:
-        """Return an expression for ``least`` to ``most`` repetitions of ``item``, separated by commas. If ``begins`` is
-        false, other items precede them, so that a comma stands before the first one too."""
+    def _listing(self, item: str, min_count: int, max_count: int, *, begins: bool) -> str:
+        """Return an expression for ``min_count`` to ``max_count`` repetitions of ``item``, separated by commas. If
+        ``begins`` is false, other items precede them, so that a comma stands before the first one too."""
         another = sequence(literal(", "), item)
         if not begins:
-            return self.rules.repeat(another, least, most)
-        some = sequence(item, self.rules.repeat(another, max(0, least - 1), most - 1))
-        return some if least else optional(self.rules.rule(some))
+            return self.rules.repeat(another, min_count, max_count)
+        some = sequence(item, self.rules.repeat(another, max(0, min_count - 1), max_count - 1))
+        return some if min_count else optional(self.rules.rule(some))
 
-    def _object(self, schema: Mapping[str, Any], left: int) -> str | None:
+    def _object(self, schema: Mapping[str, Any], recursion_left: int) -> str | None:
         properties = schema.get("properties", {})
         required = schema.get("required", [])
         if not isinstance(properties, Mapping) or not isinstance(required, list):
@@ -289,12 +289,12 @@ class _Compiler:
         shown = {**properties, **{str(name): more for name in required if name not in properties}}
         members: list[tuple[str, bool]] = []
         for name, value in shown.items():
-            expression = self.value(value, left)
+            expression = self.value(value, recursion_left)
             if expression is None and name in required:
                 return None
             if expression is not None:
                 members.append((sequence(literal(json_text(name) + ": "), expression), name in required))
-        extra = None if more is False else self.value(more, left)
+        extra = None if more is False else self.value(more, recursion_left)
         if extra is not None and shown:
             self.loose.add("additionalProperties")  # an additional name may be equal to a declared one
         return sequence(literal("{"), self._members(members, extra), literal("}"))

@@ -55,11 +55,11 @@ def frames(picture: Picture) -> list[Picture]:
     return taken
 
 
-def evenly(count: int, wanted: int) -> list[int]:
-    """Return up to ``wanted`` evenly spaced positions from 0 to ``count`` - 1, including the first and the last."""
-    if count <= wanted:
+def evenly(count: int, limit: int) -> list[int]:
+    """Return up to ``limit`` evenly spaced positions from 0 to ``count`` - 1, including the first and the last."""
+    if count <= limit:
         return list(range(count))
-    return [round(at * (count - 1) / (wanted - 1)) for at in range(wanted)]
+    return [round(at * (count - 1) / (limit - 1)) for at in range(limit)]
 
 
 def png(image: Any) -> bytes:

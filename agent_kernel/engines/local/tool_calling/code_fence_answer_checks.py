@@ -26,9 +26,9 @@ LAST_WORD = re.compile(r"[\w.,-]*$")
 def checked_sentence(
     chunks: AsyncGenerator[Chunk, None], ran: Message, question: str, *, corrected: bool
 ) -> AsyncGenerator[Chunk, None]:
-    """Return the model's answer ``chunks`` to the result ``ran``, checked against it: the rows in place of a sentence
-    that disagrees with them or, with ``corrected``, the right names of months and weekdays and as many decimals as the
-    question asks for."""
+    """Return the model's answer ``chunks``, checked against the result ``ran`` of its call. If the result has rows and
+    the answer disagrees with them, the rows replace the answer. Otherwise, with ``corrected``, names of months and
+    weekdays and the number of decimals are corrected."""
     if rows := code_fence_fallback_answer.rows_of(ran.text):
         return _sentence_or_rows(chunks, rows, question)
     return stream_corrected(chunks, ran.text, question) if corrected else chunks
@@ -38,22 +38,22 @@ async def unless_data_are_missed(
     text: AsyncGenerator[Chunk, None], code: AsyncGenerator[Chunk, None]
 ) -> AsyncGenerator[Chunk, None]:
     """Yield the model's ``text``. If its first sentence says that the model lacks the data, yield the chunks of
-    ``code`` instead. The question is then about a table that the question did not name, and the model wrote the text
-    without the facts about this table."""
+    ``code`` instead. In that case the question is about a table that it does not name, so that the model wrote the
+    text without the facts about the table."""
     held: list[Chunk] | None = []
-    said = ""
+    first_text = ""
     async with aclosing(text), aclosing(code):
         async for chunk in text:
             if held is None:
                 yield chunk
                 continue
             held.append(chunk)
-            said += chunk.text if isinstance(chunk, TextChunk) else ""
-            missed = MISSED_DATA.search(said)
+            first_text += chunk.text if isinstance(chunk, TextChunk) else ""
+            missed = MISSED_DATA.search(first_text)
             if isinstance(chunk, EndChunk) and missed:
                 async for part in code:
                     yield replace(part, usage=chunk.usage + part.usage) if isinstance(part, EndChunk) else part
-            elif isinstance(chunk, EndChunk) or (not missed and SENTENCE_END.search(said)):
+            elif isinstance(chunk, EndChunk) or (not missed and SENTENCE_END.search(first_text)):
                 for one in held:
                     yield one
                 held = None

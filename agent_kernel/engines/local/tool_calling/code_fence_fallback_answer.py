@@ -1,5 +1,5 @@
-"""Writes answers in the cases in which a small model's own answers are unreliable: its code has failed or has changed
-nothing, or the output has several rows or is a table without rows. The functions have no side effects.
+"""Writes answers where a small model's own answers are unreliable: after its code has failed or has changed nothing,
+and after an output that has several rows or is a table without rows. The functions have no side effects.
 
 A model's sentence about a table is kept only if it names, for each number that it states, the row with that number. If
 the rows consist of numbers only, it must instead state a number of every row. A sentence that fails this check is
@@ -141,10 +141,10 @@ def error_facts(text: str) -> str:
 
 
 def plain(results: Sequence[Message], rows: Sequence[str], question: str, unchanged: str = "") -> str:
-    """Return the answer if it does not need the model: the values that the program printed in the form that the
-    question demands, the rows if the question asks for them, that there are none, or the error if the last call failed.
-    Otherwise return an empty string. ``unchanged`` is the function that the last call should have changed and did
-    not."""
+    """Return the answer if it does not need the model; otherwise an empty string. Such an answer is one of these: the
+    values that the program printed in the form that the question demands, a note that the table has no rows, the rows
+    if the question asks for them, or the error of the last call. ``unchanged`` is the function that the last call
+    should have changed and did not."""
     if unchanged:
         return UNCHANGED.format(function=unchanged)
     if results[-1].status == "success" and (form := in_slots(results[-1].text, slots_of(question), question)):

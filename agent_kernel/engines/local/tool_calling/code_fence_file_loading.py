@@ -55,13 +55,13 @@ WRITES = (
 """Matches the text before the name of a file that the code is to write, and not to read."""
 
 
-def reading_lines(asked: str, hidden: Sequence[str], variables: Sequence[str]) -> str:
-    """Return one line of code for each file that the user's text ``asked`` names and that the texts ``hidden``
+def reading_lines(question: str, hidden: Sequence[str], variables: Sequence[str]) -> str:
+    """Return one line of code for each file that the user's text ``question`` names and that the texts ``hidden``
     describe; an empty string if there is none. ``variables`` are the names of existing variables, which are not
     overwritten unless the user gives that name."""
-    asked = asked[:MAX_ASKED]
-    files = dict(_files(asked, hidden))
-    named = _find_name(asked) if len(files) == 1 else ""
+    question = question[:MAX_ASKED]
+    files = dict(_files(question, hidden))
+    named = _find_name(question) if len(files) == 1 else ""
     taken = set(variables)
     lines = []
     for path, expression in files.items():
@@ -71,14 +71,14 @@ def reading_lines(asked: str, hidden: Sequence[str], variables: Sequence[str]) -
     return "".join(lines)
 
 
-def _files(asked: str, hidden: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _files(question: str, hidden: Sequence[str]) -> Iterator[tuple[str, str]]:
     for line in (line for text in hidden for line in text.splitlines()):
         fact = FACT.match(line) if len(line) <= MAX_FACT else None
         path = (fact["path"] or fact["input"]) if fact else ""
         if fact and (expression := _expression(line[fact.end() :], path)):
             word = re.escape(path)
-            named = re.search(rf"(?<![\w./\\-]){word}(?!\w)", asked)
-            if named and not re.search(rf"{WRITES}{word}(?!\w)", asked, re.I):
+            named = re.search(rf"(?<![\w./\\-]){word}(?!\w)", question)
+            if named and not re.search(rf"{WRITES}{word}(?!\w)", question, re.I):
                 yield path, expression
 
 
@@ -111,10 +111,10 @@ def _only_reads(tree: ast.Expression, path: str) -> bool:
     )
 
 
-def _find_name(asked: str) -> str:
+def _find_name(question: str) -> str:
     """Return the name that the user's text gives to a variable; an empty string if it gives none."""
     for pattern in GIVEN:
-        for name in pattern.findall(asked):
+        for name in pattern.findall(question):
             if not NO_NAME.fullmatch(name) and not keyword.iskeyword(name):
                 return str(name)
     return ""

@@ -1,9 +1,11 @@
-"""Finds mistakes of a small model that end with no error: a program that prints many rows for a question for one value,
-one that computes with the text of a column as if it were numbers, and one that defines a function again as it was, or
-so that it does not return what the question gives as an example. The functions have no side effects.
+"""Finds mistakes in a small model's program that raise no error. The program prints many rows although the question
+asks for one value; it computes with a column of text as if it contained numbers; it defines a function again without a
+change; or it defines a function that does not return the result of the question's example. The functions have no side
+effects.
 
 The facts about a table, in the hidden context of a question, contain the lines that convert such columns (see
-``text_columns``)."""
+``text_columns``).
+"""
 
 from __future__ import annotations
 
@@ -110,8 +112,9 @@ def surplus_rows(output: str, question: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MissingConversion:
-    """The line, with its line break, that a program lacks. ``is_named`` means that the program uses the variable that
-    the line sets, so that the line in front of it completes the program."""
+    """The line of code, with its line break, that converts a column and that a program lacks. ``is_named`` means that
+    the program already uses the variable that the line sets, so that the program is complete once the line precedes
+    it."""
 
     line: str
     is_named: bool
@@ -170,14 +173,15 @@ def with_inclusive_bins(code: str, question: str) -> str:
 
 
 def lacks_name(code: str, errors: Sequence[str]) -> bool:
-    """Return whether the code uses a name that it does not set and that was not defined in an earlier try, as one of
-    ``errors``, the texts of the earlier results, says."""
+    """Return whether the code uses, and does not set, a name that was undefined in an earlier try. ``errors`` are the
+    texts of the earlier results."""
     missing = {match[1] for text in errors for match in UNDEFINED.finditer(text)}
     return bool(missing & _names_in(code) - names_set(code)) if missing else False
 
 
 def misses_variable(code: str, question: str) -> bool:
-    """Return whether the question says how a result is called and the code, which is valid, sets no such variable."""
+    """Return whether the question names the variable for a result, and the code, which can be parsed, sets no such
+    variable."""
     wanted = {name for match in RESULT_NAME.finditer(question) for name in match.groups() if name}
     return bool(wanted) and bool(parse_or_empty(code).body) and not wanted & names_set(code)
 
@@ -192,9 +196,9 @@ def names_set(code: str) -> set[str]:
 
 
 def unchanged_function(code: str, hidden: Sequence[str], question: str) -> str:
-    """Return the name of a function that the question asks to change and that ``code`` defines exactly as it was, apart
-    from layout and comments; an empty string if there is none, or if the code defines any other function. ``hidden``
-    has the texts of the hidden context, with the functions as they were."""
+    """Return the name of a function that the question asks to change and that ``code`` defines without a change, apart
+    from layout and comments. Return an empty string if there is none, or if the code defines any other function.
+    ``hidden`` has the texts of the hidden context, which contain the present functions."""
     if not COMPLAINS.search(question):
         return ""
     facts = [match for text in hidden for match in FUNCTION.finditer(text)]
@@ -206,9 +210,9 @@ def unchanged_function(code: str, hidden: Sequence[str], question: str) -> str:
 
 def with_check(code: str, hidden: Sequence[str], question: str) -> str:
     """Return the code with a line that fails unless a function returns what the question gives as an example; the code
-    itself if the question has no example, or if the code has the line. The function is one that the code defines, or
-    one of the facts in ``hidden``, if the question asks to change it. The line stands before an expression at the end,
-    whose value is displayed.
+    itself if the question has no example, or if the code has the line. The function is one that the code defines or,
+    if the question asks to change it, one that the texts ``hidden`` describe. The line stands before an expression at
+    the end, whose value is displayed.
 
     Only a call and a value that consist of literals are taken from the question. Numbers may differ in the digits that
     the example does not have."""

@@ -73,9 +73,9 @@ MAX_CORRECTIONS = 4
 """Maximum number of programs of a turn that are corrected without the model."""
 
 
-def _example(asked: str, code: str, output: str, answer: str) -> tuple[ChatMessage, ...]:
+def _example(question: str, code: str, output: str, answer: str) -> tuple[ChatMessage, ...]:
     return (
-        {"role": "user", "content": asked},
+        {"role": "user", "content": question},
         {"role": "assistant", "content": f"{OPEN}{code}\n{CLOSE}"},
         {"role": "user", "content": f"Output:\n{output}\n\n{ANSWER}"},
         {"role": "assistant", "content": answer},

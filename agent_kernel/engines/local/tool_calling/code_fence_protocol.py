@@ -9,8 +9,9 @@ as failed. Code for a question that names a file begins with the line that reads
 answer, and is not run.
 
 Two kinds of answers are written without the model, because it is unreliable at them
-(``code_fence_fallback_answer.py``): that the last try failed, and what several rows of output mean. In the model's own
-sentences, the name of a month or weekday that the output does not support is replaced by the number in the output.
+(``code_fence_fallback_answer.py``): the answer after the last try failed, and the answer to an output of several rows.
+In the model's own sentences, the name of a month or weekday that the output does not support is replaced by the number
+in the output.
 
 Only the tool named ``python`` is offered. Other tools of a request are called if ``tool_choice`` requires one
 (``forced_call.py``); with ``auto`` the model does not see them.
@@ -279,10 +280,10 @@ async def _write_program(
     prompt: str, reading: str, turn: code_fence_prompt.Exchange, decoding: DecodingOptions, completer: Completer
 ) -> _Program:
     """Decode one program, which begins with the lines ``reading``. If it lacks the conversion of a column that the
-    facts of ``turn`` ask for, it gets that line, and the model writes the rest again behind it, unless the program uses
-    the name of the converted column already. If it leaves out sentences of the question, the model writes it again
-    behind these sentences as comments. If the question has an example of what a function should return, the program
-    gets a line that checks it."""
+    facts of ``turn`` ask for, that line is put before it. The model then writes the rest again, unless the program
+    already uses the name of the converted column. If it leaves out sentences of the question, the model writes it
+    again behind these sentences as comments. If the question has an example of what a function should return, the
+    program gets a line that checks it."""
     program = await _converted_program(prompt, reading, turn, decoding, completer)
     omitted = uncovered_sentences(turn.question, program.code, turn.hidden) if program.finish == "stop" else []
     if omitted and not decoding.temperature:  # a sample is one of several, and a vote prefers those that omit less

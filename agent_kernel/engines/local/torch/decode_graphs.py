@@ -35,7 +35,7 @@ MAX_GRAPHS = 64
 
 
 class DecodeGraphs:
-    """Stands in for a model in a ``ContinuousBatchingManager``: calls it, or replays what an earlier call did.
+    """Replaces the model in a ``ContinuousBatchingManager``: calls the model, or replays the graph of an earlier call.
 
     ``fault`` is the reason why steps are not recorded, empty if they are. Only the manager's thread calls the model.
     """

@@ -133,7 +133,7 @@ def load_error(path: Path, error: BaseException) -> EngineError:
             hint="Choose a model whose architecture is part of transformers.",
         )
     if kind in ("SafetensorError", "JSONDecodeError", "EOFError", "UnicodeDecodeError"):
-        return ModelBroken(f"{path.name} is damaged: {words.splitlines()[0]}", hint="Get the model's files again.")
+        return ModelBroken(f"{path.name} is damaged: {words.splitlines()[0]}", hint="Download the model's files again.")
     if "does not recognize this architecture" in words or "Unrecognized configuration class" in words:
         return ModelUnsupported(
             f"This version of transformers does not know the architecture of {path.name}: {words.splitlines()[0]}",
@@ -141,7 +141,8 @@ def load_error(path: Path, error: BaseException) -> EngineError:
         )
     first = words.splitlines()[0] if words else kind
     return ModelBroken(
-        f"transformers cannot load {path.name}: {first}", hint=("Get the model's files again, or choose another model.")
+        f"transformers cannot load {path.name}: {first}",
+        hint=("Download the model's files again, or choose another model."),
     )
 
 
@@ -172,17 +173,17 @@ def import_libraries() -> Libraries:
     return Libraries(torch, transformers)
 
 
-def _device(torch: Any, wanted: str) -> str:
-    """Return the device on which the model runs: cpu, cuda:N or auto. Raises EngineError if ``wanted`` does not
+def _device(torch: Any, name: str) -> str:
+    """Return the device on which the model runs: cpu, cuda:N or auto. Raises EngineError if ``name`` does not
     exist."""
     there = torch.cuda.is_available()
-    name = wanted or ("cuda" if there else "cpu")
+    name = name or ("cuda" if there else "cpu")
     if name == "cuda":
         name = "cuda:0"
     if name in ("cpu", "auto"):
         return name
     if not name.startswith("cuda:") or not name[5:].isdigit():
-        raise EngineError(f"There is no device {wanted!r}; choose cpu, cuda, cuda:N or auto.")
+        raise EngineError(f"There is no device {name!r}; choose cpu, cuda, cuda:N or auto.")
     if not there or int(name[5:]) >= torch.cuda.device_count():
         raise EngineError(
             f"This machine has no device {name}.", hint="Load the model with device cpu, or check the driver."
@@ -219,7 +220,7 @@ def _load(libraries: Libraries, path: Path, options: LoadOptions, progress: Prog
     if missing:
         raise ModelBroken(
             (f"The model lacks {len(missing)} of its tensors, for example {missing[0]}."),
-            hint="Get the model's files again.",
+            hint="Download the model's files again.",
         )
     places = sorted({str(place) for place in getattr(model, "hf_device_map", {}).values()}) or [str(model.device)]
     if "disk" in places:

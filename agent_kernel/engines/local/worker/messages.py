@@ -40,7 +40,7 @@ def request_to_json(request: EngineRequest, *, sees: bool = False) -> dict[str, 
     if size > MAX_MEDIA:
         raise InvalidRequest(
             f"The pictures of this request have {size / 2**20:.0f} MiB; the limit is {MAX_MEDIA // 2**20}.",
-            hint="Send fewer or smaller ones.",
+            hint="Send fewer or smaller pictures.",
         )
     return {
         "media": {digest: base64.b64encode(data).decode() for digest, data in media.items()},

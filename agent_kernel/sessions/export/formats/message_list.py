@@ -81,10 +81,10 @@ def _turns(messages: Iterator[Message]) -> Iterator[list[Message]]:
         yield turn
 
 
-def _strict(said: Sequence[tuple[Fields, Message]]) -> Iterator[Message]:
+def _strict(messages: Sequence[tuple[Fields, Message]]) -> Iterator[Message]:
     waiting: dict[str, str] = {}
     place: Fields | None = None
-    for place, message in said:
+    for place, message in messages:
         if message.role == "tool":
             name = message.name or waiting.get(message.call_id or "")
             complete = replace(message, name=name, status=message.status or "success", calls=())

@@ -131,7 +131,7 @@ class MessageReader:
         stored_medium = self._data_url(data) if isinstance(data.value, str) else None
         if stored_medium is None:
             self.leave_out("files")
-            return Text(f"[file {file.get('filename', str, '')[:200]} that did not come along]")
+            return Text(f"[file {file.get('filename', str, '')[:200]}, which was not included]")
         return stored_medium
 
     def _data_url(self, url: Fields) -> Media | None:

@@ -66,12 +66,12 @@ def read(document: Fields, namespace: str) -> Transcript:
     return replace(come, session=session, files=tuple(file for file, _ in files if file.id not in named))
 
 
-def _in_call_order(said: Iterator[Message]) -> Iterator[Message]:
+def _in_call_order(messages: Iterator[Message]) -> Iterator[Message]:
     """Yield the messages with the results of each round in the order of their calls. They may be stored in the order in
     which the calls ended."""
     order: dict[str | None, int] = {}
     results: list[Message] = []
-    for message in said:
+    for message in messages:
         if message.role == "tool":
             results.append(message)
             continue
@@ -91,14 +91,14 @@ def _tags(document: Fields) -> tuple[str, ...]:
     return tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else ()
 
 
-def _with_media(message: Message, files: Mapping[str, File], named: set[str]) -> Message:
+def _with_media(message: Message, files: Mapping[str, File], used_ids: set[str]) -> Message:
     """Replace the notes at the end of the message's text by the media for which they stand. ``files`` maps the
-    beginning of a hash to the file with the bytes. The ids of the files that were found are added to ``named``."""
+    beginning of a hash to the file with the bytes. The ids of the files that were found are added to ``used_ids``."""
     *parts, last = message.parts or (Text(""),)
     media: list[Part] = []
     text = last.text if isinstance(last, Text) else ""
     while (note := _LAST_NOTE.search(text)) and (file := files.get(note[2])):
-        named.add(file.id)
+        used_ids.add(file.id)
         media.insert(0, Media(note[1], file.hash, file.size))
         text = text[: note.start()]
     return replace(message, parts=(*parts, *([Text(text)] if text else []), *media)) if media else message

@@ -35,12 +35,12 @@ def _metadata(title: str) -> dict[str, Any]:
     return {"kernelspec": kernel, "language_info": {"name": "python"}, "title": known}
 
 
-def _results(said: Sequence[Message]) -> dict[tuple[int, str], Message]:
+def _results(messages: Sequence[Message]) -> dict[tuple[int, str], Message]:
     """Return the results by (index of the message with the call, call id). The call id alone is not unique, since ids
     repeat in every round."""
     results: dict[tuple[int, str], Message] = {}
     call_at = 0
-    for at, message in enumerate(said):
+    for at, message in enumerate(messages):
         if message.calls:
             call_at = at
         if message.role == "tool" and message.call_id:
