@@ -19,14 +19,15 @@ class FailedProgram(ParsedProgram):
 
     @cached_property
     def error(self) -> str:
-        """The error itself with the lines after it, without the traceback and the facts about it."""
+        """The message of the error and the lines after it, without the traceback and the facts about the error."""
         found = list(re.finditer(r"^(?:[A-Za-z_][\w.]*\.)?[A-Za-z_]\w*(?:Error|Exception)\b", self.text, re.MULTILINE))
         return self.text[found[-1].start() :] if found else ""
 
     @cached_property
     def lines(self) -> frozenset[int]:
-        """The numbers of the lines of the program at which the error arose. They are found by their text: a kernel may
-        have run the program with imports before it, and frames of libraries have numbers of their own."""
+        """The numbers of the lines of the program at which the error arose. The traceback's lines are found in the
+        program by their text, because a kernel may have run the program with imports before it, and because frames of
+        libraries have line numbers of their own."""
         failed = {line.strip() for _, line in FRAME.findall(self.text)} - {""}
         return frozenset(at for at, line in enumerate(self.code.splitlines(), 1) if line.strip() in failed)
 
