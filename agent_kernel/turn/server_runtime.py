@@ -20,7 +20,7 @@ from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.protocols import Engine, ToolSpec
 from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.core.seams.session_store import SessionStore
-from agent_kernel.core.session import SessionKey
+from agent_kernel.core.session import HEARTBEAT_S, SessionKey
 from agent_kernel.core.setting_declaration import OFF
 from agent_kernel.core.settings import Permission, Settings
 from agent_kernel.core.shielded_await import cancel_tasks
@@ -269,8 +269,12 @@ class Runtime:
         swept = time.monotonic()
         await self._sweep()
         while True:
+            slept = time.time()
             await asyncio.sleep(RECOVER_EVERY_S)
-            await self._recover()
+            # After the machine was suspended or its clock was set forward, every lease looks expired until its server
+            # has renewed it. So the first look after that is left out.
+            if time.time() - slept < RECOVER_EVERY_S + HEARTBEAT_S:
+                await self._recover()
             if (now := time.monotonic()) - swept > SWEEP_EVERY_S:
                 swept = now
                 await self._sweep()

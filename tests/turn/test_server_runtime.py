@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import ClassVar
@@ -12,10 +13,15 @@ import pytest
 
 from agent_kernel import SessionObserver
 from agent_kernel.core.errors import Conflict, InvalidRequest
+from agent_kernel.core.session import Turn
 from agent_kernel.core.settings import Settings
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.engines.scripted import ScriptedEngine
+from agent_kernel.sandbox.host.policy import SandboxPolicy
+from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sessions.export.jsonl_log import read
+from agent_kernel.sessions.store.sqlite import SqliteStore
+from agent_kernel.turn import server_runtime
 from agent_kernel.turn.server_runtime import Runtime, build_engine
 from tests.turns import KEY
 
@@ -109,3 +115,22 @@ async def test_the_end_of_a_server_ends_a_summary_that_is_being_written(tmp_path
 def test_a_setting_that_names_no_class_of_an_engine_is_refused_by_its_name(engine: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=f"{engine} cannot be created from the settings"):
         build_engine(Settings(engine=engine, data_dir=tmp_path))
+
+
+async def test_a_turn_survives_that_the_machine_is_suspended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock jumps forward while a turn is open, and recovery looks before the turn has renewed its lease."""
+    clock, away = time.time, [0.0]
+    monkeypatch.setattr(time, "time", lambda: clock() + away[0])
+    monkeypatch.setattr(server_runtime, "RECOVER_EVERY_S", 1.0)
+    given = settings(tmp_path)
+    store = SqliteStore(tmp_path / "sessions.db", clock=lambda: time.time())
+    runtime = Runtime(given, build_engine(given), store, LinuxSandbox(tmp_path / "work", SandboxPolicy.of(given)))
+    try:
+        await runtime.start()
+        await store.create(KEY)
+        opened = await runtime.ledger.begin(Turn("t1", KEY))
+        away[0] = 3600.0
+        await asyncio.sleep(1.3)  # the first look
+        assert await store.heartbeat(opened.turn, runtime.ledger.owner)
+    finally:
+        await runtime.aclose()

@@ -26,7 +26,7 @@ from agent_kernel.core.errors import AgentKernelError, StoreCorrupt, StoreError,
 from agent_kernel.core.shielded_await import await_uncancelled, wake_together
 from agent_kernel.sessions import shared_disk
 from agent_kernel.sessions.blob_files import BlobFiles, StoreConnection
-from agent_kernel.sessions.store import journal_mode, schema_migration
+from agent_kernel.sessions.store import journal_mode, read_only_file, schema_migration
 from agent_kernel.sessions.store.disk_reserve import DiskReserve
 from agent_kernel.sessions.store.moved_store_check import MovedStoreCheck
 from agent_kernel.sessions.tables import blobs
@@ -78,6 +78,7 @@ class Database:
         self._before_commit = before_commit
         self._grouped = frozenset({WRITE} if before_commit is None else ())
         self._connection: StoreConnection | None = None
+        self._read_only = False
         self._unclosed: list[StoreConnection] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="agent-kernel-sessions")
         self._waiting: deque[PendingCall] = deque()
@@ -266,22 +267,19 @@ class Database:
 
     def _open(self) -> StoreConnection:
         """Return the open connection. If the file is not open yet, or was replaced by another file, open it first."""
-        if self._connection is not None and not self._presence.is_replaced():
+        if self._connection is not None and not self._read_only and not self._presence.is_replaced():
             return self._connection
         # The file at our path is not the one that is open (or none is open yet). First refuse the cases in which an
         # empty store would hide existing sessions.
         self._presence.check()
         self._empty_journal()
         self._close()
-        if self.path is not None:
-            self._make_file(self.path)
-        place = self.path or ":memory:"
-        connection = sqlite3.connect(
-            place, timeout=BUSY_TIMEOUT_S, isolation_level=None, cached_statements=256, factory=StoreConnection
-        )
+        # Opened anew for each call, because another machine may write the file in the meantime.
+        self._read_only = self.path is not None and read_only_file.is_read_only(self.path)
+        connection = self._connect()
         connection.files = self._files
         try:
-            if self.path is not None:
+            if self.path is not None and not self._read_only:
                 journal_mode.configure(
                     connection,
                     shared=shared_disk.is_shared_disk(self.path),
@@ -298,9 +296,19 @@ class Database:
             raise
         self._connection = connection
         self._presence.note()
-        if self._reserve is not None:
+        if self._reserve is not None and not self._read_only:
             self._reserve.make()
         return connection
+
+    def _connect(self) -> StoreConnection:
+        if self.path is not None and self._read_only:
+            return read_only_file.connect(self.path, self.name)
+        if self.path is not None:
+            self._make_file(self.path)
+        place = self.path or ":memory:"
+        return sqlite3.connect(
+            place, timeout=BUSY_TIMEOUT_S, isolation_level=None, cached_statements=256, factory=StoreConnection
+        )
 
     def _empty_journal(self) -> None:
         """Write the -wal journal of the open file into that file, before another file at the same path is opened.
@@ -308,7 +316,7 @@ class Database:
         The open file may have been moved away, but its -wal file is still at our path, and SQLite would apply it to the
         new file. Raises StoreError when another program still reads the old file.
         """
-        if self._connection is None or self.path is None:
+        if self._connection is None or self.path is None or self._read_only:
             return
         if self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
             raise StoreError(
@@ -360,7 +368,8 @@ class Database:
             return StoreError(
                 f"{self.name} was locked by another program for {BUSY_TIMEOUT_S:.0f} s.", hint="Nothing was written."
             )
-        return StoreError(f"{self.name}: {error}.", hint="Check that the file and its directory can be written.")
+        cause = error.strerror if isinstance(error, OSError) else error
+        return StoreError(f"{self.name}: {cause}.", hint="Check that the file and its directory can be written.")
 
     def _recovery_hint(self) -> str:
         if self.path is None:

@@ -16,6 +16,8 @@ MAX_DEPTH = 100
 """Maximum depth of nested lists and objects."""
 MAX_VALUES = 500_000
 """Maximum number of JSON values: lists and objects, and everything in them."""
+MAX_NAME = 80
+"""Maximum number of characters of a field's name in an error message. The name may be any text that the client sent."""
 UNION_TAGS = frozenset({"[text]", "[list]"})
 """Tags of the members of a union, as ``request_extensions.text_or_list`` returns them. They are steps of the path of a
 validation error, but name no field of the body."""
@@ -68,7 +70,7 @@ def _describe(mistake: Mapping[str, Any]) -> str:
     words = str(mistake["msg"]).removeprefix("Value error, ")
     if not mistake["loc"] and words != mistake["msg"]:
         return words
-    place = [str(step) for step in mistake["loc"] if step not in UNION_TAGS]
+    place = [str(step)[:MAX_NAME] for step in mistake["loc"] if step not in UNION_TAGS]
     if mistake["type"] in ("union_tag_not_found", "union_tag_invalid"):  # the field that says which object it is
         known = mistake["ctx"].get("expected_tags")
         place.append(mistake["ctx"]["discriminator"].strip("'"))

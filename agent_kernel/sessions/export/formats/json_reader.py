@@ -41,9 +41,14 @@ def loads(
         body = json.loads(
             document.decode(), parse_constant=_refuse_number, parse_float=_finite_float, object_pairs_hook=_unique_keys
         )
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequest(f"The {what} is not JSON: {error}.") from error
-    if is_too_deep(body, max_depth):
+        too_deep = is_too_deep(body, max_depth)
+    except RecursionError:
+        too_deep = True
+    except ValueError as error:
+        # Python's own message about a long integer names a function that only a Python program could call.
+        why = "a number has too many digits" if "integer string conversion" in str(error) else error
+        raise InvalidRequest(f"The {what} is not JSON: {why}.") from error
+    if too_deep:
         raise InvalidRequest(f"The {what} has more than {max_depth} levels.")
     return Fields(body, what)
 
