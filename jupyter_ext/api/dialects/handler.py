@@ -64,6 +64,11 @@ class DialectHandler(AgentHandler):
         except FetchFailed as error:
             raise InvalidRequest(f"A URL of this request cannot be fetched: {error.message}") from error
 
+    def check_model(self, asked: DialectRequest) -> None:
+        """Raise UnknownModel if the server does not have the model of the request."""
+        if asked.name and self.services.access.may_choose(self.caller, asked.name):
+            self.services.runtime.engines.get(asked.name)
+
     def answerable(self, asked: DialectRequest) -> None:
         """Raise ``unasked`` if the turn may need an approval that nobody can give."""
         asks = "ask" in (asked.request.permission, self.services.runtime.settings.permission)
