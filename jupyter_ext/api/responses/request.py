@@ -65,8 +65,8 @@ class TextConfig(Words):
 class Reasoning(Words):
     """The options for the reasoning of the model.
 
-    ``effort`` is passed to the engine. ``summary`` is only returned in the resource: the reasoning is always shown
-    completely.
+    ``effort`` is passed to the engine. With ``summary``, whatever its value, the complete reasoning is the summary of
+    its item; without it, the content.
     """
 
     effort: ReasoningEffort | None = None
