@@ -39,7 +39,7 @@ class UnknownHandler(SharedHandler):
     async def get(self, path: str = "") -> None:
         path = path or self.request.path
         instead = next((f": {text}" for start, text in ALTERNATIVES if path.startswith(start)), "")
-        hint = f"GET {self.base_url}agent/v1/openapi.json lists all routes."
-        raise NotFound(f"There is no route at this URL{instead}.", hint=hint)
+        lists = f"GET {self.base_url}agent/v1/openapi.json lists all routes."
+        raise NotFound(f"There is no route at this URL{instead}. {lists}")
 
     post = put = patch = delete = get

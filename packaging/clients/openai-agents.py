@@ -31,11 +31,9 @@ def weather(city: str) -> str:
 
 async def main() -> None:
     client = AsyncOpenAI(base_url=URL, api_key=TOKEN, max_retries=0)
-    talk = OpenAIConversationsSession(openai_client=client)
-    kinds = (
-        (OpenAIResponsesModel(MODEL, client), talk),
-        (OpenAIChatCompletionsModel(MODEL, client), SQLiteSession("s")),
-    )
+    responses, chats = OpenAIResponsesModel(MODEL, client), OpenAIChatCompletionsModel(MODEL, client)
+    # The SDK cannot send the items of a conversation of the server to a model of chats.
+    kinds = ((responses, OpenAIConversationsSession(openai_client=client)), (chats, SQLiteSession("s")))
     for number, (model, session) in enumerate(kinds, start=1):
         agent = Agent(name="a", model=model, tools=[weather])
         run = Runner.run_streamed(agent, "Say hello.", session=session)
