@@ -42,7 +42,7 @@ for number, model in enumerate(
         graph = StateGraph(MessagesState).add_node("tools", ToolNode([weather]))
         graph.add_node("model", lambda state, bound=bound: {"messages": [bound.invoke(state["messages"])]})
         graph.add_edge(START, "model").add_conditional_edges("model", tools_condition).add_edge("tools", "model")
-        said = graph.compile().invoke({"messages": [("user", f"weather langchain {number}")]})["messages"]
+        said = graph.compile().invoke({"messages": [("user", f"weather langchain-openai {number}")]})["messages"]
         assert [message.text for message in said[2:4]] == ["sunny in Ulm", "sunny in Bonn"], said
         found = model.with_structured_output(Place, method="json_schema").invoke("as an object")
         assert found == Place(city="Ulm", people=3), found

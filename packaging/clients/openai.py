@@ -41,7 +41,7 @@ missing = error_of(
     openai.NotFoundError, lambda: client.chat.completions.create(model="no-such-model", messages=said("x"))
 )
 assert missing.code == "model_not_found", missing
-error_of(openai.AuthenticationError, lambda: client.with_options(api_key="wrong").models.list())
+error_of(openai.AuthenticationError, lambda: openai.OpenAI(base_url=URL, api_key="wrong", max_retries=0).models.list())
 talk = client.conversations.create(items=said("I am Ada."), metadata={"topic": "names"})
 client.responses.create(model=MODEL, conversation=talk.id, input="Say hello.")
 assert len(list(client.conversations.items.list(talk.id, limit=1))) == 3

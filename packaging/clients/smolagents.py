@@ -22,7 +22,7 @@ print("".join(delta.content or "" for delta in deltas))
 assert deltas[-1].token_usage.total_tokens, deltas
 if "SCRIPTED" in os.environ:
     agent = ToolCallingAgent([weather], model, max_steps=3)
-    answer = agent.run("weather smolagents 1, then smolagents ends")
+    answer = agent.run("weather smolagents 1")
     observed = [step.observations for step in agent.memory.steps if getattr(step, "observations", None)]
     assert all(f"sunny in {city}" in observed[0] for city in ("Ulm", "Bonn")), observed
     assert answer == "It is sunny.", answer
