@@ -186,7 +186,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "jupyter_ext.api.responses": (
         "core core.net core.seams jupyter_ext.api.dialects jupyter_ext.api.http "
         "jupyter_ext.api.schemas jupyter_ext.auth jupyter_ext.notebooks jupyter_ext.services jupyter_ext.turns "
-        "sessions sessions.log sessions.store sessions.tables",
+        "sessions sessions.adapters sessions.log sessions.store sessions.tables",
         "pydantic",
     ),
     "jupyter_ext.api.schemas": ("core sessions sessions.export tools.code", "pydantic typing_extensions"),

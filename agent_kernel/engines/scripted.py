@@ -13,8 +13,8 @@ rounds; each model call plays one:
      "fault": "crash" | "hang" | any other text = EngineError with it, raised after the text}
     {"infill": "len(values)", "when": "/ "}           completes code; "when" must be in the code before the cursor
 
-Each model call plays the first round that fits the request. Calls are left out if the request has no tools. A text ends
-before the first stop sequence of the request. Each word counts as one token.
+Each model call plays the first round that fits the request. Calls are left out if the request has no tools or its
+``tool_choice`` is none. A text ends before the first stop sequence of the request. Each word counts as one token.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ class ScriptedEngine:
             first = first or time.monotonic() - started
             yield TextChunk(piece, _probable(piece, request.sampling) if request.sampling.logprobs else ())
         await self._fault(script.get("fault", ""))
-        calls = script.get("calls", ()) if request.tools and not stopped else ()
+        can_call = request.tools and request.tool_choice != "none" and not stopped
+        calls = script.get("calls", ()) if can_call else ()
         for call in calls:
             yield CallChunk(self._call(call))
         usage = self._usage(request, text, first, time.monotonic() - started)

@@ -26,9 +26,14 @@ ROUTES: list[tuple[str, str]] = [
     (rf"{PREFIX}/agent/approvals/{ID}", "native.approvals:ApprovalHandler"),
     (rf"{PREFIX}/chat/completions", "chat_completions.handler:ChatCompletionsHandler"),
     (rf"{PREFIX}/responses", "responses.handler:ResponsesHandler"),
+    (rf"{PREFIX}/responses/input_tokens", "responses.handler:InputTokensHandler"),
     (rf"{PREFIX}/responses/{ID}", "responses.handler:ResponseHandler"),
     (rf"{PREFIX}/responses/{ID}/cancel", "responses.handler:ResponseCancelHandler"),
     (rf"{PREFIX}/responses/{ID}/input_items", "responses.handler:InputItemsHandler"),
+    (rf"{PREFIX}/conversations", "responses.conversations:ConversationsHandler"),
+    (rf"{PREFIX}/conversations/{ID}", "responses.conversations:ConversationHandler"),
+    (rf"{PREFIX}/conversations/{ID}/items", "responses.conversations:ConversationItemsHandler"),
+    (rf"{PREFIX}/conversations/{ID}/items/{ID}", "responses.conversations:ConversationItemHandler"),
     (rf"{PREFIX}/messages", "anthropic.handler:MessagesHandler"),
     (rf"{PREFIX}/messages/count_tokens", "anthropic.handler:CountTokensHandler"),
     (rf"{PREFIX}/search", "native.search:SearchHandler"),
@@ -110,7 +115,8 @@ def _rule(pattern: str, handler: str, route: str) -> Rule:
     return pattern, defer_handler(f"{HANDLERS}.{handler}", streams_body=handler != SOCKET), {"route": route}
 
 
-RULES: list[Rule] = [_rule(pattern, handler, name_of(pattern)) for pattern, handler in ROUTES]
+RULES: list[Rule] = [_rule(rf"{PREFIX}(/responses/compact)", UNKNOWN[1], "unknown")]  # otherwise a response's id
+RULES += [_rule(pattern, handler, name_of(pattern)) for pattern, handler in ROUTES]
 RULES.append(_rule(*UNKNOWN, "unknown"))
 """The routes as rules of tornado; each handler knows the name of its route."""
 

@@ -11,6 +11,14 @@ from jupyter_ext.api.dialects.handler import SharedHandler
 from jupyter_ext.api.http.handler import AgentHandler, guard
 
 NATIVE = re.compile(r".*/v1/(?:sessions|turns|agent|binding|binds|search|trust|tools|beside|engine|usage)(?:/.*)?")
+ALTERNATIVES = (
+    ("/completions", "use chat/completions"),
+    ("/chat/completions/", "chat completions are not stored; use responses, which are"),
+    ("/embeddings", "the models of this server make no embeddings"),
+    ("/responses/compact", "the server itself shortens long conversations; continue with previous_response_id"),
+)
+"""What a program can do instead of using a route of OpenAI's API that this server does not have, by the beginning of
+the path."""
 MESSAGES = re.compile(r".*/v1/messages(?:/.*)?")
 
 
@@ -29,6 +37,9 @@ class UnknownHandler(SharedHandler):
 
     @guard("read")
     async def get(self, path: str = "") -> None:
-        raise NotFound(f"There is no route at this URL. GET {self.base_url}agent/v1/openapi.json lists all routes.")
+        path = path or self.request.path
+        instead = next((f": {text}" for start, text in ALTERNATIVES if path.startswith(start)), "")
+        lists = f"GET {self.base_url}agent/v1/openapi.json lists all routes."
+        raise NotFound(f"There is no route at this URL{instead}. {lists}")
 
     post = put = patch = delete = get

@@ -24,8 +24,10 @@ from agent_kernel.engines.scripted import ScriptedEngine
 TOOL = ToolSpec("python", "", {}, kind="python.sandbox")
 
 
-async def play_round(engine: ScriptedEngine, said: str = "hi", *, tools: bool = True) -> list[Chunk]:
-    request = EngineRequest((user(said),), (TOOL,) if tools else (), session="s")
+async def play_round(
+    engine: ScriptedEngine, said: str = "hi", *, tools: bool = True, choice: str = "auto"
+) -> list[Chunk]:
+    request = EngineRequest((user(said),), (TOOL,) if tools else (), session="s", tool_choice=choice)
     async with aclosing(engine.stream(request)) as chunks:
         return [chunk async for chunk in chunks]
 
@@ -72,6 +74,14 @@ async def test_a_text_ends_before_the_first_stop_sequence_and_the_end_names_it(
 async def test_without_tools_there_are_no_calls() -> None:
     engine = ScriptedEngine([{"text": "t", "calls": [{"name": "python"}]}])
     assert not any(isinstance(chunk, CallChunk) for chunk in await play_round(engine, tools=False))
+
+
+async def test_a_request_that_allows_no_tool_gets_no_calls() -> None:
+    engine = ScriptedEngine([{"text": "no", "calls": [{"name": "python"}]}])
+    chunks = await play_round(engine, choice="none")
+    assert not any(isinstance(chunk, CallChunk) for chunk in chunks)
+    assert isinstance(chunks[-1], EndChunk)
+    assert chunks[-1].reason == "stop"
 
 
 @pytest.mark.parametrize(("fault", "error"), [("crash", EngineCrashed), ("disk on fire", EngineError)])

@@ -48,6 +48,14 @@ KEEPS = {"post_files": OWN_FILE, "post_skills": OWN_SKILL, "post_sessions_sessio
 CLAIM = {"call": "call-1", "client": "my program"}
 CLAIMED = {"token": "c1f0", "lease_s": 30.0, "renew_s": 10.0, "name": "python", "arguments": {"code": "6 * 7"}}
 SESSION_OF_FILE = {"sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}
+CONVERSATION = {"id": "conv_1", "object": "conversation", "created_at": 1_790_000_000, "metadata": {"topic": "a"}}
+MESSAGE = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "user",
+    "status": "completed",
+    "content": [{"type": "input_text", "text": "hello"}],
+}
 WRITTEN: dict[str, Any] = {
     "get_openapi_json": {"status": 200, "reply": {"openapi": "3.1.0", "info": {"title": "agent-kernel"}}},
     "post_turns_turn_id_claims": {"request": CLAIM, "status": 200, "reply": CLAIMED},
@@ -63,6 +71,12 @@ WRITTEN: dict[str, Any] = {
     },
     "delete_trust": {"status": 200, "reply": {"folder": "/home/ada/notebooks", "removed": True}},
     "post_beside": {"request": SESSION_OF_FILE},
+    "delete_conversations_id": {
+        "status": 200,
+        "reply": {"id": CONVERSATION["id"], "object": "conversation.deleted", "deleted": True},
+    },
+    "get_conversations_id_items_item": {"status": 200, "reply": MESSAGE},
+    "delete_conversations_id_items_item": {"status": 200, "reply": CONVERSATION},
     "post_engine_unload": {"request": {}},
     "post_infill": {
         "request": {

@@ -159,7 +159,8 @@ WITH_FILE = {
     "content": [{"type": "file", "file": {"file_id": "{file}"}}, {"type": "text", "text": "hi"}],
 }
 NOT_THEIRS = {"token": 200, "other kernel": 404, "token of another user": 404}
-SAID = {"model": "default", "max_tokens": 10, "messages": [{"role": "user", "content": "hello"}]}
+HELLO = {"role": "user", "content": "hello"}
+SAID = {"model": "default", "max_tokens": 10, "messages": [HELLO]}
 OF_A_KERNEL = {"scoped token": 403, "token of another user": 404}
 OTHER_SUBJECTS = dict.fromkeys(("kernel", "other kernel", "lasting token", "scoped token"), 404)
 """A response is for the credential that asked for it."""
@@ -225,10 +226,19 @@ TABLE: list[Row] = [
         {"input": "hello", "previous_response_id": "{response}"},
         {"token": 200, "token of another user": 400, **dict.fromkeys(OTHER_SUBJECTS, 400)},
     ),
+    ("POST", "responses/input_tokens", {"input": "hello"}, {"token": 200}),
     ("GET", "responses/{response}", None, {"token": 200, **OTHER_SUBJECTS}),
     ("GET", "responses/{response}/input_items", None, {"token": 200, **OTHER_SUBJECTS}),
     ("POST", "responses/{response}/cancel", {}, {"token": 200, **OTHER_SUBJECTS}),
     ("DELETE", "responses/none", None, {"token": 404}),
+    ("POST", "conversations", {"items": [HELLO]}, {"token": 200}),
+    ("GET", "conversations/{spare}", None, {"token": 200, "other kernel": 403}),
+    ("POST", "conversations/{spare}", {"metadata": {"topic": "a"}}, {"token": 200, "other kernel": 403}),
+    ("DELETE", "conversations/none", None, {"token": 404}),
+    ("GET", "conversations/{spare}/items", None, {"token": 200, "other kernel": 403}),
+    ("POST", "conversations/{spare}/items", {"items": [HELLO]}, {"token": 200, "other kernel": 403}),
+    ("GET", "conversations/{spare}/items/none", None, {"token": 404, "other kernel": 403}),
+    ("DELETE", "conversations/{spare}/items/none", None, {"token": 404, "other kernel": 403}),
     ("GET", "search", None, {"token": 200}),
     ("POST", "search/access", {}, {"token": 200, "kernel": 202, "other kernel": 202}),
     ("GET", "sessions", None, {"token": 200}),

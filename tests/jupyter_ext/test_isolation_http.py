@@ -69,6 +69,7 @@ async def _prepare(server: AgentServer) -> World:
         response = (await ada.post("agent/v1/responses", json={"input": f"say {MARK}"})).json()["id"]
         made = (await ada.post("agent/v1/skills", files={"files": (f"{MARK}.zip", skill())})).json()["id"]
     session, container = f"sessions/session {MARK}", f"containers/session {MARK}/files"
+    conversation = f"conversations/session {MARK}"
     paths = {
         "turns/{id}": f"turns/{turn}",
         "turns/{id}/events": f"turns/{turn}/events",
@@ -77,6 +78,9 @@ async def _prepare(server: AgentServer) -> World:
         "agent/approvals/{id}": f"agent/approvals/{approval}",
         "responses/{id}": f"responses/{response}",
         "responses/{id}/input_items": f"responses/{response}/input_items",
+        "conversations/{id}": conversation,
+        "conversations/{id}/items": f"{conversation}/items",
+        "conversations/{id}/items/{id}": f"{conversation}/items/msg_session {MARK}_0",
         "files/{id}": f"files/{id}",
         "files/{id}/content": f"files/{id}/content",
         "containers/{id}/files": container,

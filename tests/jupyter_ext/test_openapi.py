@@ -23,7 +23,10 @@ from jupyter_ext.api.routes import PREFIX, routes
 from tests.jupyter_ext import record_panel_types
 
 Json = dict[str, Any]
-DIALECTS = {"chat": {"OpenAIError"}, "responses": {"OpenAIError"}, "messages": {"AnthropicError"}}
+DIALECTS = {
+    **dict.fromkeys(("chat", "responses", "conversations"), {"OpenAIError"}),
+    "messages": {"AnthropicError"},
+}
 OTHERS = {
     "mcp": {"Error", "RpcError"},
     "models": {"Error", "ModelError", "AnthropicError"},

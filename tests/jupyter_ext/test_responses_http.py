@@ -717,3 +717,32 @@ async def test_a_picture_may_be_a_file_that_is_here(client: AsyncOpenAI) -> None
     content = [{"type": "input_image", "file_id": "file-none", "detail": "auto"}]
     with pytest.raises(openai.BadRequestError):
         await client.responses.create(model="default", input=[{"role": "user", "content": content}])
+
+
+# ---------------------------------------------------------------------------------------------------- tokens
+
+
+async def count(client: AsyncOpenAI, **request: Any) -> int:
+    counted = await client.responses.input_tokens.count(**{"model": "default", "input": "How warm is it?", **request})
+    assert counted.object == "response.input_tokens"
+    return counted.input_tokens
+
+
+async def test_input_tokens_are_estimated_with_tools_and_the_conversation(client: AsyncOpenAI) -> None:
+    alone = await count(client)
+    assert await count(client, tools=[WEATHER], instructions="Be brief.") > alone
+    first = await client.responses.create(model="default", input="Good day.", conversation="counted")
+    assert await count(client, previous_response_id=first.id) > alone
+    assert await count(client, conversation="counted") > alone
+    with pytest.raises(openai.NotFoundError):
+        await count(client, model="no-such-model")
+
+
+async def test_routes_that_are_missing_say_what_to_use_instead(client: AsyncOpenAI) -> None:
+    """They answered a bare "Method Not Allowed"."""
+    with pytest.raises(openai.NotFoundError, match="shortens long conversations"):
+        await client.responses.compact(model="default", input="hi")  # type: ignore[arg-type]  # any name
+    with pytest.raises(openai.NotFoundError, match="not stored"):
+        await client.chat.completions.retrieve("chatcmpl-1")
+    with pytest.raises(openai.APIStatusError, match="does not support GET, only POST"):
+        await client.chat.completions.list()

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_kernel.core import token_estimate
 from agent_kernel.core.errors import (
     AgentKernelError,
     ContextOverflow,
@@ -18,9 +15,7 @@ from agent_kernel.core.errors import (
     NotFound,
 )
 from agent_kernel.core.events import TurnFinished
-from agent_kernel.core.messages import Message
 from agent_kernel.core.net.fetch import FetchLimits, FetchResult
-from agent_kernel.core.protocols import ToolSpec
 from agent_kernel.core.session import new_id
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.sandbox.host.pool import LinuxSandbox
@@ -33,6 +28,7 @@ from jupyter_ext.api.anthropic.tools import tools_of
 from jupyter_ext.api.dialects import anthropic_errors
 from jupyter_ext.api.dialects.handler import DialectHandler
 from jupyter_ext.api.dialects.openai_content import MAX_MEDIA, TOO_MUCH_MEDIA
+from jupyter_ext.api.dialects.prompt_tokens import estimate_tokens
 from jupyter_ext.api.http.error_status import error_of, status_of
 from jupyter_ext.api.http.handler import guard
 from jupyter_ext.api.schemas.errors import AnthropicError
@@ -42,10 +38,6 @@ from jupyter_ext.turns.ephemeral_sessions import IDLE_S, NAMED, is_ephemeral
 from jupyter_ext.turns.idempotency import StartedTurn
 
 FETCHED = FetchLimits(total_s=30.0, bytes=MAX_MEDIA)
-MEDIUM_TOKENS = 1_500
-"""Estimated tokens of one picture; Anthropic counts about this number for a large one."""
-PER_TOOL = 60
-"""Number of characters that a chat template adds for each tool."""
 
 
 class AnthropicHandler(DialectHandler):
@@ -180,24 +172,5 @@ class CountTokensHandler(AnthropicHandler):
         body = self.parse(CountBody)
         agent = body.model.startswith(AGENT)
         turn_conversation = await self.read_conversation(body)
-        self.check_model(body.model)
+        self.check_model(DialectRequest(body.model, TurnRequest()))
         self.reply(estimate_tokens(turn_conversation.messages, tools_of(body, agent=agent).functions))
-
-    def check_model(self, model: str) -> None:
-        """Raise UnknownModel if the server does not have the model."""
-        name = DialectRequest(model, TurnRequest()).name
-        if name and self.services.access.may_choose(self.caller, name):
-            self.services.runtime.engines.get(name)
-
-
-def estimate_tokens(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
-    """Estimate the tokens of a request from its characters, by ``token_estimate.CHARS_PER_TOKEN``. An exact count needs
-    the tokenizer of the engine's model, and a count must not load a model. The estimate is more often too high than
-    too low. ``estimated`` in the result marks it as an estimate."""
-    media = sum(len(message.media) for message in messages)
-    declared = sum(len(tool.name) + len(tool.description) + len(json.dumps(tool.schema)) + PER_TOOL for tool in tools)
-    chars = token_estimate.total_chars(messages) + declared
-    return {
-        "input_tokens": math.ceil(chars / token_estimate.CHARS_PER_TOKEN) + media * MEDIUM_TOKENS,
-        "estimated": True,
-    }

@@ -64,6 +64,11 @@ class DialectHandler(AgentHandler):
         except FetchFailed as error:
             raise InvalidRequest(f"A URL of this request cannot be fetched: {error.message}") from error
 
+    def check_model(self, asked: DialectRequest) -> None:
+        """Raise UnknownModel if the server does not have the model of the request."""
+        if asked.name and self.services.access.may_choose(self.caller, asked.name):
+            self.services.runtime.engines.get(asked.name)
+
     def answerable(self, asked: DialectRequest) -> None:
         """Check that a person can answer the approval questions of the turn. Raises the error ``self.unasked`` for a
         request that is not streamed, if its permission is to ask."""

@@ -316,6 +316,7 @@ class AgentHandler(CrossOriginHandler):
         body = {"code": code, "message": message or self._reason, "hint": "", "details": {}}
         self.set_header("X-Request-ID", self.request_id)
         if status_code == 405:
+            body["message"] = f"This URL does not support {self.request.method}, only {allow_header(type(self))}."
             self.set_header("Allow", allow_header(type(self)))
         if self.gathered is None and not hasattr(self, "caller"):
             # tornado does not read the rest of a body after such an early answer.

@@ -144,7 +144,8 @@ class ResponsesCodec:
     def _reasoning(self, text: str) -> Iterator[Said]:
         if self._thought is None:
             yield from self._end_text("completed")
-            self._thought = Thought(self._output)
+            summary = bool((self.facts.echo.get("reasoning") or {}).get("summary"))
+            self._thought = Thought(self._output, summary=summary)
             yield from self._thought.begin()
         yield from self._thought.say(text)
 

@@ -20,6 +20,7 @@ from agent_kernel.core.session import SessionKey
 from jupyter_ext.api.dialects.handler import raise_failure
 from jupyter_ext.api.dialects.openai_content import MAX_LINKS, MAX_MEDIA, MAX_PICTURES, TOO_MUCH_MEDIA, visible_media
 from jupyter_ext.api.dialects.openai_handler import OpenAIHandler
+from jupyter_ext.api.dialects.prompt_tokens import estimate_tokens
 from jupyter_ext.api.http.handler import guard
 from jupyter_ext.api.responses.continuation import Continuation, carry_messages, find_continuation, owner_of
 from jupyter_ext.api.responses.input_items import MEDIUM, AnyItem, Brought, InputFile, InputImage, parts_of
@@ -38,6 +39,12 @@ FILE_BYTES = FILE.bytes
 """The maximum bytes of all files of a request that are fetched."""
 IMAGES = "message.input_image.image_url"
 FILE_NAME = "file"
+PAGE = (
+    limit(LISTED, MAX_LISTED),
+    Parameter("after", "Return only items after the item with this id."),
+    Parameter("order", "asc: the oldest item first; desc (default): the newest.", Literal["asc", "desc"]),
+)
+"""The query of the routes that list items."""
 
 
 class Deleted(BaseModel):
@@ -55,6 +62,24 @@ class ResponsesAgentHandler(OpenAIHandler):
         """Return the body of an error. If the details have a ``code``, it is one that OpenAI's clients look for."""
         code = (error.get("details") or {}).get("code")
         return super().error_body(status, {**error, "code": code} if code else error)
+
+    def page_of(self, items: Sequence[Mapping[str, Any]]) -> tuple[Sequence[Mapping[str, Any]], bool]:
+        """Return the part of ``items``, which are in the order of their creation, that the query PAGE asks for, and
+        whether more items follow. Raises InvalidRequest."""
+        most = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
+        order, after = self.get_argument("order", "desc"), self.get_argument("after", "")
+        if order not in ("asc", "desc"):
+            raise InvalidRequest("order must be asc or desc.", details={"param": "order"})
+        items = items if order == "asc" else items[::-1]
+        ids = [item["id"] for item in items]
+        if after and after not in ids:
+            raise InvalidRequest("There is no item with that id.", details={"param": "after"})
+        start = ids.index(after) + 1 if after else 0
+        return items[start : start + most], start + most < len(items)
+
+    def reply_items(self, page: Sequence[Mapping[str, Any]], *, more: bool = False) -> None:
+        first, last = (page[0]["id"], page[-1]["id"]) if page else ("", "")
+        self.reply({"object": "list", "data": page, "first_id": first, "last_id": last, "has_more": more})
 
     async def find_response(self, id: str) -> StoredResponse:
         """Return a response. Raises NotFound, also for a response of another caller."""
@@ -236,6 +261,33 @@ def _read(body: ResponsesBody, goes_on: Continuation, brought: Brought) -> Diale
     return body.to_turn(messages, files, session=goes_on.session, after=goes_on.after, spoken=spoken)
 
 
+class InputTokens(BaseModel):
+    object: Literal["response.input_tokens"]
+    input_tokens: int
+    estimated: Literal[True]
+
+
+class InputTokensHandler(ResponsesHandler):
+    """Returns an estimate of the token count. An exact count would require loading the model."""
+
+    @guard("execute")
+    @operation(InputTokens, body=ResponsesBody, conditions=FITS, errors=(404, 409, 422, 502))
+    async def post(self) -> None:
+        """Estimate the number of input tokens of a request for a response, with the conversation that it continues."""
+        body = self.parse(ResponsesBody)
+        goes_on = await find_continuation(self.responses, self.caller, body)
+        asked = await self._turn_request(body, goes_on, await self._bring(goes_on.items))
+        self.check_model(asked)
+        messages, store = asked.request.messages, self.services.runtime.store
+        if asked.session and goes_on.after:
+            key = SessionKey(self.caller.namespace, asked.session)
+            messages = tuple(await carry_messages(store, key, goes_on.after, messages))
+        elif asked.session and await self.services.access.claim_id(self.caller, asked.session) is False:
+            stored = await store.latest(SessionKey(self.caller.namespace, asked.session), failed=False)
+            messages = (*(item.message for item in stored), *messages)
+        self.reply({"object": "response.input_tokens", **estimate_tokens(messages, asked.request.functions)})
+
+
 class ResponseHandler(ResponsesAgentHandler):
     @guard("read")
     @operation(
@@ -279,12 +331,7 @@ class InputItemsHandler(ResponsesAgentHandler):
     @guard("read")
     @operation(
         "openai.types.responses:ResponseItemList",
-        query=(
-            limit(LISTED, MAX_LISTED),
-            Parameter("after", "Return only items after the item with this id."),
-            Parameter("order", "asc: the oldest item first; desc (default): the newest.", Literal["asc", "desc"]),
-            Parameter("include", f"{IMAGES}: include the bytes of images."),
-        ),
+        query=(*PAGE, Parameter("include", f"{IMAGES}: include the bytes of images.")),
         errors=(404,),
     )
     async def get(self, id: str) -> None:
@@ -293,21 +340,10 @@ class InputItemsHandler(ResponsesAgentHandler):
         The newest item comes first, unless ``order`` is asc.
         """
         stored = await self.find_response(id)
-        most = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
-        order, after = self.get_argument("order", "desc"), self.get_argument("after", "")
-        if order not in ("asc", "desc"):
-            raise InvalidRequest("order must be asc or desc.", details={"param": "order"})
-        items = list(stored.input) if order == "asc" else list(reversed(stored.input))
-        ids = [item["id"] for item in items]
-        if after and after not in ids:
-            raise InvalidRequest("There is no item with that id.", details={"param": "after"})
-        start = ids.index(after) + 1 if after else 0
-        page = items[start : start + most]
         include = {*self.get_arguments("include"), *self.get_arguments("include[]")}
+        page, more = self.page_of(stored.input)
         shown = [await self._item_with_pictures(stored.key, item, images=IMAGES in include) for item in page]
-        first, last = (page[0]["id"], page[-1]["id"]) if page else ("", "")
-        more = start + most < len(items)
-        self.reply({"object": "list", "data": shown, "first_id": first, "last_id": last, "has_more": more})
+        self.reply_items(shown, more=more)
 
     async def _item_with_pictures(self, key: SessionKey, item: Mapping[str, Any], *, images: bool) -> Mapping[str, Any]:
         """Return the item, with the bytes of its pictures if ``images`` is set. The session stores these bytes."""

@@ -96,27 +96,32 @@ class AnswerText:
 
 
 class Thought:
-    """An item with the complete reasoning of the model; it contains no summary."""
+    """An item with the complete reasoning of the model. ``summary``: the client asked for a summary, and many clients
+    show nothing else, so the reasoning is the item's summary and not its content."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, *, summary: bool = False) -> None:
         self._output = output
         self._text: list[str] = []
+        self._field = "summary" if summary else "content"
+        self._kind = "summary_text" if summary else "reasoning_text"
+        self._part = "response.reasoning_summary_part" if summary else "response.content_part"
+        self._event = f"response.reasoning_{'summary_' * summary}text"
         self._index = output.open("rs", {"type": "reasoning", "summary": [], "content": [], "status": "in_progress"})
-        self._place = {**output.place(self._index), "content_index": 0}
+        self._place = {**output.place(self._index), f"{self._field}_index": 0}
 
     def begin(self) -> Iterator[Said]:
         yield self._output.begin_item(self._index)
-        yield "response.content_part.added", {**self._place, "part": {"type": "reasoning_text", "text": ""}}
+        yield f"{self._part}.added", {**self._place, "part": {"type": self._kind, "text": ""}}
 
     def say(self, text: str) -> Iterator[Said]:
         self._text.append(text)
-        yield "response.reasoning_text.delta", {**self._place, "delta": text}
+        yield f"{self._event}.delta", {**self._place, "delta": text}
 
     def end(self, status: str) -> Iterator[Said]:
-        part = {"type": "reasoning_text", "text": "".join(self._text)}
-        yield "response.reasoning_text.done", {**self._place, "text": part["text"]}
-        yield "response.content_part.done", {**self._place, "part": part}
-        yield self._output.end_item(self._index, status=status, content=[part])
+        part = {"type": self._kind, "text": "".join(self._text)}
+        yield f"{self._event}.done", {**self._place, "text": part["text"]}
+        yield f"{self._part}.done", {**self._place, "part": part}
+        yield self._output.end_item(self._index, status=status, **{self._field: [part]})
 
 
 class Ran(Protocol):

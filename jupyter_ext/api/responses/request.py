@@ -65,8 +65,8 @@ class TextConfig(Words):
 class Reasoning(Words):
     """The options for the reasoning of the model.
 
-    ``effort`` is passed to the engine. ``summary`` is only returned in the resource: the reasoning is always shown
-    completely.
+    ``effort`` is passed to the engine. With ``summary``, whatever its value, the complete reasoning is the summary of
+    its item; without it, the content.
     """
 
     effort: ReasoningEffort | None = None
@@ -92,6 +92,7 @@ ToolChoiceBody = Annotated[
     ),
 ]
 Label = Annotated[str, Field(max_length=512)]
+Metadata = Annotated[dict[Annotated[str, Field(max_length=64)], Label], Field(max_length=MAX_METADATA)]
 Input = Annotated[
     Annotated[str, Field(min_length=1, max_length=MAX_TEXT), Tag("text")]
     | Annotated[list[Item], Field(min_length=1, max_length=MAX_MESSAGES), Tag("items")],
@@ -115,7 +116,7 @@ class ResponsesBody(Decoding, AgentFields):
     store: bool | None = None
     stream: bool | None = None
     background: bool | None = None
-    metadata: Annotated[dict[Annotated[str, Field(max_length=64)], Label], Field(max_length=MAX_METADATA)] | None = None
+    metadata: Metadata | None = None
     include: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=100)] | None = None
     max_output_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
     max_tool_calls: int | None = None

@@ -12,8 +12,8 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.protocols import Sampling
 from jupyter_ext.api.anthropic import request_conversion
 from jupyter_ext.api.anthropic.conversation import conversation
-from jupyter_ext.api.anthropic.handler import estimate_tokens
 from jupyter_ext.api.anthropic.request import MessagesBody
+from jupyter_ext.api.dialects.prompt_tokens import estimate_tokens
 from jupyter_ext.api.http.json_body import validation_message
 from jupyter_ext.turns.dialect_request import DialectRequest
 

@@ -169,6 +169,25 @@ def test_an_error_is_said_with_openais_code_and_ours() -> None:
     )
 
 
+def test_reasoning_is_the_summary_for_a_client_that_asked_for_one() -> None:
+    """Clients of other vendors show summaries only, and showed no reasoning."""
+    echo = ResponsesBody.model_validate({"input": "x", "reasoning": {"summary": "auto"}}).echo
+    codec = ResponsesCodec(ResponseFacts(response_id("ns", "turn"), "m", "session_1", echo=echo))
+    events = stream_events((*BEGIN, ReasoningDelta("I "), ReasoningDelta("think."), TextDelta("Hi"), END), codec)
+    summary = [event for event in events if "summary" in event["type"]]
+    for event in summary:
+        EVENT.validate_python(event)
+    assert [event["type"].removeprefix("response.reasoning_summary_") for event in summary] == [
+        "part.added",
+        "text.delta",
+        "text.delta",
+        "text.done",
+        "part.done",
+    ]
+    item = Response.model_validate(codec.resource).output[0].to_dict()
+    assert (item["summary"], item["content"]) == ([{"type": "summary_text", "text": "I think."}], [])
+
+
 def test_while_it_runs_the_resource_has_the_items_that_are_whole() -> None:
     codec, stamp = ResponsesCodec(facts()), EventNumbering("turn_1", "session_1")
     for body in (*BEGIN, ReasoningDelta("hm"), TextDelta("Hel")):

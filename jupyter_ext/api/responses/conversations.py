@@ -1,0 +1,198 @@
+"""Handlers of ``conversations``, in the format of OpenAI's clients. A conversation is a session, and its items are the
+messages and calls of that session: those of turns, and those that a client adds."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from agent_kernel.core.errors import InvalidRequest, NotFound
+from agent_kernel.core.session import Session, SessionKey, SessionUpdate, new_id
+from agent_kernel.sessions.adapters.openai_agents import AgentsSession
+from agent_kernel.sessions.store.private_store import is_private
+from jupyter_ext.api.dialects.openai_content import MAX_MESSAGES
+from jupyter_ext.api.dialects.openai_functions import Words
+from jupyter_ext.api.http.handler import guard
+from jupyter_ext.api.responses.handler import PAGE, ResponsesAgentHandler
+from jupyter_ext.api.responses.input_items import Item, ReferenceItem
+from jupyter_ext.api.responses.input_messages import PREFIXES
+from jupyter_ext.api.responses.live_responses import responses_of
+from jupyter_ext.api.responses.request import Metadata
+from jupyter_ext.api.schemas.operation import operation
+from jupyter_ext.services import Services
+
+Items = Annotated[list[Item], Field(max_length=MAX_MESSAGES)]
+CONVERSATION = "openai.types.conversations:Conversation"
+ITEM_LIST = "openai.types.conversations:ConversationItemList"
+
+
+class ConversationBody(Words):
+    items: Items | None = None
+    metadata: Metadata | None = None
+
+
+class MetadataBody(Words):
+    metadata: Metadata | None
+
+
+class ItemsBody(Words):
+    items: Annotated[Items, Field(min_length=1)]
+
+
+class ConversationDeleted(Words):
+    id: str
+    object: str
+    deleted: bool
+
+
+class ConversationsAgentHandler(ResponsesAgentHandler):
+    def session_of(self, key: SessionKey) -> AgentsSession:
+        """Return the session as items of the Responses API."""
+        runtime = self.services.runtime
+        clean = runtime.ledger.redactor.message
+        return AgentsSession(key.id, runtime.store, namespace=key.namespace, clean=clean)
+
+    async def find(self, id: str) -> Session:
+        """Return the session of a conversation. Raises SessionNotFound, Forbidden."""
+        return await self.services.access.session(self.caller, id)
+
+    async def items(self, key: SessionKey) -> list[dict[str, Any]]:
+        stored = await self.session_of(key).get_items()
+        return [_typed(item, f"{key.id}_{number}") for number, item in enumerate(stored)]
+
+    async def add(self, key: SessionKey, read: Sequence[Any]) -> list[dict[str, Any]]:
+        """Add the items of the body, which were read as ``read``, with all their fields, and return them."""
+        if any(isinstance(item, ReferenceItem) for item in read):
+            raise InvalidRequest(
+                "items: send the items themselves, not references to them.", details={"param": "items"}
+            )
+        bodies = json.loads(self.request.body).get("items") or ()
+        added = [_typed(item, os.urandom(24).hex()) for item in bodies]
+        async with self.services.revision_locks.change(key, None, "items"):
+            await self.session_of(key).add_items(added)
+        await self.services.sidecars.touch(key)
+        return added
+
+    async def describe(self, key: SessionKey, metadata: Mapping[str, str] | None) -> Session:
+        return await self.services.runtime.store.describe(key, SessionUpdate(metadata=metadata or {}))
+
+
+class ConversationsHandler(ConversationsAgentHandler):
+    @guard("write")
+    @operation(CONVERSATION, body=ConversationBody, errors=(507,))
+    async def post(self) -> None:
+        """Create a conversation, in the format of OpenAI's Conversations API."""
+        body = self.parse(ConversationBody)
+        key = SessionKey(self.caller.namespace, new_id("conv").replace("-", "_", 1))
+        await self.services.access.claim_id(self.caller, key.id)
+        await self.services.runtime.store.create(key)
+        session = await self.describe(key, body.metadata)
+        await self.add(key, body.items or ())
+        self.reply(_resource(session))
+
+
+class ConversationHandler(ConversationsAgentHandler):
+    @guard("read")
+    @operation(CONVERSATION, errors=(404,))
+    async def get(self, id: str) -> None:
+        """Get a conversation, without its items."""
+        self.reply(_resource(await self.find(id)))
+
+    @guard("write")
+    @operation(CONVERSATION, body=MetadataBody, errors=(404, 507))
+    async def post(self, id: str) -> None:
+        """Replace the metadata of a conversation."""
+        body = self.parse(MetadataBody)
+        self.reply(_resource(await self.describe((await self.find(id)).key, body.metadata)))
+
+    @guard("write")
+    @operation(ConversationDeleted, errors=(404, 409))
+    async def delete(self, id: str) -> None:
+        """Delete a conversation with its items, its responses and its work directory."""
+        key = (await self.find(id)).key
+        async with self.services.revision_locks.change(key, None, "deleted"):
+            await delete_session(self.services, key)
+        self.reply({"id": id, "object": "conversation.deleted", "deleted": True})
+
+
+class ConversationItemsHandler(ConversationsAgentHandler):
+    @guard("read")
+    @operation(ITEM_LIST, query=PAGE, errors=(404,))
+    async def get(self, id: str) -> None:
+        """List the items of a conversation.
+
+        The newest item comes first, unless ``order`` is asc.
+        """
+        page, more = self.page_of(await self.items((await self.find(id)).key))
+        self.reply_items(page, more=more)
+
+    @guard("write")
+    @operation(ITEM_LIST, body=ItemsBody, errors=(404, 409, 507))
+    async def post(self, id: str) -> None:
+        """Add items to the end of a conversation."""
+        body = self.parse(ItemsBody)
+        self.reply_items(await self.add((await self.find(id)).key, body.items))
+
+
+class ConversationItemHandler(ConversationsAgentHandler):
+    @guard("read")
+    @operation("openai.types.conversations:ConversationItem", errors=(404,))
+    async def get(self, id: str, item: str) -> None:
+        """Get an item of a conversation."""
+        items = await self.items((await self.find(id)).key)
+        self.reply(items[_index(items, item)])
+
+    @guard("write")
+    @operation(CONVERSATION, errors=(404, 409), conditions="The item must be the newest of the conversation.")
+    async def delete(self, id: str, item: str) -> None:
+        """Delete the newest item of a conversation."""
+        session = await self.find(id)
+        async with self.services.revision_locks.change(session.key, None, "items"):
+            items = await self.items(session.key)
+            if _index(items, item) != len(items) - 1:
+                raise InvalidRequest("Only the newest item of a conversation can be deleted.")
+            await self.session_of(session.key).pop_item()
+        await self.services.sidecars.touch(session.key)
+        self.reply(_resource(session))
+
+
+async def delete_session(services: Services, key: SessionKey) -> bool:
+    """Delete a session with its responses and its work directory; return whether it existed. Raises SessionBusy."""
+    if is_private(key.id):
+        deleted = await services.private_sessions.forget(key)
+    else:
+        deleted = await services.runtime.store.delete(key)
+        await services.runtime.sandbox.close(key, remove=True)
+    await responses_of(services).store.forget(key)
+    return deleted
+
+
+def _resource(session: Session) -> dict[str, Any]:
+    metadata = {name: value for name, value in session.metadata.items() if isinstance(value, str)}
+    created = int(session.created)
+    return {"id": session.key.id, "object": "conversation", "created_at": created, "metadata": metadata}
+
+
+def _typed(item: Mapping[str, Any], unique: str) -> dict[str, Any]:
+    """Return an item with the fields that clients expect, among them an id, which contains ``unique`` if the item has
+    none."""
+    kind = str(item.get("type") or "message")
+    typed = {"type": kind, "status": "completed", **item}
+    typed["id"] = item.get("id") or f"{PREFIXES.get(kind, 'item')}_{unique}"
+    if isinstance(item.get("content"), str):
+        text: dict[str, Any] = {"type": "input_text", "text": item["content"]}
+        answer = {"type": "output_text", "annotations": [], "logprobs": []}
+        typed["content"] = [text | answer if item.get("role") == "assistant" else text]
+    return typed
+
+
+def _index(items: Sequence[Mapping[str, Any]], id: str) -> int:
+    """Return the position of an item. Raises NotFound."""
+    for number, item in enumerate(items):
+        if item["id"] == id:
+            return number
+    raise NotFound(f"Item with id {id[:100]!r} not found.", details={"param": "item_id"})

@@ -1,0 +1,114 @@
+"""Tests ``conversations`` with OpenAI's own client on a real server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI
+
+from tests.server import TOKEN, AgentServer, Json
+
+SCRIPT: list[Json] = [
+    {"text": "", "calls": [{"name": "weather", "arguments": {"city": "Ulm"}}], "when": "weather"},
+    {"text": "Hello.", "loop": True},
+]
+WEATHER: Any = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
+ADA: Any = {"role": "user", "content": "I am Ada."}
+GREETED: Any = {"role": "assistant", "content": "Hello, Ada."}
+ADDED_WORDS = 7
+"""What the scripted engine counts for ADA and GREETED: their words and their roles."""
+
+
+@pytest.fixture
+async def client(server: AgentServer) -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(base_url=server.agent_url, api_key=TOKEN, max_retries=0) as client:
+        yield client
+
+
+async def read_items(client: AsyncOpenAI, id: str, **page: Any) -> list[Json]:
+    return [item.to_dict() async for item in client.conversations.items.list(id, order="asc", **page)]
+
+
+def texts(items: list[Json]) -> list[str]:
+    return [item["content"][0]["text"] for item in items]
+
+
+async def test_a_conversation_is_created_described_and_deleted(client: AsyncOpenAI, server: AgentServer) -> None:
+    made = await client.conversations.create(metadata={"topic": "a"})
+    assert made == await client.conversations.retrieve(made.id)
+    assert (made.object, made.metadata) == ("conversation", {"topic": "a"})
+    assert (await client.conversations.update(made.id, metadata={"topic": "b"})).metadata == {"topic": "b"}
+    async with server.client() as http:
+        listed = (await http.get("agent/v1/sessions")).json()["sessions"]
+    assert made.id in [one["id"] for one in listed]
+    assert (await client.conversations.delete(made.id)).deleted
+    with pytest.raises(openai.NotFoundError):
+        await client.conversations.retrieve(made.id)
+
+
+async def test_the_items_of_a_conversation_are_what_the_client_added_and_what_turns_said(client: AsyncOpenAI) -> None:
+    made = await client.conversations.create(items=[ADA, GREETED])
+    await client.responses.create(model="default", conversation=made.id, input="Who am I?")
+    items = await read_items(client, made.id, limit=1)
+    assert texts(items) == ["I am Ada.", "Hello, Ada.", "Who am I?", "Hello."]
+    assert [item["content"][0]["type"] for item in items] == ["input_text", "output_text"] * 2
+    assert {(item["type"], item["status"]) for item in items} == {("message", "completed")}
+    assert len({item["id"] for item in items}) == 4
+    newest = (await client.conversations.items.list(made.id, limit=1)).data[0]
+    assert newest.to_dict() == items[-1]
+    assert await client.conversations.items.retrieve(newest.id or "", conversation_id=made.id) == newest
+
+
+async def test_the_model_reads_the_added_items(client: AsyncOpenAI) -> None:
+    made = await client.conversations.create(items=[ADA, GREETED])
+    empty = await client.conversations.create()
+    usages = [
+        (await client.responses.create(model="default", conversation=id, input="Who am I?")).usage
+        for id in (made.id, empty.id)
+    ]
+    assert usages[0] is not None
+    assert usages[1] is not None
+    assert usages[0].input_tokens == usages[1].input_tokens + ADDED_WORDS
+
+
+async def test_calls_and_their_results_are_items(client: AsyncOpenAI) -> None:
+    made = await client.conversations.create()
+    asked = await client.responses.create(
+        model="default", conversation=made.id, input="weather", tools=[WEATHER], store=True
+    )
+    [call] = asked.output
+    assert call.type == "function_call"
+    result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+    await client.responses.create(model="default", conversation=made.id, input=[result], tools=[WEATHER])
+    items = await read_items(client, made.id)
+    assert [item["type"] for item in items] == ["message", "function_call", "function_call_output", "message"]
+    assert items[1]["call_id"] == items[2]["call_id"]
+
+
+async def test_items_are_returned_with_all_their_fields(client: AsyncOpenAI) -> None:
+    made = await client.conversations.create()
+    reasoning: Any = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "I think."}]}
+    added = await client.conversations.items.create(made.id, items=[ADA, reasoning])
+    assert [item.to_dict() for item in added.data] == await read_items(client, made.id)
+    assert added.data[1].to_dict() == {**reasoning, "status": "completed"}
+
+
+async def test_only_the_newest_item_is_deleted(client: AsyncOpenAI) -> None:
+    made = await client.conversations.create(items=[ADA, GREETED])
+    first, last = [item["id"] for item in await read_items(client, made.id)]
+    with pytest.raises(openai.BadRequestError, match="newest"):
+        await client.conversations.items.delete(first, conversation_id=made.id)
+    with pytest.raises(openai.NotFoundError):
+        await client.conversations.items.delete("msg_none", conversation_id=made.id)
+    assert (await client.conversations.items.delete(last, conversation_id=made.id)).id == made.id
+    assert [item["id"] for item in await read_items(client, made.id)] == [first]
+
+
+async def test_a_reference_is_not_an_item(client: AsyncOpenAI) -> None:
+    reference: Any = {"type": "item_reference", "id": "msg_1"}
+    with pytest.raises(openai.BadRequestError) as raised:
+        await client.conversations.create(items=[reference])
+    assert raised.value.param == "items"
