@@ -24,7 +24,7 @@ from tests.jupyter_ext import record_panel_types
 
 Json = dict[str, Any]
 DIALECTS = {
-    **dict.fromkeys(("chat", "responses", "conversations"), {"OpenAIError"}),
+    **{group: {"OpenAIError"} for group in ("chat", "responses", "conversations")},
     "messages": {"AnthropicError"},
 }
 OTHERS = {

@@ -741,7 +741,7 @@ async def test_input_tokens_are_estimated_with_tools_and_the_conversation(client
 async def test_routes_that_are_missing_say_what_to_use_instead(client: AsyncOpenAI) -> None:
     """They answered a bare "Method Not Allowed"."""
     with pytest.raises(openai.NotFoundError, match="shortens long conversations"):
-        await client.responses.compact(model="default", input="hi")  # type: ignore[arg-type]  # any name
+        await client.responses.compact(model="default", input="hi")
     with pytest.raises(openai.NotFoundError, match="not stored"):
         await client.chat.completions.retrieve("chatcmpl-1")
     with pytest.raises(openai.APIStatusError, match="does not support GET, only POST"):
