@@ -62,7 +62,7 @@ class ConversationsAgentHandler(ResponsesAgentHandler):
 
     async def items(self, key: SessionKey) -> list[dict[str, Any]]:
         stored = await self.session_of(key).get_items()
-        return [_typed(item, f"{key.id}_{number}") for number, item in enumerate(stored)]
+        return [_complete_item(item, f"{key.id}_{number}") for number, item in enumerate(stored)]
 
     async def add(self, key: SessionKey, read: Sequence[Any]) -> list[dict[str, Any]]:
         """Add the items of the body, which were read as ``read``, with all their fields, and return them."""
@@ -71,7 +71,7 @@ class ConversationsAgentHandler(ResponsesAgentHandler):
                 "items: send the items themselves, not references to them.", details={"param": "items"}
             )
         bodies = json.loads(self.request.body).get("items") or ()
-        added = [_typed(item, os.urandom(24).hex()) for item in bodies]
+        added = [_complete_item(item, os.urandom(24).hex()) for item in bodies]
         async with self.services.revision_locks.change(key, None, "items"):
             await self.session_of(key).add_items(added)
         await self.services.sidecars.touch(key)
@@ -177,8 +177,8 @@ def _resource(session: Session) -> dict[str, Any]:
     return {"id": session.key.id, "object": "conversation", "created_at": created, "metadata": metadata}
 
 
-def _typed(item: Mapping[str, Any], unique: str) -> dict[str, Any]:
-    """Return an item with the fields that clients expect, among them an id, which contains ``unique`` if the item has
+def _complete_item(item: Mapping[str, Any], unique: str) -> dict[str, Any]:
+    """Return an item with all fields that clients expect, among them an id, which contains ``unique`` if the item has
     none."""
     kind = str(item.get("type") or "message")
     typed = {"type": kind, "status": "completed", **item}
