@@ -14,6 +14,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     with_check,
     with_inclusive_bins,
 )
+from agent_kernel.notebook.kernel.text_columns import describe_conversion
 from agent_kernel.notebook.kernel.variable_summary import summary
 
 TABLE = "species\nAdelie       3600.5\nGentoo       5076.0\nName: mass, dtype: float64"
@@ -30,7 +31,6 @@ FLATS = pd.DataFrame(
     }
 )
 FACTS = ["Variables: " + summary("flats", FLATS)]
-from agent_kernel.notebook.kernel.text_columns import describe_conversion
 
 LONG = "\n".join([*(f"{number}  {number}.5" for number in range(10)), "Name: units, Length: 240, dtype: float64"])
 
