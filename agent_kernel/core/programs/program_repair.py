@@ -46,7 +46,7 @@ NOT_A_NUMBER = re.compile(
     r"could not convert string to float: '(?P<float>.*)'|invalid literal for int\(\) with base 10: '(?P<int>.*)'"
     r"|Unable to parse string [\"'](?P<parsed>.*)[\"'] at position"
 )
-CONVERTED = ("_number", "_date", "_lower", "_true")
+CONVERTED = ("_number", "_date", "_time", "_lower", "_true")
 """Ends of the names of variables with converted columns (``notebook.kernel.text_columns``)."""
 DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?!\d)")
 

@@ -49,7 +49,7 @@ METHODS = tuple(
         (r"\bkurtosis\b", r"kurt"),
         (
             r"\b(?:fill|replace|treat|impute|count|consider)\b[^.;\n]{0,30}\bmissing\b",
-            r"fillna|interpolate|[fb]fill|fill_value|where|impute|isna|isnull|notna|notnull|isnan|get\(|None",
+            r"fillna|interpolate|[fb]fill|fill_value|na_values|where|impute|isna|isnull|notna|notnull|isnan|get\(|None",
         ),
     )
 )

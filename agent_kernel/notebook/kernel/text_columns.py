@@ -21,13 +21,15 @@ DECIMAL_COMMA = re.compile(r"(?:\d{1,3}(?:[.' ]\d{3})+|\d+),(?:\d{1,2}|\d{4,})")
 DECIMAL_POINT = re.compile(r"(?:\d{1,3}(?:[,' ]\d{3})+|\d+)\.(?:\d{1,2}|\d{4,})|\d{1,3}(?:,\d{3}){2,}")
 """Matches a number whose decimal sign can only be a point."""
 THREE_DIGITS = re.compile(r"\d{1,3}\.\d{3}")
+TIME = re.compile(r"\d{1,3}:[0-5]\d:[0-5]\d(?:\.\d+)?")
+"""Matches a duration or a time of day with seconds: ``3:41:07``."""
 DAY_AND_MONTH = re.compile(r"(?P<day>\d{1,2})[./-](?P<month>\d{1,2})[./-]\d{4}(?: \d{1,2}:\d\d(?::\d\d)?)?")
 
 
 def describe_conversion(frame: str, label: Any, cells: Sequence[Any]) -> str:
-    """Describe text that must be converted before it is compared or computed with: numbers, dates, true and false, or
-    values that differ in case and spaces only. Returns an empty string if there is none. ``cells`` are values of the
-    column ``label`` of the data frame ``frame``, without missing ones.
+    """Describe text that must be converted before it is compared or computed with: numbers, dates, times, true and
+    false, or values that differ in case and spaces only. Return an empty string if there is none. ``cells`` are values
+    of the column ``label`` of the data frame ``frame``, without missing ones.
 
     A model that is shown ``price='$1,240'`` computes with the text, or compares it, and gets an error or a wrong
     result. The code-fence protocol for small models puts the line into code that lacks it."""
@@ -45,11 +47,19 @@ def describe_conversion(frame: str, label: Any, cells: Sequence[Any]) -> str:
         line = f"{name}_number = {numbers}"
     elif len(days) == len(texts) and any(int(match["day"]) > 12 or "." in match[0] for match in days):
         line = f"{name}_date = pd.to_datetime({place}, dayfirst=True)"
+    elif not mixed and _are_times(texts):
+        line = f"{name}_time = pd.to_timedelta({place}, errors='coerce')"
     elif not mixed and (len(folded) < len(texts) or folded <= {"true", "false"}):
         problem = _describe_differences(texts, folded) or problem
         lower = f"{place}.str.strip().str.lower()"
         line = f"{name}_true = {lower} == 'true'" if folded <= {"true", "false"} else f"{name}_lower = {lower}"
     return f"{place} {problem}. Convert it first: {line}" if line else ""
+
+
+def _are_times(texts: Sequence[str]) -> bool:
+    """Return whether most of the texts are times, and the others have no digits ("did not start")."""
+    others = [text for text in texts if not TIME.fullmatch(text.strip())]
+    return 2 * len(others) < len(texts) and not any(re.search(r"\d", text) for text in others)
 
 
 def _describe_differences(texts: Sequence[str], folded: Collection[str]) -> str:

@@ -33,6 +33,16 @@ def test_text_that_is_no_number_and_has_one_spelling_is_not_to_be_converted(cell
     assert describe_conversion("df", "x", cells) == ""
 
 
+@pytest.mark.parametrize("cells", [["3:41:07", "12:00:00.5"], ["0:59:30", "1:02:11", "DNF", "1:10:00"]])
+def test_times_become_durations(cells: list[object]) -> None:
+    assert describe_conversion("df", "x", cells).endswith("x_time = pd.to_timedelta(df['x'], errors='coerce')")
+
+
+@pytest.mark.parametrize("cells", [["3:41:07", "12:00"], ["3:41:07", "DNF", "DNS"], ["3:61:07"]])
+def test_other_texts_with_colons_are_no_times(cells: list[object]) -> None:
+    assert "timedelta" not in describe_conversion("df", "x", cells)
+
+
 def test_groups_of_thousands_are_told_from_decimals() -> None:
     for cells in (["1.250.000", "3.000.000"], ["1.250,5", "84"]):
         assert ".str.replace(',', '.')" in describe_conversion("df", "x", cells)

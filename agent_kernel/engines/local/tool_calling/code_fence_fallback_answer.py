@@ -113,9 +113,11 @@ def in_slots(output: str, names: Mapping[str, str], question: str) -> str:
 
 
 def _as_described(value: str, placeholder: str, question: str) -> str:
-    """Return a number with the decimals that the question asks for behind the last place at which it quotes the
-    placeholder; any other value as it is."""
+    """Return a number with the decimals, and a month with the digits, that the question asks for behind the last place
+    at which it quotes the placeholder; any other value as it is."""
     described = re.split(rf"[\"'“]{re.escape(placeholder)}[\"'”]", question) if placeholder else []
+    if len(described) > 1 and "YYYY-MM" in described[-1] and re.fullmatch(r"\d{4}-\d", value):
+        return value.replace("-", "-0")
     match = PRECISION.search(described[-1]) if len(described) > 1 and FRACTION.fullmatch(value) else None
     if match is None:
         return value

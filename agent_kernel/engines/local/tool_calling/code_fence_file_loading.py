@@ -48,6 +48,15 @@ NO_NAME = re.compile(
     r"|dates?|numbers?|file|index",
     re.I,
 )
+CODE_OF_MISSING = re.compile(r"(?<![\w.,-])-9{2,5}(?![\w-]|[.,]\d)")
+"""Matches a negative number that stands for a missing value in many data files."""
+MEANS_MISSING = re.compile(
+    r"\b(?:missing|unknown|invalid|no (?:value|data)|(?:not|never) (?:known|measured|recorded|available)"
+    r"|fehl\w+|unbekannt|manquant\w*|inconnu\w*|faltante\w*|desconocid\w*)\b",
+    re.IGNORECASE,
+)
+AS_IT_IS = re.compile(r"\bas (?:it is|they are)\b|\bincluded\b", re.IGNORECASE)
+"""Finds words with which a question asks for values as they are in the file, the codes of missing ones among them."""
 WRITES = (
     r"\b(?:save|write|export|store|dump|append|add)\b[^?!\n]*?"
     r"\b(?:to|into|as)\s+(?:(?:the|a)\s+)?(?:new\s+)?(?:file\s+)?[\"'`]?"
@@ -64,11 +73,22 @@ def reading_lines(question: str, hidden: Sequence[str], variables: Sequence[str]
     named = _find_name(question) if len(files) == 1 else ""
     taken = set(variables)
     lines = []
+    codes = ", ".join(_codes_of_missing(question))
     for path, expression in files.items():
         name = named or _free("lines" if expression.endswith(LINES) else path, taken)
         taken.add(name)
-        lines.append(f"{name} = {expression}\n")
+        has_codes = codes and expression.startswith(("pd.read_csv(", "pd.read_excel("))
+        reads = f"{expression.removesuffix(')')}, na_values=[{codes}])" if has_codes else expression
+        lines.append(f"{name} = {reads}\n")
     return "".join(lines)
+
+
+def _codes_of_missing(question: str) -> list[str]:
+    """Return the numbers of which the question says that they stand for a missing value. pandas then reads them as
+    missing in every column."""
+    sentences = [] if AS_IT_IS.search(question) else re.split(r"(?<=[.?!;])\s|\n", question)
+    found = (code for one in sentences if MEANS_MISSING.search(one) for code in CODE_OF_MISSING.findall(one))
+    return list(dict.fromkeys(found))
 
 
 def _files(question: str, hidden: Sequence[str]) -> Iterator[tuple[str, str]]:

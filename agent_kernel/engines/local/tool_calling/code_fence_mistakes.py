@@ -37,13 +37,13 @@ CONVERSION = re.compile(
     r"Convert it first: (?P<line>(?P<name>\w+) = (?:"
     r"pd\.to_numeric\((?P=place)(?:\.astype\(str\))?"
     r"(?:\.str\.replace\(r'\[\^\\d[.,]-\]', '', regex=True\)(?:\.str\.replace\(',', '\.'\))?)?, errors='coerce'\)"
-    r"|pd\.to_datetime\((?P=place), dayfirst=True\)"
+    r"|pd\.to_datetime\((?P=place), dayfirst=True\)|pd\.to_timedelta\((?P=place), errors='coerce'\)"
     r"|(?P=place)\.str\.strip\(\)\.str\.lower\(\)(?: == 'true')?))$",
     re.MULTILINE,
 )
 """Matches the fact that a column must be converted before it is computed with or compared. It matches only the lines
 that ``describe_conversion`` makes, because the facts also quote data, and data must not add code to a program."""
-CONVERTS = re.compile(r"\bto_(?:numeric|datetime)\b|\.(?:str|map|apply|replace|transform)\b|\bint\(")
+CONVERTS = re.compile(r"\bto_(?:numeric|datetime|timedelta)\b|\.(?:str|map|apply|replace|transform)\b|\bint\(")
 USES_NUMBERS = re.compile(
     r"\.(?:isna|isnull|notna|notnull|sum|mean|median|std|var|min|max|idxm\w+|quantile|describe|corr|cumsum|plot|hist"
     r"|nlargest|nsmallest|agg|sort_values)\b|[<>*/+]|\b(?:sum|min|max|sorted|mean|median)\("

@@ -114,6 +114,13 @@ def test_the_values_of_the_answer_have_the_decimals_that_the_question_asks_for(d
     assert "text" in in_slots("@mean[text] @count[4]", slots, f"{FORM} where {described}.")
 
 
+def test_a_month_has_two_digits_if_the_question_asks_for_them() -> None:
+    question = 'Answer in the form @peak[month] where "month" has the form YYYY-MM.'
+    assert in_slots("@peak[2023-7]", {"peak": "month"}, question) == "@peak[2023-07]"
+    assert in_slots("@peak[2023-11]", {"peak": "month"}, question) == "@peak[2023-11]"
+    assert in_slots("@peak[2023-7]", {"peak": "month"}, "@peak[month]") == "@peak[2023-7]"
+
+
 @pytest.mark.parametrize(
     ("output", "note"),
     [

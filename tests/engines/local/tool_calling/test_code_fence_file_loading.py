@@ -43,6 +43,23 @@ def test_a_named_file_is_read_under_the_name_that_was_given(asked: str, expected
     assert reading_lines(asked, [TEAS], []) == expected
 
 
+@pytest.mark.parametrize(
+    ("said", "option"),
+    [
+        ("-999 is a code for missing prices.", ", na_values=[-999]"),
+        ("Treat -99 and -999 as unknown.", ", na_values=[-99, -999]"),
+        ("Prices below -999 are right. Leave out missing ones.", ""),
+        ("-999 means missing; use the values as they are in the file.", ""),
+        ("Missing prices count as 0.", ""),
+        ("The missing ones are A-999.", ""),
+    ],
+)
+def test_codes_that_stand_for_missing_values_are_read_as_missing(said: str, option: str) -> None:
+    assert (
+        reading_lines(f"The mean price in teas.csv? {said}", [TEAS], []) == f"teas = pd.read_csv('teas.csv'{option})\n"
+    )
+
+
 def test_a_file_that_was_given_to_the_turn_is_read_too() -> None:
     given = f"Files: The person gave these.\n- teas.csv (id file_1, text/csv, 42 bytes), read by {READS}"
 

@@ -14,6 +14,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     with_check,
     with_inclusive_bins,
 )
+from agent_kernel.notebook.kernel.text_columns import describe_conversion
 from agent_kernel.notebook.kernel.variable_summary import summary
 
 TABLE = "species\nAdelie       3600.5\nGentoo       5076.0\nName: mass, dtype: float64"
@@ -30,7 +31,6 @@ FLATS = pd.DataFrame(
     }
 )
 FACTS = ["Variables: " + summary("flats", FLATS)]
-
 
 LONG = "\n".join([*(f"{number}  {number}.5" for number in range(10)), "Name: units, Length: 240, dtype: float64"])
 
@@ -118,6 +118,13 @@ def test_code_that_uses_the_converted_column_lacks_only_the_line_that_makes_it()
 )
 def test_code_that_converts_or_only_shows_a_column_lacks_nothing(code: str) -> None:
     assert find_missing_conversion(code, FACTS) is None
+
+
+def test_code_that_computes_with_times_gets_their_durations() -> None:
+    fact = describe_conversion("runs", "finish", ["3:41:07", "4:02:55", "DNF"])
+    missing = find_missing_conversion("runs['slow'] = runs['finish'] / 2", [f"Files: runs: DataFrame\n{fact}"])
+    assert missing is not None
+    assert missing.line == "finish_time = pd.to_timedelta(runs['finish'], errors='coerce')\n"
 
 
 def test_a_column_of_a_file_is_converted_only_if_the_code_gives_its_table_the_name_in_the_fact() -> None:
