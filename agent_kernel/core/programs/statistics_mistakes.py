@@ -34,11 +34,14 @@ SAMPLES = {
     "bartlett": 2,
 }
 """Functions of scipy.stats, with the number of their first arguments that are independent samples."""
+REMOVED = re.compile(r"\w*(?:fill|imput|interpolat|replac|remov|dropp|duplicat)\w*", re.IGNORECASE)
+LEFT = re.compile(r"after|left|remain|still|now", re.IGNORECASE)
+"""Matches and finds words in the name of a number of things that were removed, and of a number of those left."""
 COUNT = re.compile(
-    r"\w+ ?= ?(?:(?P<column>\w+\[(?:'[^'\n]*'|\"[^\"\n]*\")\])\.(?:isna|isnull)\(\)\.sum\(\)"
+    r"(?P<name>\w+) ?= ?(?:(?P<column>\w+\[(?:'[^'\n]*'|\"[^\"\n]*\")\])\.(?:isna|isnull)\(\)\.sum\(\)"
     r"|(\w+)\.duplicated\(\)\.sum\(\)"
-    r"|len\((\w+)\) ?- ?len\(\3\.drop_duplicates\(.*\)\)"
-    r"|(\w+)\.shape\[0\] ?- ?\4\.drop_duplicates\(.*\)\.shape\[0\])"
+    r"|len\((\w+)\) ?- ?len\(\4\.drop_duplicates\(.*\)\)"
+    r"|(\w+)\.shape\[0\] ?- ?\5\.drop_duplicates\(.*\)\.shape\[0\])"
 )
 """Matches a statement that counts missing values of a column, or duplicate rows of a table."""
 FILLS = "fillna|dropna|interpolate|[bf]fill"
@@ -149,14 +152,14 @@ def _number_of_outliers(program: ParsedProgram) -> Iterator[Edit]:
 
 def _counted_before(program: ParsedProgram) -> Iterator[Edit]:
     """A statement that counts the duplicate rows of a table, or the missing values of a column, stands in front of the
-    statement that removes them or fills them in."""
+    statement that removes them or fills them in, if its variable is named after what was removed."""
     body = program.statements
     for at, node in enumerate(body):
         code = program.source(node)
         count = COUNT.fullmatch(code) if isinstance(node, ast.Assign) else None
-        place = next((one for one in count.groups() if one), "") if count else ""
-        if count is None or not place:
+        if count is None or not REMOVED.fullmatch(count["name"]) or LEFT.search(count["name"]):
             continue
+        place = next(one for one in count.groups()[1:] if one)
         name = re.escape(place)
         change = rf"{name} ?= ?.*\.(?:{FILLS})\(.*" if count["column"] else rf"{name} ?= ?{name}\.drop_duplicates\(.*"
         in_place = rf"{name}\.(?:{FILLS if count['column'] else 'drop_duplicates'})\(.*\binplace ?= ?True\)"

@@ -84,20 +84,20 @@ def test_the_number_of_outliers_is_not_the_length_of_their_condition() -> None:
     ("code", "meant"),
     [
         (
-            "t['v'] = t['v'].fillna(0)\nn = t['v'].isna().sum()\nprint(n)\n",
-            "n = t['v'].isna().sum()\nt['v'] = t['v'].fillna(0)\nprint(n)\n",
+            "t['v'] = t['v'].fillna(0)\nn_filled = t['v'].isna().sum()\nprint(n_filled)\n",
+            "n_filled = t['v'].isna().sum()\nt['v'] = t['v'].fillna(0)\nprint(n_filled)\n",
         ),
         (
-            "t = t.drop_duplicates()\nm = t['w'].mean()\nn = t.shape[0] - t.drop_duplicates().shape[0]",
-            "n = t.shape[0] - t.drop_duplicates().shape[0]\nt = t.drop_duplicates()\nm = t['w'].mean()\n",
+            "t = t.drop_duplicates()\nm = t['w'].mean()\nn_removed = t.shape[0] - t.drop_duplicates().shape[0]",
+            "n_removed = t.shape[0] - t.drop_duplicates().shape[0]\nt = t.drop_duplicates()\nm = t['w'].mean()\n",
         ),
         (
-            "t['v'] = t.groupby('kind')['v'].transform(lambda x: x.fillna(x.mean()))\nn = t['v'].isna().sum()\n",
-            "n = t['v'].isna().sum()\nt['v'] = t.groupby('kind')['v'].transform(lambda x: x.fillna(x.mean()))\n",
+            "t['v'] = t.groupby('kind')['v'].transform(lambda x: x.fillna(x.mean()))\nn_filled = t['v'].isna().sum()\n",
+            "n_filled = t['v'].isna().sum()\nt['v'] = t.groupby('kind')['v'].transform(lambda x: x.fillna(x.mean()))\n",
         ),
         (
-            "t.drop_duplicates(inplace=True)\nn = t.duplicated().sum()\n",
-            "n = t.duplicated().sum()\nt.drop_duplicates(inplace=True)\n",
+            "t.drop_duplicates(inplace=True)\nduplicate_rows = t.duplicated().sum()\n",
+            "duplicate_rows = t.duplicated().sum()\nt.drop_duplicates(inplace=True)\n",
         ),
     ],
 )
@@ -110,8 +110,10 @@ def test_what_is_removed_is_counted_before(code: str, meant: str) -> None:
     "code",
     [
         "t['v'] = t['v'].fillna(0)\nn = t['w'].isna().sum()\n",
-        "u = t.drop_duplicates()\nn = t.duplicated().sum()\n",
-        "n = len(t) - len(t.drop_duplicates())\nt = t.drop_duplicates()\n",
+        "u = t.drop_duplicates()\nduplicate_rows = t.duplicated().sum()\n",
+        "n_removed = len(t) - len(t.drop_duplicates())\nt = t.drop_duplicates()\n",
+        "t['v'] = t['v'].fillna(0)\nmissing = t['v'].isna().sum()\n",
+        "t = t.drop_duplicates()\nduplicates_left = t.duplicated().sum()\n",
     ],
 )
 def test_other_counts_stay_where_they_are(code: str) -> None:
