@@ -135,7 +135,7 @@ async def test_what_can_not_be_is_refused_and_changes_nothing(store: SessionStor
 async def test_a_turn_that_has_items_stays_where_it_is(store: SessionStore, owner: Owner) -> None:
     talk = await two(store, owner)
     await talk.say(user("u3"))
-    with pytest.raises(Conflict, match="stays where it is"):
+    with pytest.raises(Conflict, match="cannot be moved"):
         await at(talk, 4, user("u2x"))
 
 
