@@ -25,7 +25,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "PROPFIND
 READ_S = 0.3
 ANSWER_S = 60.0
 GROWTH_MB = 250
-DIALECTS = re.compile(r"/v1/(chat/completions|responses|messages)")
+DIALECTS = re.compile(r"/v1/(chat/completions|conversations|responses|messages)")
 LEAKS = ("Traceback", 'File "', "site-packages", "jupyter_ext/", "agent_kernel/", "sqlite3.")
 TURN: dict[str, Any] = {
     "prompt": "hello",
