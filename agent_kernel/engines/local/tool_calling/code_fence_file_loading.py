@@ -48,6 +48,7 @@ NO_NAME = re.compile(
     r"|dates?|numbers?|file|index",
     re.I,
 )
+FILE_NAME = re.compile(r"\w\.[a-z]{2,7}\b", re.IGNORECASE)
 CODE_OF_MISSING = re.compile(r"(?<![\w.,-])-9{2,5}(?![\w-]|[.,]\d)")
 """Matches a negative number that stands for a missing value in many data files."""
 MEANS_MISSING = re.compile(
@@ -92,6 +93,9 @@ def _codes_of_missing(question: str) -> list[str]:
 
 
 def _files(question: str, hidden: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the path of each file that the question names, with the expression that reads it. If the question names no
+    file, the only table that was given to the turn is meant."""
+    given = []
     for line in (line for text in hidden for line in text.splitlines()):
         fact = FACT.match(line) if len(line) <= MAX_FACT else None
         path = (fact["path"] or fact["input"]) if fact else ""
@@ -100,6 +104,10 @@ def _files(question: str, hidden: Sequence[str]) -> Iterator[tuple[str, str]]:
             named = re.search(rf"(?<![\w./\\-]){word}(?!\w)", question)
             if named and not re.search(rf"{WRITES}{word}(?!\w)", question, re.I):
                 yield path, expression
+            if fact["input"] and expression.startswith("pd."):
+                given.append((path, expression))
+    if len(given) == 1 and not FILE_NAME.search(question):
+        yield given[0]
 
 
 def _expression(text: str, path: str) -> str:

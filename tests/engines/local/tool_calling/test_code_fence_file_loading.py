@@ -66,6 +66,15 @@ def test_a_file_that_was_given_to_the_turn_is_read_too() -> None:
     assert reading_lines("What is in teas.csv?", [given], []) == f"teas = {READS}\n"
 
 
+def test_the_only_table_that_was_given_is_read_if_the_question_names_no_file() -> None:
+    given = f"Files: The person gave these.\n- teas.csv (id file_1, text/csv, 42 bytes), read by {READS}"
+    other = given.replace("teas", "cups")
+
+    assert reading_lines("Which tea is the cheapest?", [given], []) == f"teas = {READS}\n"
+    assert reading_lines("Which tea is the cheapest?", [given, other], []) == ""
+    assert reading_lines("Write the cheapest to best.csv.", [given], []) == ""
+
+
 def test_a_file_is_never_read_over_a_variable_that_exists() -> None:
     assert reading_lines("What is in teas.csv?", [TEAS], ["teas"]) == f"teas_csv = {READS}\n"
 
