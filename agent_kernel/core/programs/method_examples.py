@@ -1,8 +1,8 @@
 """Finds the statistical methods that a question names, with an example line of code for each of them.
 
-A small model knows the names of these methods and writes them from memory with mistakes: z-scores without the absolute
-value, quartiles of another column, a Pearson correlation in place of Spearman's. The module has methods only that it
-wrote wrongly or left out; an example of a method that it knows makes its programs worse.
+A small model writes these methods from memory with mistakes: z-scores without the absolute value, quartiles of another
+column, Pearson's correlation in place of Spearman's. The list has only methods that a model wrote wrongly or left out.
+An example of a method that the model knows makes its programs worse (Qwen2.5-Coder-1.5B, 48 questions).
 """
 
 from __future__ import annotations

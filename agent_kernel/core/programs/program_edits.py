@@ -37,6 +37,11 @@ class ParsedProgram:
         return self._tree.body if self._tree is not None else []
 
     @cached_property
+    def assignments(self) -> list[tuple[ast.expr, ast.expr]]:
+        """The first target and the value of each assignment, in their order for those of one block."""
+        return [(node.targets[0], node.value) for node in self.nodes if isinstance(node, ast.Assign)]
+
+    @cached_property
     def assigned(self) -> frozenset[str]:
         """The names that the program sets."""
         return frozenset(
@@ -94,7 +99,7 @@ def apply_all(code: str, rules: Sequence[Rule]) -> str:
 
 
 def is_label(node: ast.expr) -> bool:
-    """Return whether the expression is a text in the program."""
+    """Return whether the expression is a string literal, as the label of a column is."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
@@ -104,7 +109,8 @@ def is_column(node: ast.expr) -> bool:
 
 
 def is_condition(node: ast.expr) -> bool:
-    """Return whether the expression compares, so that it selects rows: an index may be a sum, ``names['a'][i + 1]``."""
+    """Return whether the expression contains a comparison, so that it selects rows. An index may also be a sum, as in
+    ``names['a'][i + 1]``."""
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, ast.BitAnd | ast.BitOr)
     return isinstance(node, ast.Compare) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert))

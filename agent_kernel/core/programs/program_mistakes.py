@@ -153,7 +153,7 @@ def _alternatives_first(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _years(program: ParsedProgram) -> Iterator[Edit]:
-    """A column of dates is compared with a year by the year of its dates."""
+    """Compare the years of a column of dates with a year, and not the dates."""
     dates = set(_date_columns(program))
     for node in program.expressions if dates else ():
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
@@ -170,16 +170,12 @@ def _years(program: ParsedProgram) -> Iterator[Edit]:
 
 def _date_columns(program: ParsedProgram) -> Iterator[str]:
     """Yield the expressions of the columns that the program reads as dates, or converts to dates."""
-    for node in program.nodes:
-        target = node.targets[0] if isinstance(node, ast.Assign) else None
-        call = node.value if isinstance(node, ast.Assign) else None
-        if target is None or not isinstance(call, ast.Call):
-            continue
-        if isinstance(target, ast.Name):
+    for target, call in program.assignments:
+        if isinstance(call, ast.Call) and isinstance(target, ast.Name):
             parsed = (one.value for one in call.keywords if one.arg == "parse_dates")
             labels = (one for value in parsed if isinstance(value, ast.List) for one in value.elts)
             yield from (f"{target.id}[{program.source(label)}]" for label in labels)
-        elif is_column(target) and ast.unparse(call.func) == "pd.to_datetime":
+        elif isinstance(call, ast.Call) and is_column(target) and ast.unparse(call.func) == "pd.to_datetime":
             yield program.source(target)
 
 

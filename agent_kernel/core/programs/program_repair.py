@@ -52,8 +52,8 @@ DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?!\d)")
 
 
 def repair_program(code: str, result: str) -> str:
-    """Return the program with the correction that ``result`` asks for, the text of the error with its traceback, as a
-    model reads it. Return an empty string if no correction is known."""
+    """Return the corrected program. ``result`` is the text of the error with its traceback, as a model reads it.
+    Return an empty string if no correction is known for this error."""
     failure = FailedProgram(code, result)
     if not failure.error:
         return ""
@@ -73,7 +73,7 @@ def _as_numbers(failure: FailedProgram, column: ast.expr) -> str:
 
 
 def _names(failure: FailedProgram) -> Iterator[Edit]:
-    """A name that differs from the only similar one in case or underscores."""
+    """Replace a name that does not exist by the only one that differs from it in case or underscores."""
     lacks = re.match(r"NameError: name '(\w+)' is not defined", failure.error)
     similar = [name for name in failure.assigned if lacks and _plain(name) == _plain(lacks[1])]
     if lacks and len(similar) == 1 and lacks[1] not in failure.assigned:
@@ -82,7 +82,7 @@ def _names(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _labels(failure: FailedProgram) -> Iterator[Edit]:
-    """A column label that differs from the only similar one in case, spaces or punctuation."""
+    """Correct a column label that differs from exactly one existing label in case, spaces or punctuation."""
     columns = [label for listed in LABELS.findall(failure.text) for label in _strings(listed)]
     if failure.error.startswith("KeyError"):
         wanted = set(_strings(failure.error)) - set(columns)
@@ -120,7 +120,7 @@ def _plain(label: str) -> str:
 
 
 def _variables_as_columns(failure: FailedProgram) -> Iterator[Edit]:
-    """A selection of columns names a variable of the program, which becomes a column of that table."""
+    """Add a variable of the program to a table as a column, if a selection of columns names it."""
     lacks = re.match(r"KeyError: \"(\[.+\]) not in index\"", failure.error)
     missing = [label for label in _strings(lacks[1]) if label in failure.assigned] if lacks else []
     for node in failure.failed if missing else ():
@@ -135,7 +135,7 @@ def _variables_as_columns(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _frequency(failure: FailedProgram) -> Iterator[Edit]:
-    """A frequency that has another name now: 'H' is 'h', 'M' is 'ME'."""
+    """Replace the old name of a frequency by its present one: 'H' by 'h', 'M' by 'ME'."""
     for pattern in FREQUENCY:
         if found := pattern.search(failure.error):
             named = found.groupdict()
@@ -149,7 +149,7 @@ def _frequency(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _removed_names(failure: FailedProgram) -> Iterator[Edit]:
-    """An attribute that pandas or NumPy removed. ``append`` of a table is ``pd.concat`` now."""
+    """Replace an attribute that pandas or NumPy has removed. ``append`` of a table becomes ``pd.concat``."""
     found = re.search(r"has no attribute '(\w+)'|`np\.(\w+)` was removed", failure.error)
     name = (found[1] or found[2]) if found else ""
     of_table = re.search(r"'(?:DataFrame|Series)' object has no attribute 'append'", failure.error)
@@ -172,7 +172,7 @@ def _removed_names(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _options(failure: FailedProgram) -> Iterator[Edit]:
-    """An argument that a newer version does not accept."""
+    """Correct an argument that newer versions do not accept."""
     found = re.search(r"got an unexpected keyword argument '(\w+)'", failure.error)
     name = found[1] if found else ""
     for call in failure.calls:
@@ -192,7 +192,7 @@ def _options(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _numbers_in_text(failure: FailedProgram) -> Iterator[Edit]:
-    """A conversion of text such as '1,234' or '5 kg' to numbers."""
+    """Correct a conversion of text such as '1,234' or '5 kg' to numbers."""
     found = NOT_A_NUMBER.search(failure.error)
     text = next((one for one in found.groups() if one is not None), "") if found else ""
     if not found or DECIMAL_COMMA.search(text):
@@ -210,7 +210,7 @@ def _to_numbers(column: str) -> str:
 
 
 def _numeric_only(failure: FailedProgram) -> Iterator[Edit]:
-    """A statistic of a whole table that has columns of text, or of a column of text."""
+    """Correct a statistic of a table that also has columns of text, or of a column of text."""
     if not NUMERIC_ONLY.search(failure.error):
         return
     for call in failure.calls:
@@ -225,7 +225,7 @@ def _numeric_only(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _accessors(failure: FailedProgram) -> Iterator[Edit]:
-    """The accessor of dates on a column of text, or the accessor of text on a column of numbers."""
+    """Correct ``.dt`` on a column of text, or ``.str`` on a column of numbers."""
     if "Can only use .dt accessor" in failure.error:
         name, converted = "dt", "pd.to_datetime({})"
     elif "Can only use .str accessor" in failure.error:
@@ -238,7 +238,7 @@ def _accessors(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _date_index(failure: FailedProgram) -> Iterator[Edit]:
-    """A series of time whose index has dates as text."""
+    """Convert an index of text to dates, for a method of time series."""
     if "Only valid with DatetimeIndex" not in failure.error:
         return
     for call in failure.calls:
@@ -251,7 +251,7 @@ def _date_index(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _date_formats(failure: FailedProgram) -> Iterator[Edit]:
-    """Dates as text in more than one format, or with the day first."""
+    """Correct the parsing of dates that are written in more than one format, or with the day first."""
     if "doesn't match format" not in failure.error or "time data" not in failure.error:
         return
     day_first = re.search(r"time data [\"'](?:\d{2}[/.]){2}\d{4}", failure.error)
@@ -263,7 +263,10 @@ def _date_formats(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _conditions(failure: FailedProgram) -> Iterator[Edit]:
-    """``and`` and ``or`` between columns."""
+    """Replace ``and`` and ``or`` between columns by ``&`` and ``
+
+    ``.
+    """
     if not re.search(r"The truth value of a (?:Series|DataFrame) is ambiguous", failure.error):
         return
     for node in failure.failed:
@@ -273,7 +276,7 @@ def _conditions(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _comparisons(failure: FailedProgram) -> Iterator[Edit]:
-    """A comparison of dates with a year, or of text with a number."""
+    """Correct a comparison of dates with a year, or of text with a number."""
     pattern = r"Invalid comparison between dtype=(datetime64|str|object)\S* and (int|float|date)"
     found = re.search(pattern, failure.error)
     kinds = found.groups() if found else ("", "")
@@ -291,7 +294,7 @@ def _comparisons(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _missing_integers(failure: FailedProgram) -> Iterator[Edit]:
-    """A conversion to whole numbers of a column with missing values."""
+    """Correct a conversion to integers of a column that has missing values."""
     if "Cannot convert non-finite values" not in failure.error:
         return
     for call in failure.calls:
@@ -300,7 +303,7 @@ def _missing_integers(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _pivot(failure: FailedProgram) -> Iterator[Edit]:
-    """Arguments of ``pivot`` without their names."""
+    """Pass the arguments of ``pivot`` by name."""
     if "DataFrame.pivot() takes 1 positional argument" not in failure.error:
         return
     for call in failure.calls:
@@ -311,7 +314,7 @@ def _pivot(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _positions(failure: FailedProgram) -> Iterator[Edit]:
-    """A position in a series whose index has other labels: ``x[0]`` is ``x.iloc[0]`` now."""
+    """Replace access by position in a series whose index has other labels: ``x[0]`` becomes ``x.iloc[0]``."""
     found = re.match(r"KeyError: (-?\d+)\b", failure.error)
     described = set(re.findall(r"^(?:Columns|Keys) of ([^:\n]+):", failure.text, re.MULTILINE))
     for node in failure.failed if found else ():
@@ -322,7 +325,7 @@ def _positions(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _unpacking(failure: FailedProgram) -> Iterator[Edit]:
-    """An assignment to fewer names than there are values: the further values get a name of their own."""
+    """Add names to an assignment that has fewer names than there are values."""
     if not re.search(r"too many values to unpack", failure.error):
         return
     targets = [target for node in failure.nodes if isinstance(node, ast.Assign) for target in node.targets]
@@ -333,7 +336,7 @@ def _unpacking(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _days(failure: FailedProgram) -> Iterator[Edit]:
-    """A whole number is added to a difference of dates, which is one in days."""
+    """Convert a difference of dates to days before a whole number is added to it."""
     for node in failure.failed if "integer-arrays with TimedeltaArray" in failure.error else ():
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and _is_number(node.right):
             end = failure.span(node.left)[1]
@@ -348,7 +351,7 @@ def _is_number(node: ast.expr) -> bool:
 
 
 def _largest_value(failure: FailedProgram) -> Iterator[Edit]:
-    """The key of a dictionary whose value has the largest absolute value: ``max(values, key=abs)``."""
+    """Compare the values of a dictionary and not its keys, which are text: ``max(values, key=abs)``."""
     for call in failure.calls if "bad operand type for abs(): 'str'" in failure.error else ():
         names = [one for one in call.args if isinstance(one, ast.Name)]
         keys = [one.value for one in call.keywords if one.arg == "key" and ast.unparse(one.value) == "abs"]

@@ -167,12 +167,16 @@ class Exchange:
         return any(line.startswith(FAILED_CELL) for text in self.hidden for line in text.splitlines())
 
     @property
+    def variables(self) -> list[str]:
+        """The names of the variables of the notebook that the hidden context describes."""
+        lines = (line for text in self.hidden for line in text.splitlines())
+        return [match[1] for line in lines if (match := FACTS.match(line))]
+
+    @property
     def reading(self) -> str:
         """The first lines of the code for this question, which read the files that it names; an empty string if it
         names none."""
-        lines = [line for text in self.hidden for line in text.splitlines()]
-        variables = [match[1] for line in lines if (match := FACTS.match(line))]
-        return reading_lines(self.question, self.hidden, variables)
+        return reading_lines(self.question, self.hidden, self.variables)
 
     @property
     def has_its_tables(self) -> bool:

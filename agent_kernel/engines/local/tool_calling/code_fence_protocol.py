@@ -20,34 +20,26 @@ Only the tool named ``python`` is offered. Other tools of a request are called i
 from __future__ import annotations
 
 import ast
-import textwrap
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from math import inf
 
 from agent_kernel.core.messages import Message, Usage
-from agent_kernel.core.programs.program_edits import ParsedProgram
-from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
-from agent_kernel.core.programs.question_coverage import uncovered_sentences
-from agent_kernel.core.programs.statistics_mistakes import with_named_functions
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
-from agent_kernel.engines.local.backend import ChatMessage, DecodingOptions, OutputGrammar
+from agent_kernel.engines.local.backend import ChatMessage, OutputGrammar
 from agent_kernel.engines.local.decoding import reasoning
 from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion, decoding_options
 from agent_kernel.engines.local.decoding.output_format import grammar_of, stream_formatted, with_format_instruction
 from agent_kernel.engines.local.tool_calling import code_fence_fallback_answer, code_fence_prompt
 from agent_kernel.engines.local.tool_calling.call_json import new_call
 from agent_kernel.engines.local.tool_calling.code_fence_answer_checks import checked_sentence, unless_data_are_missed
-from agent_kernel.engines.local.tool_calling.code_fence_answer_form import unset_values, with_printed_values
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
-    find_missing_conversion,
     lacks_name,
     misses_variable,
     unchanged_function,
-    with_check,
-    with_inclusive_bins,
 )
+from agent_kernel.engines.local.tool_calling.code_fence_program import LOOP, write_program
 from agent_kernel.engines.local.tool_calling.forced_call import forced_call, must_call
 
 MARGIN = 2.0
@@ -71,15 +63,8 @@ FILE_MARGIN = 12.0
 these rows needs code. The same margin holds for a question that demands values in the form ``@name[value]``: otherwise
 a model fills the form with a value of the one row that it was shown."""
 MAX_CODE_TOKENS = 768
-MAX_CONVERSIONS = 2
-"""Number of times that a program is written again with the conversion of a column that it lacked."""
 RETRIES = 1
 RESAMPLES = 2
-LOOP = "loop"
-MAX_EQUAL_LINES = 4
-"""Number of equal lines in a program after which its decoding ends. They may be in different places."""
-MIN_LINE = 30
-"""Minimum number of characters of such a line: shorter ones are often right, such as ``count += 1`` in branches."""
 RESAMPLE_TEMPERATURE = 0.7
 """Minimum temperature when a failed program is sampled again; the same as for the samples of a vote
 (``turn.voting_engine``)."""
@@ -208,7 +193,7 @@ class Fence:
         known = {_tree_of(program) for program in (turn.failed_programs if retry else ())}
         spent = Usage()
         for seed in range(RESAMPLES + 1):
-            program = await _write_program(prompt, reading, turn, decoding, completer)
+            program = await write_program(prompt, reading, turn, decoding, completer)
             code = program.code
             spent += program.usage
             repeated = retry and (
@@ -266,100 +251,11 @@ def _reply_without_model(
     return [TextChunk(plain), EndChunk("stop", Usage())] if plain else []
 
 
-@dataclass(frozen=True, slots=True)
-class _Program:
-    """Code that the model has written. ``finish`` is ``stop``, ``length``, or LOOP if the model wrote the same line
-    again and again."""
-
-    code: str
-    finish: str
-    usage: Usage
-
-
-async def _write_program(
-    prompt: str, reading: str, turn: code_fence_prompt.Exchange, decoding: DecodingOptions, completer: Completer
-) -> _Program:
-    """Decode one program, which begins with the lines ``reading``. If it lacks the conversion of a column that the
-    facts of ``turn`` ask for, that line is put before it. The model then writes the rest again, unless the program
-    already uses the name of the converted column. If it leaves out sentences of the question, the model writes it
-    again behind these sentences as comments. If the question has an example of what a function should return, the
-    program gets a line that checks it."""
-    program = await _converted_program(prompt, reading, turn, decoding, completer)
-    omitted = uncovered_sentences(turn.question, program.code, turn.hidden) if program.finish == "stop" else []
-    if omitted and not decoding.temperature:  # a sample is one of several, and a vote prefers those that omit less
-        comments = "".join(f"# {sentence}\n" for sentence in omitted)
-        second = await _converted_program(prompt, reading + comments, turn, decoding, completer)
-        spent = program.usage + second.usage
-        covers = len(uncovered_sentences(turn.question, second.code, turn.hidden)) < len(omitted)
-        keeps = all(f"@{slot}[" in second.code for slot in turn.slots if f"@{slot}[" in program.code)
-        program = replace(second if covers and keeps and second.finish == "stop" else program, usage=spent)
-    if program.finish != "stop":
-        return program
-    code = with_printed_values(program.code, turn.slots)
-    head, unset = unset_values(code, turn.slots)
-    for name in unset:  # the model writes the line that sets it
-        completion = DecodedCompletion(prompt)
-        forced = f"{code_fence_prompt.OPEN}{head}{name} ="
-        await completer.run(completion, decoding, forced=forced, stop=("\n", code_fence_prompt.CLOSE))
-        line = f"{name} = {completion.text.strip()}\n"
-        program = replace(program, usage=program.usage + completion.usage)
-        if ParsedProgram(line).nodes:
-            code, head = f"{head}{line}{code.removeprefix(head)}", head + line
-    code = with_inclusive_bins(with_named_functions(rewrite_mistakes(code), turn.question), turn.question)
-    return replace(program, code=with_check(code, turn.hidden, turn.question))
-
-
-async def _converted_program(
-    prompt: str, reading: str, turn: code_fence_prompt.Exchange, decoding: DecodingOptions, completer: Completer
-) -> _Program:
-    """Decode one program with the conversions of columns that it lacks."""
-    spent = Usage()
-    for attempt in range(MAX_CONVERSIONS + 1):
-        completion = DecodedCompletion(prompt)
-        forced = code_fence_prompt.OPEN + reading
-        finish = await _decode_program(completion, decoding, completer, forced=forced)
-        spent += completion.usage
-        code = reading + _without_indent(completion.text)
-        conversion = find_missing_conversion(code, turn.hidden)
-        if conversion is None or finish != "stop" or attempt == MAX_CONVERSIONS:
-            break
-        if conversion.is_named:
-            code = reading + conversion.line + code.removeprefix(reading)
-            break
-        reading += conversion.line
-    return _Program(code, finish, spent)
-
-
-async def _decode_program(
-    completion: DecodedCompletion, decoding: DecodingOptions, completer: Completer, *, forced: str
-) -> str:
-    """Decode code up to the end of its block, and return how it ended: ``stop``, ``length``, or LOOP once it has the
-    same line MAX_EQUAL_LINES times. A small model that begins to repeat lines does so up to the limit of tokens."""
-    deltas = completer.stream(completion, decoding, forced=forced, stop=(code_fence_prompt.CLOSE,), keep_stop=True)
-    async with aclosing(deltas):
-        async for delta in deltas:
-            if "\n" in delta.text and _repeats_itself(completion.text):
-                return LOOP
-    return completion.finish
-
-
-def _repeats_itself(code: str) -> bool:
-    *lines, _ = code.split("\n")
-    return bool(lines) and len(lines[-1]) >= MIN_LINE and lines.count(lines[-1]) >= MAX_EQUAL_LINES
-
-
 def _code_regex(turn: code_fence_prompt.Exchange, *, retry: bool) -> str | None:
     """Return the regular expression that the model's code must match; None if any code is allowed."""
     if retry:
         return NO_READING if turn.has_its_tables else None
     return None if turn.repairs_a_cell else CODE
-
-
-def _without_indent(code: str) -> str:
-    """Remove the indentation that all lines share, and then the leading spaces of the first line. A small model
-    sometimes begins the block with a space, which Python refuses as an unexpected indent."""
-    code = textwrap.dedent(code)
-    return code.lstrip(" \t") if code[:1] in (" ", "\t") else code
 
 
 def _tree_of(code: str) -> str:

@@ -98,6 +98,15 @@ async def test_the_model_writes_the_printed_values_that_its_program_does_not_set
     assert await code_for(FORM, f"{program}```", *values) == meant
 
 
+async def test_a_printed_variable_of_the_notebook_is_not_set_again() -> None:
+    backend = ScriptedBackend(chat_templates.PLAIN, [f"n = 3\n{PRINTED}```"])
+    facts = user("Variables: value: float 2.5", hidden=True)
+    request = EngineRequest((facts, user(FORM)), (PYTHON,), tool_choice="python")
+    chunks = await chunks_of(Fence(), backend.completer(), request)
+    (call,) = [chunk.call for chunk in chunks if isinstance(chunk, CallChunk)]
+    assert call.arguments["code"] == f"n = 3\n{PRINTED}"
+
+
 @pytest.mark.parametrize(
     ("described", "answer"),
     [
