@@ -13,18 +13,18 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import names_se
 
 IN_F_STRING = re.compile(r"@(?P<slot>\w+)\[\{(?P<name>[A-Za-z_]\w*)(?P<format>:[^{}]*)?\}\]")
 """Matches a value in the form that a question demands (``code_fence_fallback_answer.SLOT``) in an f-string."""
-
-NUMBER_IN_TEXT = re.compile(r"@(\w+)\[(?P<text>-?\d[\d.,]*)\]|@(\w+)\[(?P<end>['\"], ?)-?\d[\d.]*(?=, ?['\"]\])")
+NUMBER_IN_TEXT = re.compile(r"@(\w+)\[-?\d[\d.,]*\]|@(\w+)\[(?P<end>['\"], ?)-?\d[\d.]*(?=, ?['\"]\])")
 """Matches a number that a program prints as a value of the question without computing it."""
 NO_VALUES = frozenset({"nan", "inf", "-inf", "nat", "none", "<na>"})
+"""What a program prints for a value that does not exist, in lower case."""
 
 
 def with_printed_values(code: str, slots: Mapping[str, str]) -> str:
     """Return the code so that it prints the values that the question demands in the form ``@name[placeholder]``
-    (``slots``: placeholders by name). A line ``@mean[m] @count[n]``, which is no Python, becomes a call of print. A
-    placeholder that is printed as text, ``print("@mean[value]")``, becomes a variable. A placeholder in an f-string,
-    ``@mean[{value}]``, becomes the variable ``mean`` if the program sets that and not ``value``. A program that
-    does not print all values, and has variables with most of their names, gets a line that prints these variables."""
+    (``slots``: placeholders by name). A line ``@mean[m] @count[n]``, which Python cannot parse, becomes a call of
+    print. A placeholder that is printed as text, ``print("@mean[value]")``, becomes a variable. A placeholder in an
+    f-string, ``@mean[{value}]``, becomes the variable ``mean`` if the program sets that and not ``value``. A program
+    that does not print all values, and has variables with most of their names, gets a line that prints them."""
     if not slots:
         return code
     code = "\n".join(_printed_placeholders(_printed_slots(line, slots), slots) for line in code.split("\n"))
@@ -71,6 +71,7 @@ def unset_values(code: str, slots: Mapping[str, str]) -> tuple[str, list[str]]:
 
 
 def _prints_slot(node: ast.stmt, slots: Mapping[str, str]) -> bool:
+    """Return whether the statement prints a value of ``slots`` in the demanded form."""
     call = node.value if isinstance(node, ast.Expr) else None
     if not isinstance(call, ast.Call) or ast.unparse(call.func) != "print":
         return False
@@ -79,6 +80,7 @@ def _prints_slot(node: ast.stmt, slots: Mapping[str, str]) -> bool:
 
 
 def _printed_expressions(node: ast.stmt) -> list[ast.expr]:
+    """Return the arguments of the calls of print in a statement, and the values in its f-strings."""
     parts = list(ast.walk(node))
     calls = [part for part in parts if isinstance(part, ast.Call) and ast.unparse(part.func) == "print"]
     inside = [part.value for part in parts if isinstance(part, ast.FormattedValue)]
@@ -86,6 +88,7 @@ def _printed_expressions(node: ast.stmt) -> list[ast.expr]:
 
 
 def _print_of(slots: Mapping[str, str]) -> str:
+    """Return a line that prints the variables with the names of ``slots`` in the demanded form."""
     values = " ".join(f"@{name}[{{{name}}}]" for name in slots)
     return f'print(f"{values}")'
 
@@ -115,7 +118,7 @@ def _printed_slots(line: str, slots: Mapping[str, str]) -> str:
 
 
 def _without_broken_print(code: str) -> str:
-    """Return the code without its last line if that is a call of print that is no Python, and the rest is Python."""
+    """Return the code without its last line if that is a call of print and only this line cannot be parsed."""
     head, _, last = code.rstrip().rpartition("\n")
     is_broken = last.startswith("print(") and not parse_or_empty(code).body and bool(parse_or_empty(head).body)
     return f"{head}\n" if is_broken else code
@@ -125,7 +128,8 @@ def _without_other_form(code: str, slots: Mapping[str, str]) -> str:
     """Return the code without the last lines, which print values after ``@`` in another form: ``print(f"@{mean}")``."""
     lines = code.rstrip().split("\n")
     while lines and lines[-1].startswith("print(") and "@" in lines[-1]:
-        if _prints_slot(parse_or_empty(lines[-1]).body[0], slots) if parse_or_empty(lines[-1]).body else True:
+        body = parse_or_empty(lines[-1]).body
+        if not body or _prints_slot(body[0], slots):
             break
         lines.pop()
     return "\n".join(lines)
@@ -143,7 +147,7 @@ def _printed_placeholders(line: str, slots: Mapping[str, str]) -> str:
         return f"@{match[1]}[{{{name}}}]" if name == slots.get(match[1]) and name.isidentifier() else match[0]
 
     def number(match: re.Match[str]) -> str:
-        name = match[1] or match[3]
+        name = match[1] or match[2]
         if name not in slots:
             return match[0]
         return f"@{name}[{match['end']}{name}" if match["end"] else f"@{name}[{{{name}}}]"
