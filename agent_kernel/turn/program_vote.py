@@ -38,11 +38,13 @@ DISPLAY = re.compile(r"\b(?:np|numpy)\.\w+\((.*?)\)")
 @dataclass(frozen=True, slots=True)
 class TriedProgram:
     """A program with the outcome of its trial. ``omits`` is the number of sentences of the question that it leaves
-    out."""
+    out, and of values that cannot be meant. ``answer`` has the values that it printed in the form that the question
+    demands. Then nothing else of its outcome is compared. It is empty if the question demands no form."""
 
     code: str
     outcome: ProgramOutcome
     omits: int = 0
+    answer: str = ""
 
     @property
     def ran(self) -> bool:
@@ -157,16 +159,16 @@ class OutcomeView:
 
     def __init__(self, program: TriedProgram) -> None:
         outcome = program.outcome
-        text = FOOTER.sub("", DISPLAY.sub(r"\1", outcome.text))
-        literals = " ".join(_literals(program.code))
+        text = program.answer or FOOTER.sub("", DISPLAY.sub(r"\1", outcome.text))
+        literals = "" if program.answer else " ".join(_literals(program.code))
         labels = {match[0] for match in NUMBER.finditer(literals)}
         self.numbers = [match[0] for match in NUMBER.finditer(text) if match[0] not in labels]
         last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
         self.last_numbers = [match[0] for match in NUMBER.finditer(last) if match[0] not in labels]
         self.words = [word.lower() for word in WORD.findall(text)]
         self.labels = {word.lower() for word in WORD.findall(literals)}
-        self.figures = outcome.figures
-        self.variables = dict(outcome.variables)
+        self.figures = 0 if program.answer else outcome.figures
+        self.variables = {} if program.answer else dict(outcome.variables)
 
     @property
     def is_empty(self) -> bool:

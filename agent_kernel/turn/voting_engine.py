@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.core.messages import Message, ToolCall, Usage, corrected_call
+from agent_kernel.core.programs.answer_form import unusable_value, values_in_form
 from agent_kernel.core.programs.program_outcome import ProgramOutcome
 from agent_kernel.core.programs.program_repair import repair_program
 from agent_kernel.core.programs.question_coverage import uncovered_sentences
@@ -91,7 +92,9 @@ class VotingEngine:
         found = await self._try(distinct, list(names)[:MAX_NAMES])
         facts = [message.text for message in request.messages if message.hidden]
         for code, one in found.items():
-            found[code] = replace(one, omits=len(uncovered_sentences(question, one.code, facts)))
+            omits = len(uncovered_sentences(question, one.code, facts))
+            omits += bool(unusable_value(one.outcome.text, question))
+            found[code] = replace(one, omits=omits, answer=values_in_form(one.outcome.text, question))
         tried = [found[code] for code in programs if code in found]
         decided = vote(tried)
         if decided is None:

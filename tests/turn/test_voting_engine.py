@@ -229,3 +229,9 @@ async def test_a_program_that_leaves_out_a_part_of_the_question_loses_the_vote()
     median = "from statistics import median\nprint(median([1, 2, 9]))"
     tool, _, _ = await ask(rounds(means[0], *means, median), "thorough", prompt="What is the median of 1, 2, 9?")
     assert tool.ran == [median]
+
+
+async def test_a_program_that_prints_no_value_in_the_demanded_form_loses_the_vote() -> None:
+    missing = ["print('@mean[nan]')"] * SAMPLES
+    tool, _, _ = await ask(rounds(*missing, "print('@mean[4.0]')"), "thorough", prompt="Answer in the form @mean[m].")
+    assert tool.ran == ["print('@mean[4.0]')"]

@@ -73,9 +73,9 @@ def _as_numbers(failure: FailedProgram, column: ast.expr) -> str:
 
 
 def _names(failure: FailedProgram) -> Iterator[Edit]:
-    """Replace a name that does not exist by the only one that differs from it in case or underscores."""
+    """Replace a name that does not exist by the only one that differs from it in case, underscores or a final s."""
     lacks = re.match(r"NameError: name '(\w+)' is not defined", failure.error)
-    similar = [name for name in failure.assigned if lacks and _plain(name) == _plain(lacks[1])]
+    similar = [name for name in failure.assigned if lacks and _singular(name) == _singular(lacks[1])]
     if lacks and len(similar) == 1 and lacks[1] not in failure.assigned:
         places = (node for node in failure.expressions if isinstance(node, ast.Name) and node.id == lacks[1])
         yield from ((*failure.span(node), similar[0]) for node in places)
@@ -117,6 +117,10 @@ def _strings(text: str) -> list[str]:
 
 def _plain(label: str) -> str:
     return re.sub(r"[\W_]+", "", label).casefold()
+
+
+def _singular(name: str) -> str:
+    return _plain(name).removesuffix("s")
 
 
 def _variables_as_columns(failure: FailedProgram) -> Iterator[Edit]:
@@ -263,10 +267,7 @@ def _date_formats(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _conditions(failure: FailedProgram) -> Iterator[Edit]:
-    """Replace ``and`` and ``or`` between columns by ``&`` and ``
-
-    ``.
-    """
+    """Replace ``and`` and ``or`` between columns by ``&`` and ``|``."""
     if not re.search(r"The truth value of a (?:Series|DataFrame) is ambiguous", failure.error):
         return
     for node in failure.failed:
@@ -314,14 +315,26 @@ def _pivot(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _positions(failure: FailedProgram) -> Iterator[Edit]:
-    """Replace access by position in a series whose index has other labels: ``x[0]`` becomes ``x.iloc[0]``."""
-    found = re.match(r"KeyError: (-?\d+)\b", failure.error)
+    """Replace access by position in a series or table with other labels: ``x[0]`` becomes ``x.iloc[0]``, and
+    ``t.corr()[0, 1]`` becomes ``t.corr().iloc[0, 1]``."""
+    found = re.match(r"KeyError: (-?\d+\b|\(-?\d+, -?\d+\))", failure.error)
     described = set(re.findall(r"^(?:Columns|Keys) of ([^:\n]+):", failure.text, re.MULTILINE))
     for node in failure.failed if found else ():
         is_position = found is not None and isinstance(node, ast.Subscript) and ast.unparse(node.slice) == found[1]
         if isinstance(node, ast.Subscript) and is_position and failure.source(node.value) not in described:
             end = failure.span(node.value)[1]
             yield (end, end, ".iloc")
+
+
+def _scalars(failure: FailedProgram) -> Iterator[Edit]:
+    """Remove an index from a variable that holds one number: ``statistic[0]``."""
+    is_scalar = re.match(
+        r"IndexError: invalid index to scalar variable|TypeError: '(?:float|int)' object is not subscriptable",
+        failure.error,
+    )
+    for node in failure.failed if is_scalar else ():
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and _is_number(node.slice):
+            yield (failure.span(node.value)[1], failure.span(node)[1], "")
 
 
 def _unpacking(failure: FailedProgram) -> Iterator[Edit]:
@@ -376,6 +389,7 @@ RULES: tuple[Callable[[FailedProgram], Iterator[Edit]], ...] = (
     _missing_integers,
     _pivot,
     _positions,
+    _scalars,
     _unpacking,
     _days,
     _largest_value,

@@ -47,6 +47,7 @@ METHODS = tuple(
         (r"\bt-?tests?\b", r"ttest"),
         (r"\b(?:rolling|moving) (?:mean|average|sum|median)", r"rolling|convolve|cumsum"),
         (r"\bkurtosis\b", r"kurt"),
+        (r"\bweekends?\b", r"weekend|saturday|>= ?5|> ?4|\b5, ?6\b"),
         (
             r"\b(?:fill|replace|treat|impute|count|consider)\b[^.;\n]{0,30}\bmissing\b",
             r"fillna|interpolate|[fb]fill|fill_value|na_values|where|impute|isna|isnull|notna|notnull|isnan|get\(|None",

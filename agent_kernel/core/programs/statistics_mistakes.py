@@ -5,6 +5,7 @@ The functions have no side effects.
 - The results of a test have a fixed order: ``chi2, dof, p, _ = chi2_contingency(...)`` names the p-value ``dof``.
 - ``t.isna().sum().sum()`` is the number of missing values, not of rows with one.
 - ``len(outliers)`` of a condition is the number of all rows.
+- ``mean_of_outliers = t[~outliers]['w'].mean()`` is the mean of all other rows.
 - Once they are removed or filled in, there are no duplicate rows and no missing values to count.
 - ``model.coef_[0]`` is the coefficient of the first column.
 - ``a + b.mean()`` is no mean: ``mean_total = t['a'] + t['b'].mean()``.
@@ -38,6 +39,10 @@ REMOVED = re.compile(r"\w*(?:fill|imput|interpolat|replac|remov|dropp|duplicat)\
 """Matches the name of a variable for the number of values or rows that were removed or filled in."""
 LEFT = re.compile(r"after|left|remain|still|now", re.IGNORECASE)
 """Finds a word that makes it the number of values or rows that are left."""
+OF_OUTLIERS = re.compile(
+    r"(?!.*(?:non|not|no_|without|clean|filter|remov|exclu|drop|after|minus|inlier)).*outliers?", re.IGNORECASE
+)
+"""Matches the name of a variable for a value of the outliers, such as ``mean_age_outliers``."""
 COUNT = re.compile(
     r"(?P<name>\w+) ?= ?(?:(?P<column>\w+\[(?:'[^'\n]*'|\"[^\"\n]*\")\])\.(?:isna|isnull)\(\)\.sum\(\)"
     r"|(\w+)\.duplicated\(\)\.sum\(\)"
@@ -142,6 +147,27 @@ def _number_of_outliers(program: ParsedProgram) -> Iterator[Edit]:
                 yield (*program.span(node), f"{name}.sum()")
 
 
+def _outliers_themselves(program: ParsedProgram) -> Iterator[Edit]:
+    """Select the outliers, and not all other rows, for a variable that is named after the outliers."""
+    conditions = {ast.unparse(target): value for target, value in program.assignments}
+    for target, value in program.assignments:
+        if not isinstance(target, ast.Name) or not OF_OUTLIERS.fullmatch(target.id):
+            continue
+        for node in ast.walk(value):
+            if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+                condition = conditions.get(ast.unparse(node.operand), node.operand)
+                if _is_extreme(condition):
+                    start = program.span(node)[0]
+                    yield (start, start + 1, "")
+
+
+def _is_extreme(condition: ast.expr) -> bool:
+    """Return whether values outside of bounds fulfil the condition: ``z > 3``, ``(x < low) | (x > high)``."""
+    if isinstance(condition, ast.BinOp):
+        return isinstance(condition.op, ast.BitOr)
+    return isinstance(condition, ast.Compare) and isinstance(condition.ops[0], ast.Gt | ast.GtE)
+
+
 def _counted_before(program: ParsedProgram) -> Iterator[Edit]:
     """Move a statement that counts the duplicate rows of a table, or the missing values of a column, in front of the
     statement that removes them or fills them in, if its variable is named after what was removed."""
@@ -238,6 +264,7 @@ RULES: tuple[Callable[[ParsedProgram], Iterator[Edit]], ...] = (
     _result_order,
     _rows_with_gaps,
     _number_of_outliers,
+    _outliers_themselves,
     _counted_before,
     _coefficients,
     _root_mean_squared_error,

@@ -19,6 +19,7 @@ def omitted(question: str, code: str) -> list[str]:
 @pytest.mark.parametrize(
     ("sentence", "without", "covered"),
     [
+        ("How many trips are on weekends?", "t = t[t['day'] < 5]", "t = t[t['day'] >= 5]"),
         ("What is the median price?", "print(t['price'].mean())", "print(t['price'].median())"),
         ("Treat a missing discount as 0.", "print(t['discount'].sum())", "print(t['discount'].fillna(0).sum())"),
         ("Keep those with an absolute z-score above 3.", "t[z > 3].std()", "t[z.abs() > 3].std()"),

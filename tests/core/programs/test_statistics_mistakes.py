@@ -83,6 +83,23 @@ def test_the_number_of_outliers_is_not_the_length_of_their_condition() -> None:
 @pytest.mark.parametrize(
     ("code", "meant"),
     [
+        ("mean_w_outliers = t[~(z.abs() > 3)]['w'].mean()", "mean_w_outliers = t[(z.abs() > 3)]['w'].mean()"),
+        (
+            "far = (t['w'] < 2) | (t['w'] > 9)\noutliers = t[~far]",
+            "far = (t['w'] < 2) | (t['w'] > 9)\noutliers = t[far]",
+        ),
+        ("outliers = t[~((t['w'] >= 2) & (t['w'] <= 9))]", ""),
+        ("mean_without_outliers = t[~(z > 3)]['w'].mean()", ""),
+        ("rows = t[~(z > 3)]", ""),
+    ],
+)
+def test_a_value_of_the_outliers_is_not_that_of_the_other_rows(code: str, meant: str) -> None:
+    assert rewrite_mistakes(code) == (meant or code)
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
         (
             "t['v'] = t['v'].fillna(0)\nn_filled = t['v'].isna().sum()\nprint(n_filled)\n",
             "n_filled = t['v'].isna().sum()\nt['v'] = t['v'].fillna(0)\nprint(n_filled)\n",

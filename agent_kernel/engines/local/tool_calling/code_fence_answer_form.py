@@ -7,16 +7,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
-from itertools import zip_longest
 
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import names_set, parse_or_empty
 
 IN_F_STRING = re.compile(r"@(?P<slot>\w+)\[\{(?P<name>[A-Za-z_]\w*)(?P<format>:[^{}]*)?\}\]")
-"""Matches a value in the form that a question demands (``code_fence_fallback_answer.SLOT``) in an f-string."""
+"""Matches a value in the form that a question demands (``answer_form.SLOT``) in an f-string."""
 NUMBER_IN_TEXT = re.compile(r"@(\w+)\[-?\d[\d.,]*\]|@(\w+)\[(?P<end>['\"], ?)-?\d[\d.]*(?=, ?['\"]\])")
 """Matches a number that a program prints as a value of the question without computing it."""
-NO_VALUES = frozenset({"nan", "inf", "-inf", "nat", "none", "<na>"})
-"""What a program prints for a value that does not exist, in lower case."""
 
 
 def with_printed_values(code: str, slots: Mapping[str, str]) -> str:
@@ -40,20 +37,6 @@ def with_printed_values(code: str, slots: Mapping[str, str]) -> str:
     # A program without these variables prints the values in another way, and the model brings them into the form.
     has_variables = 2 * len(names.intersection(slots)) >= len(slots)
     return code if is_printed or not has_variables else f"{_without_other_form(code, slots)}\n{_print_of(slots)}\n"
-
-
-def unusable_value(output: str, slots: Mapping[str, str]) -> str:
-    """Return what is wrong with a value that an output states for one of ``slots``, in the words of a note for the
-    model: it has several lines, or is nan. Return an empty string if there is no such value."""
-    marks = list(re.finditer(r"@(\w+)\[", output))
-    for match, after in zip_longest(marks, marks[1:]):
-        if match[1] in slots:
-            value = output[match.end() : after.start() if after else len(output)].rpartition("]")[0].strip()
-            if "\n" in value:
-                return f"printed several values for {match[1]}, but the question asks for one"
-            if value.lower() in NO_VALUES:
-                return f"printed {value} for {match[1]}"
-    return ""
 
 
 def unset_values(code: str, slots: Mapping[str, str]) -> tuple[str, list[str]]:

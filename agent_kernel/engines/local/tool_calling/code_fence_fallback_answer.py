@@ -9,9 +9,10 @@ replaced by the rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 from agent_kernel.core.messages import Message
+from agent_kernel.core.programs.answer_form import COUNTS, DECIMALS, SLOT, values_in_form
 from agent_kernel.core.programs.program_outcome import failed_line
 
 FAILED = "I did not manage to do this. The last try ended with: {error}"
@@ -31,14 +32,6 @@ MONTHS = (
 )
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
-COUNTS = ("no", "one", "two", "three", "four", "five", "six")
-DECIMALS = re.compile(
-    rf"\b({'|'.join(COUNTS)}|\d)[ -](?:decimals?|Nachkommastellen?|décimales?|decimales)\b", re.IGNORECASE
-)
-"""Finds the number of decimals that a question asks for."""
-PRECISION = re.compile(rf"(?P<whole>\b(?:integers?|whole numbers?)\b)|{DECIMALS.pattern}", re.IGNORECASE)
-"""Finds the precision that a question asks for where it describes a value."""
-FRACTION = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 WORD = re.compile(r"[^\W\d_][\w'-]*")
 WARNING = re.compile(r"(?:line \d+: )?[A-Za-z]\w*Warning: .*")
 FOOTER = re.compile(
@@ -65,65 +58,11 @@ FORM = re.compile(
     re.IGNORECASE,
 )
 """Finds words with which a question demands a form of the answer."""
-SLOT = re.compile(r"@(\w+)\[([^\[\]\n]*)")
-"""Matches a value with a name, ``@mean[12.5]``, up to its last bracket, in a question that demands this form of the
-answer, or in an output that has it. InfiAgent-DABench (arXiv 2401.05507) asks for its answers in this form."""
-SLOT_VALUE = r"[^\[\]@\n]{1,80}"
-MAX_SLOTS = 40
 
 
 def asks_for_form(question: str) -> bool:
     """Return whether the question demands a form of the answer, so that a sentence would be a wrong answer."""
     return bool(SLOT.search(question) or FORM.search(question))
-
-
-def slots_of(question: str) -> dict[str, str]:
-    """Return the names of the values that the answer must have in the form ``@name[placeholder]``, in their order, each
-    with its placeholder."""
-    slots: dict[str, str] = {}
-    for name, placeholder in SLOT.findall(question)[:MAX_SLOTS]:
-        slots.setdefault(name, placeholder.strip())
-    return slots
-
-
-def slots_regex(names: Iterable[str]) -> str:
-    """Return a regular expression for an answer with exactly these values."""
-    return " ".join(rf"@{re.escape(name)}\[{SLOT_VALUE}\]" for name in names)
-
-
-def in_slots(output: str, names: Mapping[str, str], question: str) -> str:
-    """Return the values of an output in the form ``@name[value]``, each on its line, rounded as the question asks where
-    it describes the placeholder of the name (``names``: placeholders by name). Return an empty string if the output
-    lacks one of the names. If it has none of them, and its last line consists of as many numbers as there are names, or
-    of as many values after ``@``, these are the values in the same order: ``@247[@0.87]``, ``@a @5.09``."""
-    values = {name: value.strip() for name, value in re.findall(rf"@(\w+)\[({SLOT_VALUE})\]", output)}
-    if not set(names) & set(values):
-        last = next(reversed(_lines_of(output)), "")
-        listed = [value for value in re.split(r"[\s,;@()\[\]]+", last) if value]
-        marked = [value.strip(" ,;[]") for value in last.split("@")[1:]]
-        if len(listed) == len(names) and (last.startswith("@") or all(map(NUMBER.fullmatch, listed))):
-            values = dict(zip(names, listed, strict=True))
-        elif (
-            last.startswith("@") and len(marked) == len(names) and all(re.fullmatch(SLOT_VALUE, one) for one in marked)
-        ):
-            values = dict(zip(names, marked, strict=True))
-    if not names or not set(names) <= set(values):
-        return ""
-    return "\n".join(f"@{name}[{_as_described(values[name], word, question)}]" for name, word in names.items())
-
-
-def _as_described(value: str, placeholder: str, question: str) -> str:
-    """Return a number with the decimals, and a month with the digits, that the question asks for behind the last place
-    at which it quotes the placeholder; any other value as it is."""
-    described = re.split(rf"[\"'“]{re.escape(placeholder)}[\"'”]", question) if placeholder else []
-    if len(described) > 1 and "YYYY-MM" in described[-1] and re.fullmatch(r"\d{4}-\d", value):
-        return value.replace("-", "-0")
-    match = PRECISION.search(described[-1]) if len(described) > 1 and FRACTION.fullmatch(value) else None
-    if match is None:
-        return value
-    word = "0" if match["whole"] else match[2].lower()
-    decimals = int(word) if word.isdecimal() else COUNTS.index(word)
-    return f"{float(value):.{decimals}f}" if len(value.partition(".")[2]) > decimals else value
 
 
 def error_line(text: str) -> str:
@@ -149,7 +88,9 @@ def plain(results: Sequence[Message], rows: Sequence[str], question: str, unchan
     should have changed and did not."""
     if unchanged:
         return UNCHANGED.format(function=unchanged)
-    if results[-1].status == "success" and (form := in_slots(results[-1].text, slots_of(question), question)):
+    text = results[-1].text
+    last_line = next(reversed(_lines_of(text)), "")
+    if results[-1].status == "success" and (form := values_in_form(text, question, last_line)):
         return form
     if results[-1].status == "success" and EMPTY_TABLE.fullmatch("\n".join(_lines_of(results[-1].text))):
         return NO_ROWS

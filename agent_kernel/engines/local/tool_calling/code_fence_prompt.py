@@ -15,15 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agent_kernel.core.messages import Message, ToolCall, corrected_call, correction_id
+from agent_kernel.core.programs.answer_form import slots_of, unusable_value
 from agent_kernel.core.programs.method_examples import method_examples
 from agent_kernel.core.programs.program_repair import repair_program
 from agent_kernel.engines.local.backend import ChatMessage
-from agent_kernel.engines.local.tool_calling.code_fence_answer_form import unusable_value
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
     asks_for_form,
     error_facts,
     error_line,
-    slots_of,
     without_warnings,
 )
 from agent_kernel.engines.local.tool_calling.code_fence_file_loading import reading_lines
@@ -204,8 +203,8 @@ class Exchange:
     def objection(self, result: Message) -> str:
         """Return why a python call is tried again, in the words of the note that the model sees; an empty string if its
         result needs no second try. A call is tried again if it ended with an error, if it printed many rows for a
-        question that asks for one value, if it printed no value in the form that the question demands, or if it left
-        the function that the question asks to change as it was."""
+        question that asks for one value, if it printed a value that cannot be meant in the form that the question
+        demands, or if it left the function that the question asks to change as it was."""
         if result.status == "error":
             facts = error_facts(result.text)
             error = error_line(result.text)
@@ -214,7 +213,7 @@ class Exchange:
             return ""
         if function := self.unchanged_function(result):
             return f"defined {function} again without any change, so {function} does the same as before"
-        if unusable := unusable_value(result.text, self.slots):
+        if unusable := unusable_value(result.text, self.question):
             return unusable
         rows = surplus_rows(result.text, self.question)
         return f"printed {rows} rows, but the question asks for one value" if rows else ""

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from agent_kernel.core.messages import Message, Usage
+from agent_kernel.core.programs.answer_form import slots_regex
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
 from agent_kernel.engines.local.backend import ChatMessage, OutputGrammar
 from agent_kernel.engines.local.decoding import reasoning
@@ -226,7 +227,7 @@ class Fence:
         stop = (*request.sampling.stop, *((code_fence_prompt.CLOSE,) if offered else ()))
         decoding = decoding_options(request.sampling)
         if slots:
-            regex = code_fence_fallback_answer.slots_regex(slots)
+            regex = slots_regex(slots)
             decoding = replace(decoding, grammar=OutputGrammar("regex", regex))
         deltas = completer.stream(completion, decoding, stop=stop, marks=reasoning.TAGS)
         async with aclosing(reasoning.split_reasoning(deltas, prompt)) as parts:
