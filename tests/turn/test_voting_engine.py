@@ -19,6 +19,7 @@ from agent_kernel.core.settings import Effort
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.sessions.store.memory import MemoryStore
+from agent_kernel.turn import voting_engine
 from agent_kernel.turn.agent import SAMPLES, Agent, TurnRequest
 from tests.turns import KEY, SCHEMA, python, stored
 
@@ -196,6 +197,21 @@ async def test_samples_that_fail_leave_the_likeliest_program() -> None:
     one = Agent(MemoryStore(), FailingSamples(rounds("print(7)")), KEY, [tool], effort="thorough")
     result = await one.run("Go.")
     assert (result.text, tool.ran, tool.tried) == ("Done.", ["print(7)"], [])
+
+
+async def test_samples_that_take_much_longer_than_the_first_program_have_no_vote(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(voting_engine, "MIN_PATIENCE_S", 0.2)
+    slow: dict[str, Any] = {"text": "x", "delay": 30.0, "calls": [python("print(9)")]}
+    script: Script = [
+        {"calls": [python("print(7)")]},
+        *[slow] * (SAMPLES - 1),
+        {"calls": [python("print(8)")]},
+        {"text": "Done."},
+    ]
+    tool, _, _ = await ask(script, "thorough")
+    assert (tool.ran, tool.tried) == (["print(7)"], [["print(7)", "print(8)"]])
 
 
 async def test_a_cancelled_turn_cancels_its_samples() -> None:
