@@ -65,6 +65,8 @@ DISTINCT = re.compile(r"[_\d]|[a-z][A-Z]|[^\W\d_] [^\W\d_]|\w\.\w")
 """Matches a label that is not an ordinary word, so that a question with this text means the column."""
 WHOLE_TABLE = re.compile(r"select_dtypes|\.columns|describe\(|\biloc|numeric_only|\.(?:corr|isna|isnull|dropna)\(\)")
 """Finds how a program uses columns without naming them."""
+FILLS = re.compile(r"\b(?:fill|replac|treat|imput)\w*\b[^.;\n]{0,20}\bmissing\b(.{0,40})", re.IGNORECASE)
+"""Matches words that ask to fill missing values, with the text behind them, which names a column."""
 LEAVES_OUT = re.compile(r"\b(?:remov\w+|exclud\w+|drop|leave out|without|delete|filter out)\b[^.;]*\boutliers?\b", re.I)
 """Finds a sentence that asks to remove outliers."""
 IDENTIFIER = re.compile(r"(?<![\w.@/-])(?:[A-Z]{1,3}-?\d{1,6}|[a-z]\d{1,4})(?![\w(/-]|\.\w)")
@@ -114,6 +116,9 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str]) -> Itera
     yield any(words.search(sentence) and not ways.search(program.code) for words, ways in METHODS)
     named = [label for label in labels if label in sentence]
     yield any(_names(sentence, label) and not _uses(program.code, label) for label in named)
+    filled = [one[1] for one in FILLS.finditer(sentence)]
+    gappy = [label for label in named if any(label in text for text in filled)]
+    yield bool(gappy) and not any(_fills(program.code, label) for label in gappy)
     absent = (re.search(rf"\bwithout (?:an? )?{re.escape(label)}(?!\w)", sentence) for label in named)
     yield not KEEPS_COMPLETE.search(program.code) and any(absent)
     plain = _plain(program.code)
@@ -160,6 +165,14 @@ def _names(sentence: str, label: str) -> bool:
 
 def _uses(code: str, label: str) -> bool:
     return _plain(label) in _plain(code) or bool(WHOLE_TABLE.search(code))
+
+
+def _fills(code: str, label: str) -> bool:
+    """Return whether the program fills missing values of the column, of a variable or of a whole table. It may fill
+    those of a column that it computes from the column, and their results differ."""
+    column = re.escape(repr(label))
+    methods = r"\.(?:fillna|replace|where|mask|interpolate|isna|isnull|[fb]fill)\("
+    return bool(re.search(rf"{column}\]*{methods}|\b\w+{methods}|fillna\([^)]*{column}|to_numeric|Imputer", code))
 
 
 def _plain(text: str) -> str:

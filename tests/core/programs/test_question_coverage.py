@@ -22,6 +22,11 @@ def omitted(question: str, code: str) -> list[str]:
         ("How many trips are on weekends?", "t = t[t['day'] < 5]", "t = t[t['day'] >= 5]"),
         ("What is the median price?", "print(t['price'].mean())", "print(t['price'].median())"),
         ("Treat a missing discount as 0.", "print(t['discount'].sum())", "print(t['discount'].fillna(0).sum())"),
+        (
+            'Treat a missing "unit_price" as 0.',
+            "t['paid'] = t['n'] * t['unit_price']\nprint(t['paid'].fillna(0).sum())",
+            "t['paid'] = t['n'] * t['unit_price'].fillna(0)\nprint(t['paid'].sum())",
+        ),
         ("Keep those with an absolute z-score above 3.", "t[z > 3].std()", "t[z.abs() > 3].std()"),
         ("Is the p-value below 0.05?", "print(t['a'].corr(t['b']) < 0.05)", "print(stats.pearsonr(a, b)[1] < 0.05)"),
         ("Use the Spearman correlation.", "print(a.corr(b))", "print(a.corr(b, method='spearman'))"),
