@@ -63,6 +63,25 @@ PROBABILITY = re.compile(r"p|p_?val(?:ue)?s?|\w+_p|\w*p_?val(?:ue)?\w*", re.IGNO
 FREEDOM = re.compile(r"dof|df|ddof|\w*degrees\w*", re.IGNORECASE)
 """Matches the name of a variable for degrees of freedom."""
 
+OPTIONS = {
+    "ddof": ("std", "var", "sem"),
+    "equal_var": ("ttest_ind",),
+    "correction": ("chi2_contingency",),
+    "test_size": ("train_test_split",),
+    "random_state": ("train_test_split", "sample", "KMeans", "DecisionTreeClassifier", "RandomForestClassifier"),
+    "drop_first": ("get_dummies",),
+}
+"""Options that questions name, and the functions that have them. Their results differ by the option."""
+OPTION = re.compile(r"\b(ddof|equal_var|correction|test_size|random_state|drop_first) ?= ?(\d+(?:\.\d+)?|True|False)\b")
+"""Matches an option with its value in a question."""
+OPTION_WORDS = (
+    (re.compile(r"\bpopulation standard deviation\b", re.IGNORECASE), ("ddof", "0")),
+    (re.compile(r"\bsample standard deviation\b", re.IGNORECASE), ("ddof", "1")),
+    (re.compile(r"\bWelch\b|\bunequal variances\b", re.IGNORECASE), ("equal_var", "False")),
+    (re.compile(r"\b(?:without|no)\b[^.;,\n]{0,20}\b(?:Yates|continuity)\b", re.IGNORECASE), ("correction", "False")),
+)
+"""Words that name an option in another way."""
+
 
 def _tests(program: ParsedProgram) -> Iterator[tuple[str, ast.Call]]:
     """Yield the calls of functions of scipy.stats, each with the function's name."""
@@ -123,6 +142,8 @@ def _result_order(program: ParsedProgram) -> Iterator[Edit]:
         ordered = names
         if function == "chi2_contingency" and len(names) in (3, 4) and len(freedom) == 1:
             ordered = [others[0], *probability, *freedom, *(others[1:] or ["_"])]
+        elif function == "chi2_contingency" and len(names) == 2:
+            ordered = [others[0], *probability, "*_"]
         elif function in PAIRS and len(names) == 2:
             ordered = [others[0], *probability]
         if ordered != names:
@@ -254,6 +275,27 @@ def with_named_functions(code: str, question: str) -> str:
             function = {"skew": "skew", "kurt": "kurtosis", "kurtosis": "kurtosis"}.get(node.func.attr)
             if function and f"scipy.stats.{function}" in question:
                 edits.append((*program.span(node), f"stats.{function}({program.source(node.func.value)}.dropna())"))
+    return program.apply_edits(edits) or code
+
+
+def with_named_options(code: str, question: str) -> str:
+    """Return the code with the options that the question names and that a call lacks: ``ddof=0`` in a call of ``std``,
+    ``equal_var=False`` in a t-test of which the question says that it is Welch's. An option with two values in the
+    question is left as it is."""
+    program = ParsedProgram(code)
+    named = [*OPTION.findall(question), *(option for words, option in OPTION_WORDS if words.search(question))]
+    values = {name: {value for other, value in named if other == name} for name, _ in named}
+    edits: list[Edit] = []
+    for node in program.expressions:
+        if not isinstance(node, ast.Call) or any(one.arg is None for one in node.keywords):
+            continue
+        function = ast.unparse(node.func).rpartition(".")[2]
+        given = {one.arg for one in node.keywords}
+        for name, functions in OPTIONS.items():
+            if function in functions and name not in given and len(values.get(name, ())) == 1:
+                end = program.span(node)[1] - 1
+                is_first = not node.args + node.keywords
+                edits.append((end, end, f"{'' if is_first else ', '}{name}={next(iter(values[name]))}"))
     return program.apply_edits(edits) or code
 
 

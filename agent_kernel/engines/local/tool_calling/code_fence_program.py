@@ -11,7 +11,7 @@ from agent_kernel.core.messages import Usage
 from agent_kernel.core.programs.program_edits import ParsedProgram
 from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
 from agent_kernel.core.programs.question_coverage import uncovered_sentences
-from agent_kernel.core.programs.statistics_mistakes import with_named_functions
+from agent_kernel.core.programs.statistics_mistakes import with_named_functions, with_named_options
 from agent_kernel.engines.local.backend import DecodingOptions
 from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion
 from agent_kernel.engines.local.tool_calling import code_fence_prompt
@@ -71,7 +71,9 @@ async def write_program(
         program = replace(program, usage=program.usage + completion.usage)
         if ParsedProgram(line).nodes:
             code, head = f"{head}{line}{code.removeprefix(head)}", head + line
-    code = with_inclusive_bins(with_named_functions(rewrite_mistakes(code), turn.question), turn.question)
+    code = rewrite_mistakes(code)
+    for rewrite in (with_named_functions, with_named_options, with_inclusive_bins):
+        code = rewrite(code, turn.question)
     return replace(program, code=with_check(code, turn.hidden, turn.question))
 
 
