@@ -47,6 +47,10 @@ METHODS = tuple(
         (r"\bt-?tests?\b", r"ttest"),
         (r"\b(?:rolling|moving) (?:mean|average|sum|median)", r"rolling|convolve|cumsum"),
         (r"\bkurtosis\b", r"kurt"),
+        (
+            r"\b(?:drop|remove|exclude|delete)\b[^.;\n]{0,60}\bmissing\b",
+            r"dropna|notna|notnull|isna|isnull|isnan|None|!= ''",
+        ),
         (r"\bweekends?\b", r"weekend|saturday|>= ?5|> ?4|\b5, ?6\b"),
         (
             r"\b(?:fill|replace|treat|impute|count|consider)\b[^.;\n]{0,30}\bmissing\b",
@@ -61,6 +65,10 @@ COLUMNS = re.compile(r"\d+ rows x \d+ columns: ([^\n]+)")
 """Matches the columns and their types in the facts about a table or a file."""
 KEEPS_COMPLETE = re.compile(r"dropna|cut\(|notna|notnull|isna|isnull|isnan|> 0|!= ''")
 """Finds how a program leaves out rows without a value."""
+KEEPS_ALL = re.compile(
+    r"\b(?:including|no matter|regardless|do not (?:remove|drop|exclude|filter|transform|use))\b", re.IGNORECASE
+)
+"""Finds a sentence that says what must not be done, so that a program need not use the columns that it names."""
 DISTINCT = re.compile(r"[_\d]|[a-z][A-Z]|[^\W\d_] [^\W\d_]|\w\.\w")
 """Matches a label that is not an ordinary word, so that a question with this text means the column."""
 WHOLE_TABLE = re.compile(r"select_dtypes|\.columns|describe\(|\biloc|numeric_only|\.(?:corr|isna|isnull|dropna)\(\)")
@@ -115,7 +123,8 @@ def _sentences(question: str) -> Iterator[str]:
 def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str]) -> Iterator[bool]:
     yield any(words.search(sentence) and not ways.search(program.code) for words, ways in METHODS)
     named = [label for label in labels if label in sentence]
-    yield any(_names(sentence, label) and not _uses(program.code, label) for label in named)
+    unused = [label for label in named if _names(sentence, label) and not _uses(program.code, label)]
+    yield bool(unused) and not KEEPS_ALL.search(sentence)
     filled = [one[1] for one in FILLS.finditer(sentence)]
     gappy = [label for label in named if any(label in text for text in filled)]
     yield bool(gappy) and not any(_fills(program.code, label) for label in gappy)
