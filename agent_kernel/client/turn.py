@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Any, TypeVar
 
 from agent_kernel.client.approval import Approve, Decision, Said, ask, decide, decision_of
@@ -110,9 +109,7 @@ class Turn:
     async def __aenter__(self) -> Turn:
         return await self.begin()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     def __aiter__(self) -> AsyncGenerator[Event, None]:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
+from agent_kernel.core.programs.syntax_tree import parse
+
 MAX_CODE = 20_000
 """Maximum number of characters of a program that is changed."""
 REDUCTIONS = frozenset({"mean", "median", "std", "var", "sum", "min", "max", "corr", "cov", "quantile", "skew", "sem"})
@@ -71,11 +73,11 @@ class ParsedProgram:
             if end > last:
                 return ""
             code, last = code[:start] + new + code[end:], start
-        return code if kept and _parse(code) is not None else ""
+        return code if kept and parse(code) is not None else ""
 
     @cached_property
     def _tree(self) -> ast.Module | None:
-        return _parse(self.code) if len(self.code) <= MAX_CODE else None
+        return parse(self.code) if len(self.code) <= MAX_CODE else None
 
     @cached_property
     def _lines(self) -> list[str]:
@@ -118,10 +120,3 @@ def is_condition(node: ast.expr) -> bool:
 
 def _is_inside(one: Edit, other: Edit) -> bool:
     return one != other and other[0] <= one[0] and one[1] <= other[1]
-
-
-def _parse(code: str) -> ast.Module | None:
-    try:
-        return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
