@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TypeAlias
@@ -103,6 +104,15 @@ def apply_all(code: str, rules: Sequence[Rule]) -> str:
 def is_label(node: ast.expr) -> bool:
     """Return whether the expression is a string literal, as the label of a column is."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def is_integer(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int)
+
+
+def letters_of(text: str) -> str:
+    """Return the letters and digits of a label or of code in lower case, to compare texts that differ in notation."""
+    return re.sub(r"[\W_]+", "", text).casefold()
 
 
 def is_column(node: ast.expr) -> bool:
