@@ -80,10 +80,9 @@ def _labels(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
     lacking = {found[1]} if found[1] else set(_strings(failure.error))
     for label in lacking - set(columns):
         # A model may take a variable for a column: t['price_number'] after price_number = ...
-        variables = [
-            name for name in failure.assigned if name.endswith(CONVERTED) and letters_of(name) == letters_of(label)
-        ]
-        similar = {column for column in columns if letters_of(column) == letters_of(label)}
+        letters = letters_of(label)
+        variables = [name for name in failure.assigned if name.endswith(CONVERTED) and letters_of(name) == letters]
+        similar = {column for column in columns if letters_of(column) == letters}
         if variables and not similar:
             places = [node for node in failure.failed if isinstance(node, ast.Subscript)]
             yield from ((*failure.span(node), variables[0]) for node in places if _has_label(node, label))
