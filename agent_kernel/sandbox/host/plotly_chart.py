@@ -38,8 +38,8 @@ OTHER_TYPES = frozenset(_OTHER_TYPES.split())
 """Allowed values of the attribute ``type`` in objects that are not traces: axes, shapes, menus, contours, error
 bars."""
 KEYS = "plotly_attributes.txt"
-"""The file with the attribute names of plotly.js, except those of maps and links to other data (``*src``). The test ``test_charts.py``
-compares this list with the schema of the installed Plotly."""
+"""The file with the attribute names of plotly.js, except those of maps and links to other data (``*src``). The test
+``test_charts.py`` compares this list with the schema of the installed Plotly."""
 FREE = frozenset(
     {"meta", "customdata", "labelalias", "uirevision", "datarevision", "editrevision", "selectionrevision"}
 )
