@@ -93,9 +93,10 @@ LAYERS: dict[str, tuple[str, str]] = {
         "core core.programs core.wire core.wire.framing notebook.display notebook.kernel sandbox.jail sandbox.worker",
         "",
     ),
-    "notebook.kernel": ("core sandbox.worker", "IPython"),
+    "notebook.kernel": ("core core.programs sandbox.worker", "IPython"),
     "notebook.magic": (
-        "core core.wire notebook notebook.display notebook.draft notebook.kernel notebook.turn sandbox.worker",
+        "core core.programs core.wire notebook notebook.display notebook.draft notebook.kernel notebook.turn "
+        "sandbox.worker",
         "IPython",
     ),
     "notebook.panel": ("core notebook", "IPython anywidget traitlets"),
@@ -122,7 +123,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "sessions.search": ("core core.seams", ""),
     "sessions.store": ("core core.seams sessions sessions.log sessions.tables", "filelock keyring"),
     "sessions.tables": ("core sessions sessions.search", ""),
-    "tools.base": ("core core.net core.wire", "jsonschema"),
+    "tools.base": ("core core.net core.programs core.wire", "jsonschema"),
     "tools.code": ("core core.programs core.seams sessions tools.base", ""),
     "tools.files": ("core core.seams sessions tools.base tools.code", ""),
     "tools.mcp": ("core tools.base", "jsonschema"),
@@ -540,8 +541,8 @@ def test_the_magic_brings_nothing_of_the_core_into_a_kernel() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = {name for name in done.stdout.split() if (ROOT / f"{name.replace('.', '/')}.py").exists()}
     names = (
-        "errors events files invisible_characters messages programs.program_outcome version wire.framing "
-        "wire.agent_cells wire.export_format wire.server_sent_events wire.sidecar_rows wire.turn_follower"
+        "errors events files invisible_characters messages programs.program_outcome programs.syntax_tree version "
+        "wire.framing wire.agent_cells wire.export_format wire.server_sent_events wire.sidecar_rows wire.turn_follower"
     )
     core = {f"agent_kernel.core.{name}" for name in names.split()}
     others = {name for name in loaded if not name.startswith(("agent_kernel.notebook.", "agent_kernel.sandbox."))}

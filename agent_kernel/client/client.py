@@ -7,7 +7,6 @@ import secrets
 import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any, Unpack, cast
 
 from agent_kernel.client.approval import Approve
@@ -73,9 +72,7 @@ class Client:
     async def __aenter__(self) -> Client:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:

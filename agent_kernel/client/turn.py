@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from agent_kernel.client.approval import Approve, Decision, Said, ask, decide, decision_of
 from agent_kernel.client.client_functions import ClientFunctions
@@ -20,7 +19,7 @@ from agent_kernel.client.output_schema import OutputType
 from agent_kernel.client.result import Result, ResultBuilder
 from agent_kernel.core.errors import AgentKernelError, NotFound
 from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, CallOffered, Event, TextDelta, TurnFinished
-from agent_kernel.core.shielded_await import cancel_tasks
+from agent_kernel.core.shielded_await import RunningTasks, cancel_tasks
 from agent_kernel.core.wire.turn_follower import TurnFollower
 from agent_kernel.notebook.server_client import route
 
@@ -110,9 +109,7 @@ class Turn:
     async def __aenter__(self) -> Turn:
         return await self.begin()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     def __aiter__(self) -> AsyncGenerator[Event, None]:
@@ -203,19 +200,19 @@ class CallbackRunner:
         self._terms = terms
         self._attached = attached
         self._asked: dict[str, asyncio.Task[None]] = {}
-        self._running: set[asyncio.Task[None]] = set()
+        self._running = RunningTasks()
 
     def hear(self, event: Event) -> None:
         body = event.body
         if isinstance(body, CallOffered) and self._terms.functions.has(body.name):
-            self._do(self._terms.functions.run(self._connection, event, body))
+            self._running.start(self._terms.functions.run(self._connection, event, body))
         elif isinstance(body, ApprovalRequired) and self._terms.approve is not None:
-            self._asked[body.approval] = self._do(self._ask(body, self._terms.approve))
+            self._asked[body.approval] = self._running.start(self._ask(body, self._terms.approve))
         elif isinstance(body, ApprovalResolved) and (task := self._asked.pop(body.approval, None)):
             task.cancel()
 
     async def aclose(self) -> None:
-        await cancel_tasks(*self._running)
+        await self._running.cancel()
 
     async def _ask(self, asked: ApprovalRequired, approve: Approve) -> None:
         """Let ``approve`` decide an approval request. When a turn is followed from its beginning, its events contain
@@ -226,12 +223,6 @@ class CallbackRunner:
             except AgentKernelError:
                 return
         await ask(self._connection, asked, approve)
-
-    def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        return task
 
 
 async def _copy_events(

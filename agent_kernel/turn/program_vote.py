@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from agent_kernel.core.messages import shorten
 from agent_kernel.core.programs.program_outcome import ProgramOutcome
+from agent_kernel.core.programs.syntax_tree import parse_or_empty
 
 OTHER_LINES = 8
 OTHER_CHARS = 600
@@ -216,8 +217,5 @@ def _decimals(number: str) -> int:
 
 def _literals(code: str) -> list[str]:
     """Return the string literals of the program, which it may print as labels."""
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    return [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    nodes = ast.walk(parse_or_empty(code))
+    return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]

@@ -11,7 +11,6 @@ import asyncio
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from agent_kernel.core.events import (
@@ -169,9 +168,7 @@ class JoinedDeltas:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._flush()
 
     def __call__(self, body: EventBody) -> None:

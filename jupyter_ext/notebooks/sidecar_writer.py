@@ -24,7 +24,7 @@ from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Session, SessionKey
 from agent_kernel.core.settings import Settings
-from agent_kernel.core.shielded_await import cancel_tasks
+from agent_kernel.core.shielded_await import RunningTasks, cancel_tasks
 from agent_kernel.sessions.export.consistent_read import read_snapshot
 from agent_kernel.sessions.export.transcript import Exported, Transcript, export, parse
 from agent_kernel.sessions.store.private_store import is_private
@@ -103,7 +103,7 @@ class Sidecars:
         """path -> SHA-256 of what this server wrote there last"""
         self._saved: dict[SidecarMark, tuple[Session, FileStamp | None]] = {}
         """The session that each sidecar contains, and the stamp of the file, when this server checked or wrote it."""
-        self._touches: set[asyncio.Task[None]] = set()
+        self._touches = RunningTasks()
         self._wake = asyncio.Event()
         self._files = asyncio.Lock()
         self._writer: asyncio.Task[None] | None = None
@@ -120,9 +120,7 @@ class Sidecars:
             self._mark(SidecarMark(namespace, path.relative_to(self._root).as_posix()))
 
     def on_turn_end(self, key: SessionKey) -> None:
-        task = asyncio.create_task(self.touch(key))
-        self._touches.add(task)
-        task.add_done_callback(self._touches.discard)
+        self._touches.start(self.touch(key))
 
     async def touch(self, key: SessionKey, *, forget: bool = False) -> None:
         """Note that a session has changed, so that the sidecars of its notebooks are written soon, if the notebooks
@@ -178,8 +176,7 @@ class Sidecars:
 
     async def aclose(self) -> None:
         """Write all sidecars that are out of date, then stop."""
-        if self._touches:
-            await asyncio.wait(self._touches)
+        await self._touches.wait()
         await cancel_tasks(self._writer)
         await self.write_marked()
 

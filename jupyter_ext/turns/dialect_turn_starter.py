@@ -14,6 +14,7 @@ from typing import Any
 from agent_kernel.core.errors import SessionBusy
 from agent_kernel.core.messages import Message
 from agent_kernel.core.session import UNLISTED, SessionKey, new_id
+from agent_kernel.core.shielded_await import RunningTasks
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.permissions.policy import DEFAULTS
 from agent_kernel.sessions import conversation_match, history_merge
@@ -55,7 +56,7 @@ class DialectTurnStarter:
         self._turns = turns
         self._starter = starter
         self._ephemeral_sessions = ephemeral_sessions
-        self._ending: set[asyncio.Future[Any]] = set()
+        self._ending = RunningTasks()
         self._keeping: dict[asyncio.Task[None], tuple[LiveTurn, str]] = {}
         self._pending_calls = PendingClientCalls()
 
@@ -74,11 +75,9 @@ class DialectTurnStarter:
     def await_on_close(self, task: asyncio.Future[Any]) -> None:
         """Make ``aclose`` wait for this task."""
         self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
 
     async def aclose(self) -> None:
-        if self._ending:
-            await asyncio.wait(self._ending)
+        await self._ending.wait()
 
     async def _start_or_restart(
         self, caller: Caller, found: SessionMatch, asked: DialectRequest, turn_id: str

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TypeAlias
+
+from agent_kernel.core.programs.syntax_tree import parse
 
 MAX_CODE = 20_000
 """Maximum number of characters of a program that is changed."""
@@ -71,11 +74,11 @@ class ParsedProgram:
             if end > last:
                 return ""
             code, last = code[:start] + new + code[end:], start
-        return code if kept and _parse(code) is not None else ""
+        return code if kept and parse(code) is not None else ""
 
     @cached_property
     def _tree(self) -> ast.Module | None:
-        return _parse(self.code) if len(self.code) <= MAX_CODE else None
+        return parse(self.code) if len(self.code) <= MAX_CODE else None
 
     @cached_property
     def _lines(self) -> list[str]:
@@ -103,6 +106,15 @@ def is_label(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
+def is_integer(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int)
+
+
+def letters_of(text: str) -> str:
+    """Return the letters and digits of a label or of code in lower case, to compare texts that differ in notation."""
+    return re.sub(r"[\W_]+", "", text).casefold()
+
+
 def is_column(node: ast.expr) -> bool:
     """Return whether the expression is a column of a variable: ``t['a']``."""
     return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and is_label(node.slice)
@@ -118,10 +130,3 @@ def is_condition(node: ast.expr) -> bool:
 
 def _is_inside(one: Edit, other: Edit) -> bool:
     return one != other and other[0] <= one[0] and one[1] <= other[1]
-
-
-def _parse(code: str) -> ast.Module | None:
-    try:
-        return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None

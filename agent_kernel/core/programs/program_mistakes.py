@@ -25,6 +25,7 @@ from agent_kernel.core.programs.program_edits import (
     apply_all,
     is_column,
     is_condition,
+    is_label,
 )
 
 IN_PLACE = frozenset({"fillna", "replace", "clip", "ffill", "bfill", "interpolate", "where", "mask"})
@@ -70,8 +71,7 @@ def _chained_assignment(program: ParsedProgram) -> Iterator[Edit]:
             continue
         inner = target.value
         rows, column = (target.slice, inner.slice) if is_column(inner) else (inner.slice, target.slice)
-        label = isinstance(column, ast.Constant) and isinstance(column.value, str)
-        if label and isinstance(inner.value, ast.Name) and is_condition(rows):
+        if is_label(column) and isinstance(inner.value, ast.Name) and is_condition(rows):
             parts = (program.source(inner.value), program.source(rows), program.source(column))
             yield (*program.span(target), "{}.loc[{}, {}]".format(*parts))
 

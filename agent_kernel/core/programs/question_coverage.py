@@ -12,7 +12,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from agent_kernel.core.programs.program_edits import ParsedProgram
+from agent_kernel.core.programs.program_edits import ParsedProgram, is_label, letters_of
 from agent_kernel.core.programs.program_repair import CONVERTED
 
 MAX_QUESTION = 4_000
@@ -130,8 +130,8 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str]) -> Itera
     yield bool(gappy) and not any(_fills(program.code, label) for label in gappy)
     absent = (re.search(rf"\bwithout (?:an? )?{re.escape(label)}(?!\w)", sentence) for label in named)
     yield not KEEPS_COMPLETE.search(program.code) and any(absent)
-    plain = _plain(program.code)
-    yield any(_plain(one) not in plain for one in IDENTIFIER.findall(sentence))
+    plain = letters_of(program.code)
+    yield any(letters_of(one) not in plain for one in IDENTIFIER.findall(sentence))
     yield bool(LEAVES_OUT.search(sentence)) and _keeps_outliers(program)
     numbers = [float(one) for match in THRESHOLD.finditer(sentence) for one in match.groups() if one]
     yield not all(_has_number(program, number) for number in numbers)
@@ -173,7 +173,7 @@ def _names(sentence: str, label: str) -> bool:
 
 
 def _uses(code: str, label: str) -> bool:
-    return _plain(label) in _plain(code) or bool(WHOLE_TABLE.search(code))
+    return letters_of(label) in letters_of(code) or bool(WHOLE_TABLE.search(code))
 
 
 def _fills(code: str, label: str) -> bool:
@@ -184,10 +184,6 @@ def _fills(code: str, label: str) -> bool:
     return bool(re.search(rf"{column}\]*{methods}|\b\w+{methods}|fillna\([^)]*{column}|to_numeric|Imputer", code))
 
 
-def _plain(text: str) -> str:
-    return re.sub(r"[\W_]+", "", text).casefold()
-
-
 def _unused_names(program: ParsedProgram) -> Iterator[str]:
     """Yield the names of variables, and the labels of columns, that the program computes and then does not use, if it
     prints something."""
@@ -196,7 +192,7 @@ def _unused_names(program: ParsedProgram) -> Iterator[str]:
         return
     names = [node for node in program.nodes if isinstance(node, ast.Name)]
     read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
-    columns = [node for node in program.nodes if isinstance(node, ast.Subscript) and _is_label(node.slice)]
+    columns = [node for node in program.nodes if isinstance(node, ast.Subscript) and is_label(node.slice)]
     # A table whose length or other column is read does not count as read.
     narrow = {id(node.value) for node in columns}
     narrow |= {id(one) for call in calls if ast.unparse(call.func) == "len" for one in call.args}
@@ -211,10 +207,6 @@ def _unused_names(program: ParsedProgram) -> Iterator[str]:
             later = (one for one in names if one.id == table and one.lineno > target.lineno)
             if constants == stored and all(id(one) in narrow for one in later):
                 yield label.strip("'\"")
-
-
-def _is_label(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _has_number(program: ParsedProgram, number: float) -> bool:

@@ -18,7 +18,15 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
-from agent_kernel.core.programs.program_edits import REDUCTIONS, Edit, ParsedProgram, is_column, is_condition, is_label
+from agent_kernel.core.programs.program_edits import (
+    REDUCTIONS,
+    Edit,
+    ParsedProgram,
+    is_column,
+    is_condition,
+    is_label,
+    letters_of,
+)
 
 SAMPLES = {
     "shapiro": 1,
@@ -217,8 +225,8 @@ def _coefficients(program: ParsedProgram) -> Iterator[Edit]:
         match = COEFFICIENT.search(program.source(value))
         if not isinstance(target, ast.Name) or match is None:
             continue
-        labels = [_letters(label) for label in next(iter(columns))]
-        named = [at for at, label in enumerate(labels) if len(label) > 2 and label in _letters(target.id)]
+        labels = [letters_of(label) for label in next(iter(columns))]
+        named = [at for at, label in enumerate(labels) if len(label) > 2 and label in letters_of(target.id)]
         if len(named) == 1 and int(match[1]) != named[0]:
             start = program.span(value)[0]
             yield (start + match.start(1), start + match.end(1), str(named[0]))
@@ -248,10 +256,6 @@ def _mean_of_a_sum(program: ParsedProgram) -> Iterator[Edit]:
             if method in REDUCTIONS and isinstance(target, ast.Name) and method in target.id.lower():
                 operation = program.code[program.span(value)[0] : program.span(call.func.value)[1]]
                 yield (*program.span(value), f"({operation}).{method}({', '.join(program.arguments(call))})")
-
-
-def _letters(text: str) -> str:
-    return re.sub(r"[\W_]+", "", text).casefold()
 
 
 def _is_selected_column(node: ast.expr) -> bool:

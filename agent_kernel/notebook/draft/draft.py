@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from agent_kernel.core.messages import shorten
 from agent_kernel.core.programs.program_outcome import ProgramOutcome
+from agent_kernel.core.programs.syntax_tree import names_in
 from agent_kernel.core.wire.agent_cells import is_agent_code
 from agent_kernel.notebook.display.safe_output import PICTURES, safe_bundle, safe_metadata
 from agent_kernel.notebook.draft import fork_safety
@@ -28,7 +29,7 @@ from agent_kernel.notebook.kernel.cell_identity import metadata_of_code
 from agent_kernel.notebook.kernel.changed_names import NameChanges
 from agent_kernel.notebook.kernel.content_digest import variable_digest
 from agent_kernel.notebook.kernel.live_execution import MAX_IMAGES, RESULT_CHARS, ExecutionOutcome, interruptible
-from agent_kernel.notebook.kernel.python_syntax import loop_names, names_in, to_plain_python
+from agent_kernel.notebook.kernel.python_syntax import loop_names, to_plain_python
 from agent_kernel.notebook.kernel.variable_fingerprints import NOTHING, WeakMark
 from agent_kernel.notebook.kernel.variable_summary import DATA_TITLES
 from agent_kernel.notebook.kernel.variable_transfer import decode_draft_value

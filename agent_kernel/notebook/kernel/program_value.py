@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from agent_kernel.notebook.kernel.python_syntax import UNREADABLE
+from agent_kernel.core.programs.syntax_tree import parse_or_empty
 
 HIDDEN = "__agent_kernel_value__"
 """The variable that holds the value during the run; removed afterwards."""
@@ -62,10 +62,7 @@ def with_assignment(code: str, name: str) -> str:
     """Return a program that does what ``code`` does, and that also assigns the value with which ``code`` ends to the
     variable ``name``. Returns "" if ``code`` is not plain Python or ends without a value. If ``print`` shows the value,
     the new program computes it a second time."""
-    try:
-        tree = ast.parse(code)
-    except UNREADABLE:
-        return ""
+    tree = parse_or_empty(code)
     last = tree.body[-1] if tree.body else None
     match last:
         case ast.Assign(targets=[ast.Name(id=bound)]) | ast.AnnAssign(target=ast.Name(id=bound), value=ast.expr()):

@@ -9,12 +9,11 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from agent_kernel.core.programs.syntax_tree import UNPARSABLE, parse_or_empty
+
 MUTATORS = {"add", "append", "clear", "discard", "extend", "fill", "insert", "pop", "popitem", "remove", "reverse"}
 MUTATORS |= {"setdefault", "sort", "update"}
 """Methods of lists, dictionaries, sets and arrays that modify the object in place."""
-UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
-"""The exceptions that Python and IPython raise for code that they cannot parse, because of its grammar, characters or
-nesting depth."""
 
 
 def to_plain_python(shell: Any, code: str) -> str:
@@ -22,16 +21,8 @@ def to_plain_python(shell: Any, code: str) -> str:
     the error."""
     try:
         return str(shell.transform_cell(code))
-    except UNREADABLE:
+    except UNPARSABLE:
         return code
-
-
-def parse_or_empty(code: str) -> ast.Module:
-    """Parse plain Python. For code that cannot be parsed, return a module without statements."""
-    try:
-        return ast.parse(code)
-    except UNREADABLE:
-        return ast.Module([], [])
 
 
 def smallest_statement(tree: ast.Module, line: int) -> ast.stmt | None:
@@ -39,11 +30,6 @@ def smallest_statement(tree: ast.Module, line: int) -> ast.stmt | None:
     statements = (node for node in ast.walk(tree) if isinstance(node, ast.stmt))
     around = (node for node in statements if node.lineno <= line <= (node.end_lineno or node.lineno))
     return min(around, key=lambda node: (node.end_lineno or node.lineno) - node.lineno, default=None)
-
-
-def names_in(code: str) -> set[str]:
-    """Return every name that plain Python reads or binds; empty if it cannot be parsed."""
-    return {node.id for node in ast.walk(parse_or_empty(code)) if isinstance(node, ast.Name)}
 
 
 def loop_names(code: str) -> set[str]:

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from agent_kernel.notebook.kernel.python_syntax import UNREADABLE
+from agent_kernel.core.programs.syntax_tree import parse_or_empty
 from agent_kernel.notebook.kernel.variable_summary import describe_cells, is_frame
 
 SEARCHES = ("idxmax", "idxmin")
@@ -20,10 +20,7 @@ def with_row_values(code: str, output: str, namespace: Mapping[str, Any]) -> str
     """Return the output with the values of a row in place of its number. The output is returned unchanged unless it
     shows the number of a row that ``code`` searched in a table of the user. Code and output may be any text."""
     words = output.split()
-    try:
-        tree = ast.parse(code)
-    except UNREADABLE:
-        return output
+    tree = parse_or_empty(code)
     for node in ast.walk(tree):
         table: Any = namespace.get(name := _searched_table(node))
         at = _place_of(tree, node, len(words)) if is_frame(table) else None

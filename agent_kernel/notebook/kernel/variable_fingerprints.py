@@ -13,8 +13,8 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
+from agent_kernel.core.programs.syntax_tree import UNPARSABLE
 from agent_kernel.notebook.kernel.content_digest import content_digest
-from agent_kernel.notebook.kernel.python_syntax import UNREADABLE
 
 KEPT = 200
 """Number of turns whose variables are remembered. The variables of older turns count as changed."""
@@ -81,7 +81,7 @@ class VariableTracker:
         if the code cannot be parsed."""
         try:
             tree = ast.parse(self._shell.transform_cell(code))
-        except UNREADABLE:
+        except UNPARSABLE:
             return None
         bound = _bound_first(tree) if read_only else set()
         return {name for node in ast.walk(tree) for name in _list_names(node)} - bound - {"get_ipython"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_kernel.core.errors import InvalidRequest
@@ -83,3 +84,8 @@ class PostgresConnection:
             if known is None:
                 connection.execute(self._psycopg.sql.SQL("CREATE SCHEMA {}").format(name))
         connection.execute(self._psycopg.sql.SQL("SET search_path = {}").format(name))
+
+
+def read_sql(name: str) -> str:
+    """Return the text of an SQL file of this folder."""
+    return files("agent_kernel.sessions.log").joinpath(name).read_text("utf-8")

@@ -39,7 +39,7 @@ from jupyter_ext.api.schemas.operation import takes_json
 from jupyter_ext.auth import request_token
 from jupyter_ext.auth.callers import Caller, ScopedUser, TokenUser, namespace_of
 from jupyter_ext.auth.page_check import check_page, page_may_call, repeat_handler
-from jupyter_ext.auth.route_scopes import check_shared_user, scopes_of
+from jupyter_ext.auth.route_scopes import RouteScopes, check_shared_user
 from jupyter_ext.notebooks.kernels import Kernel
 from jupyter_ext.services import SETTING, Services
 
@@ -68,7 +68,8 @@ class AgentHandler(CrossOriginHandler):
     caller: Caller
     request_id: str
     route = ""
-    """The name of the route: its path below ``agent/v1``, as in the scopes and the log."""
+    """The name of the route: its path below ``agent/v1``, as in the log."""
+    scopes = RouteScopes()
     keep_alive = sse.KEEP_ALIVE
     """The bytes that a stream sends if it had no other data for KEEP_ALIVE_S seconds."""
     lasting = ""
@@ -96,7 +97,7 @@ class AgentHandler(CrossOriginHandler):
     def initialize(self, **kwargs: Any) -> None:
         request_id = self.request.headers.get("X-Request-ID", "")
         self.request_id = request_id if REQUEST_ID.fullmatch(request_id) else f"req_{secrets.token_hex(8)}"
-        self.route = kwargs.get("route", "")
+        self.route, self.scopes = kwargs.get("route", ""), kwargs.get("scopes", self.scopes)
 
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
         self.begin()
@@ -241,7 +242,7 @@ class AgentHandler(CrossOriginHandler):
             raise Forbidden(f"The name of a user cannot contain {TOKEN_NAMESPACE_MARK}.")
         if not await ensure_async(self.authorizer.is_authorized(self, user, action, self.auth_resource)):
             raise Forbidden(f"You may not {action} agents on this server.")
-        check_shared_user(self.request.method or "", self.route, user)
+        check_shared_user(self.scopes.for_verb(self.request.method or ""), user)
         return Caller(namespace_of(configured, user), user=user)
 
     async def _holder(self) -> Caller:
@@ -249,7 +250,7 @@ class AgentHandler(CrossOriginHandler):
         revoked meanwhile. Raises TokenInvalid, Forbidden."""
         token = await asyncio.to_thread(self._read_token)
         self.current_user = None  # the caller is the token, whatever cookies came with it
-        enough = scopes_of(self.request.method or "", self.route)
+        enough = self.scopes.for_verb(self.request.method or "")
         if not enough:
             raise Forbidden("No token allows this; only a person can do it, in the browser.")
         if not token.has_any_scope(enough):

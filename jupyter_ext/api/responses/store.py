@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.store.database import Database
+from agent_kernel.sessions.store.schema_migration import migration_scripts
 from agent_kernel.sessions.tables.rows import count_changes
 from jupyter_ext.api.responses.response_object import ResponseFacts, is_response_id
 
@@ -27,25 +28,6 @@ MOST_BYTES = 512 << 20
 responses beyond either limit are deleted."""
 FRAMES_BYTES = 4 << 20
 """The maximum bytes of one stored stream, compressed; of a longer stream, only the resource is stored."""
-STEPS = (
-    """
-    CREATE TABLE responses (
-        id TEXT PRIMARY KEY,
-        namespace TEXT NOT NULL,
-        subject TEXT NOT NULL,
-        session TEXT NOT NULL,
-        turn TEXT NOT NULL,
-        created REAL NOT NULL,
-        bytes INTEGER NOT NULL,
-        facts TEXT NOT NULL,
-        input TEXT NOT NULL,
-        body TEXT,
-        frames BLOB
-    );
-    CREATE INDEX responses_by_age ON responses (namespace, created, bytes);
-    CREATE INDEX responses_by_session ON responses (namespace, session);
-    """,
-)
 COLUMNS = "id, namespace, subject, session, turn, facts, input, body"
 
 
@@ -186,7 +168,8 @@ class DatabaseResponses:
     memory."""
 
     def __init__(self, path: Path | None, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
-        self._database = Database(path, STEPS, prepare=_prepare, name=str(path or "The store of responses in memory"))
+        name = str(path or "The store of responses in memory")
+        self._database = Database(path, migration_scripts("jupyter_ext.api.responses"), prepare=_prepare, name=name)
         self._most = most
         self._most_bytes = most_bytes
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent_kernel.core.programs.program_edits import Edit, ParsedProgram
+from agent_kernel.core.programs.syntax_tree import names_in, parse_or_empty
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import EACH, rows_of
 
 ONE_VALUE = re.compile(
@@ -123,7 +124,7 @@ class MissingConversion:
 def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingConversion | None:
     """Return the conversion of the first column that ``code`` computes with, or compares, without converting it; None
     if there is none. ``hidden`` has the texts of the hidden context."""
-    names = _names_in(code)
+    names = names_in(code)
     for fact in (match for text in hidden for match in CONVERSION.finditer(text)):
         label, name, frame = re.escape(fact["label"]), fact["name"], fact["frame"]
         line = f"{fact['line']}\n"
@@ -176,7 +177,7 @@ def lacks_name(code: str, errors: Sequence[str]) -> bool:
     """Return whether the code uses, and does not set, a name that was undefined in an earlier try. ``errors`` are the
     texts of the earlier results."""
     missing = {match[1] for text in errors for match in UNDEFINED.finditer(text)}
-    return bool(missing & _names_in(code) - names_set(code)) if missing else False
+    return bool(missing & names_in(code) - names_set(code)) if missing else False
 
 
 def misses_variable(code: str, question: str) -> bool:
@@ -269,15 +270,3 @@ def _functions_in(code: str) -> dict[str, str]:
         for node in parse_or_empty(code).body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
-
-
-def _names_in(code: str) -> set[str]:
-    """Return the names of variables that the code uses or sets; none if it is no valid code."""
-    return {node.id for node in ast.walk(parse_or_empty(code)) if isinstance(node, ast.Name)}
-
-
-def parse_or_empty(code: str) -> ast.Module:
-    try:
-        return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ast.Module([], [])

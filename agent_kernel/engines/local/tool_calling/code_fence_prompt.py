@@ -8,7 +8,6 @@ increased the share of right answers most.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from agent_kernel.core.messages import Message, ToolCall, corrected_call, correc
 from agent_kernel.core.programs.answer_form import slots_of, unusable_value
 from agent_kernel.core.programs.method_examples import method_examples
 from agent_kernel.core.programs.program_repair import repair_program
+from agent_kernel.core.programs.syntax_tree import parse
 from agent_kernel.engines.local.backend import ChatMessage
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
     asks_for_form,
@@ -363,13 +363,7 @@ def code_block(code: str) -> str:
 
 def is_diagram(code: str) -> bool:
     """Return whether ``code`` is a Mermaid diagram. Valid Python is none: ``timeline`` may be a variable."""
-    if not DIAGRAM.match(code):
-        return False
-    try:
-        ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True
-    return False
+    return bool(DIAGRAM.match(code)) and parse(code) is None
 
 
 def _assistant_text(message: Message, dropped: set[str | None]) -> str:
