@@ -3,6 +3,7 @@ The functions have no side effects.
 
 - Tests of SciPy return nan for a column with a missing value, and ``ttest_ind(a.mean(), b.mean())`` for any values.
 - The results of a test have a fixed order: ``chi2, dof, p, _ = chi2_contingency(...)`` names the p-value ``dof``.
+- ``crosstab(..., margins=True)`` has totals, which a chi-square test would count once more.
 - ``t.isna().sum().sum()`` is the number of missing values, not of rows with one.
 - ``len(outliers)`` of a condition is the number of all rows.
 - ``mean_of_outliers = t[~outliers]['w'].mean()`` is the mean of all other rows.
@@ -158,6 +159,18 @@ def _result_order(program: ParsedProgram) -> Iterator[Edit]:
             yield (*program.span(target), ", ".join(ordered))
 
 
+def _table_without_totals(program: ParsedProgram) -> Iterator[Edit]:
+    """Leave the row and the column of totals out of the table of a chi-square test."""
+    tables = {ast.unparse(target): value for target, value in program.assignments}
+    for name, call in _tests(program):
+        table = call.args[0] if name == "chi2_contingency" and call.args else None
+        table = tables.get(ast.unparse(table), table) if table else None
+        if isinstance(table, ast.Call) and ast.unparse(table.func).endswith("crosstab"):
+            arguments = program.arguments(table, without=("margins", "margins_name"))
+            if len(arguments) < len(table.args + table.keywords):
+                yield (*program.span(table), f"{program.source(table.func)}({', '.join(arguments)})")
+
+
 def _rows_with_gaps(program: ParsedProgram) -> Iterator[Edit]:
     """Count the rows with a missing value once each, if the variable is named after rows."""
     for target, value in program.assignments:
@@ -308,6 +321,7 @@ RULES: tuple[Callable[[ParsedProgram], Iterator[Edit]], ...] = (
     _complete_samples,
     _complete_pairs,
     _result_order,
+    _table_without_totals,
     _rows_with_gaps,
     _number_of_outliers,
     _outliers_themselves,

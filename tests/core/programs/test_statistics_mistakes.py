@@ -74,6 +74,14 @@ def test_results_in_their_order_keep_their_names(code: str) -> None:
     assert rewrite_mistakes(code) == code
 
 
+@pytest.mark.parametrize("test", ["chi2_contingency(x)", "chi2_contingency(pd.crosstab(a, b, margins=True))"])
+def test_a_test_of_a_table_leaves_out_its_totals(test: str) -> None:
+    totals = f"x = pd.crosstab(a, b, margins=True)\nr = {test}"
+    assert "margins" not in rewrite_mistakes(totals).partition("\n")[2 if "margins" in test else 0]
+    for code in ("x = pd.crosstab(a, b, margins=True)\nprint(x)", "r = chi2_contingency(pd.crosstab(a, b))"):
+        assert rewrite_mistakes(code) == code
+
+
 def test_the_number_of_outliers_is_not_the_length_of_their_condition() -> None:
     condition = "outliers = (t['w'] < 2) | (t['w'] > 3)\n"
     assert rewrite_mistakes(f"{condition}n = len(outliers)") == f"{condition}n = outliers.sum()"
