@@ -49,7 +49,7 @@ class Gap:
 
     @property
     def one_line(self) -> bool:
-        """Whether the cursor's line has code, so that only this line is completed."""
+        """Whether only the rest of the cursor's line is completed, because this line already has code."""
         return bool(self.prefix.rpartition("\n")[2].strip() or self.suffix.partition("\n")[0].strip())
 
     def trim(self, text: str) -> str:

@@ -301,9 +301,9 @@ class _Compiler:
 
     def _members(self, members: list[tuple[str, bool]], extra: str | None) -> str:
         """Return an expression for the properties ``members``, each of which is (expression, whether it is required),
-        followed by the additional properties ``extra``. It is built from the last property to the first. ``rest`` is
-        the text that may follow if another property precedes it, so that it begins with a comma; ``start`` is the text
-        that may follow if none does."""
+        followed by the additional properties ``extra``. The expression is built from the last property to the first.
+        ``rest`` matches the remaining text after another property, so it begins with a comma; ``start`` matches the
+        remaining text if no property precedes it."""
         rest = start = NOTHING
         if extra is not None:
             name = self._text(1, self.bounds.name)

@@ -43,8 +43,9 @@ def with_printed_values(code: str, slots: Mapping[str, str]) -> str:
 
 
 def unusable_value(output: str, slots: Mapping[str, str]) -> str:
-    """Return what is wrong with a value that an output states for one of ``slots``, in the words of a note for the
-    model: it has several lines, or is nan. Return an empty string if there is no such value."""
+    """Return the problem with the first unusable value that ``output`` states for one of ``slots``: the value has
+    several lines, or is nan. The text is part of a note for the model. Return an empty string if all values are
+    usable."""
     marks = list(re.finditer(r"@(\w+)\[", output))
     for match, after in zip_longest(marks, marks[1:]):
         if match[1] in slots:
@@ -57,8 +58,8 @@ def unusable_value(output: str, slots: Mapping[str, str]) -> str:
 
 
 def unset_values(code: str, slots: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Return the part of the code in front of its last lines, which print the values of ``slots``, and the names of the
-    variables that these lines print and that the part in front does not set. Return no names if there are none."""
+    """Split off the last lines of the code, which print the values of ``slots``. Return (the code before these lines,
+    the variables that the lines print and the code before them does not set)."""
     body = parse_or_empty(code).body
     printing = len(body)
     while printing and _prints_slot(body[printing - 1], slots):
@@ -94,9 +95,9 @@ def _print_of(slots: Mapping[str, str]) -> str:
 
 
 def _printed_slots(line: str, slots: Mapping[str, str]) -> str:
-    """Return a line ``@name[expression] ...`` as a call of print; any other line as it is. If it repeats the form of
-    the question, ``@mean[value], @count[n] where ...``, it prints a variable for each of ``slots``. A line that sets a
-    value, ``@mean = m``, sets the variable."""
+    """Convert a line ``@name[expression] ...``, which is not Python, to a call of print. A line that repeats the form
+    of the question, ``@mean[value], @count[n] where ...``, becomes a print of the variables named by ``slots``. A line
+    that sets a value, ``@mean = m``, becomes an assignment. Return any other line unchanged."""
     assigned = re.match(r"@(\w+)(?= ?= ?)", line)
     if assigned and assigned[1] in slots:
         return line.removeprefix("@")
@@ -118,14 +119,15 @@ def _printed_slots(line: str, slots: Mapping[str, str]) -> str:
 
 
 def _without_broken_print(code: str) -> str:
-    """Return the code without its last line if that is a call of print and only this line cannot be parsed."""
+    """Return the code without its last line if this is a call of print and the only line that cannot be parsed."""
     head, _, last = code.rstrip().rpartition("\n")
     is_broken = last.startswith("print(") and not parse_or_empty(code).body and bool(parse_or_empty(head).body)
     return f"{head}\n" if is_broken else code
 
 
 def _without_other_form(code: str, slots: Mapping[str, str]) -> str:
-    """Return the code without the last lines, which print values after ``@`` in another form: ``print(f"@{mean}")``."""
+    """Return the code without lines at its end that print values in another form after ``@``, such as
+    ``print(f"@{mean}")``."""
     lines = code.rstrip().split("\n")
     while lines and lines[-1].startswith("print(") and "@" in lines[-1]:
         body = parse_or_empty(lines[-1]).body
@@ -136,8 +138,9 @@ def _without_other_form(code: str, slots: Mapping[str, str]) -> str:
 
 
 def _printed_placeholders(line: str, slots: Mapping[str, str]) -> str:
-    """Return a line that prints a placeholder of the question as text, ``print("@mean[value]")``, or a number that it
-    has not computed, ``print("@mean[12.5]")``, so that it prints the variable of that name; any other line as it is."""
+    """Rewrite a line that prints a placeholder of the question as text, ``print("@mean[value]")``, or a number that the
+    program has not computed, ``print("@mean[12.5]")``: the new line prints the variable of that name. Return any other
+    line unchanged."""
     opening = re.match(r"print\(f?(?=['\"])", line)
     if opening is None:
         return line

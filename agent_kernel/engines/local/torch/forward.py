@@ -40,7 +40,7 @@ class Forward:
         recurrent state when more than one token follows it (Mamba in transformers 5.23)."""
 
     def end(self, ran: int, length: int) -> int:
-        """Return the end position of the slice that begins at ``ran`` in a prompt of ``length`` tokens."""
+        """Return the position at which the slice of a prompt of ``length`` tokens ends that begins at ``ran``."""
         if self.resumes:
             return min(ran + SLICE, length)
         return ran + 1 if ran else length

@@ -54,7 +54,7 @@ class Choices:
 
     @property
     def shape(self) -> tuple[float, ...]:
-        """The options of sampling. Requests with equal ones can be computed together."""
+        """The sampling options as a tuple. Requests with equal options can be computed together."""
         options = self.decoding
         return (options.temperature, options.top_k, options.top_p, options.min_p) if options.temperature > 0 else ()
 
