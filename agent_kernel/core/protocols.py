@@ -174,7 +174,8 @@ class CallChunk:
 
 @dataclass(frozen=True, slots=True)
 class WaitChunk:
-    """No output yet: the model is loading (``fraction`` 0 to 1, or None), or the request waits at ``position`` >= 1."""
+    """Reports that there is no output yet: the model is loading (``fraction`` 0 to 1, or None), or the request waits at
+    ``position`` >= 1."""
 
     stage: str
     fraction: float | None = None

@@ -280,8 +280,8 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True)
 class OpeningMatch:
-    """A session that begins as requested. Its first ``length`` visible messages match, and ``seq`` is the item of the
-    last of them."""
+    """A session whose beginning matches that of a request. The first ``length`` visible messages match; ``seq`` is the
+    item of the last one."""
 
     key: SessionKey
     length: int

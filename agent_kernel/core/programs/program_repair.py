@@ -1,9 +1,8 @@
-"""Corrects a program that ended with an error, if the error itself says what to change: a method that newer versions
-of pandas have under another name, a column label that differs in case or spaces, text that must be converted. The
-functions have no side effects.
+"""Corrects a program that ended with an error, if the message of the error determines the correction: a method that
+newer versions of pandas have under another name, a column label that differs in case or spaces, text that must be
+converted. The functions have no side effects.
 
-Small models learned to write programs for older versions of pandas, and repeat a mistake when they try again.
-"""
+Small models learned to write programs for older versions of pandas, and repeat a mistake when they try again."""
 
 from __future__ import annotations
 
@@ -62,8 +61,8 @@ def repair_program(code: str, result: str) -> str:
 
 
 def _as_numbers(failure: FailedProgram, column: ast.expr) -> str:
-    """Return the variable to which an earlier statement assigned the numbers of a column of text, otherwise an
-    expression that converts it."""
+    """Return an expression for the numbers in a column of text: the variable to which an earlier statement assigned
+    them, otherwise a conversion."""
     source = failure.source(column)
     for node in failure.nodes:
         value = node.value if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) else None
@@ -73,7 +72,8 @@ def _as_numbers(failure: FailedProgram, column: ast.expr) -> str:
 
 
 def _names(failure: FailedProgram) -> Iterator[Edit]:
-    """Replace a name that does not exist by the only one that differs from it in case or underscores."""
+    """Replace an undefined name if exactly one name that the program sets differs from it only in case or
+    underscores."""
     lacks = re.match(r"NameError: name '(\w+)' is not defined", failure.error)
     similar = [name for name in failure.assigned if lacks and _plain(name) == _plain(lacks[1])]
     if lacks and len(similar) == 1 and lacks[1] not in failure.assigned:
@@ -120,7 +120,8 @@ def _plain(label: str) -> str:
 
 
 def _variables_as_columns(failure: FailedProgram) -> Iterator[Edit]:
-    """Add a variable of the program to a table as a column, if a selection of columns names it."""
+    """Correct ``t[['a', 'b']]`` if the table lacks the column ``b``, but the program has a variable ``b``: add a line
+    before it that stores the variable as the column."""
     lacks = re.match(r"KeyError: \"(\[.+\]) not in index\"", failure.error)
     missing = [label for label in _strings(lacks[1]) if label in failure.assigned] if lacks else []
     for node in failure.failed if missing else ():
@@ -135,7 +136,7 @@ def _variables_as_columns(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _frequency(failure: FailedProgram) -> Iterator[Edit]:
-    """Replace the old name of a frequency by its present one: 'H' by 'h', 'M' by 'ME'."""
+    """Replace the old name of a frequency, such as 'H' or 'M', by the present one, 'h' or 'ME'."""
     for pattern in FREQUENCY:
         if found := pattern.search(failure.error):
             named = found.groupdict()
@@ -149,7 +150,7 @@ def _frequency(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _removed_names(failure: FailedProgram) -> Iterator[Edit]:
-    """Replace an attribute that pandas or NumPy has removed. ``append`` of a table becomes ``pd.concat``."""
+    """Replace an attribute that pandas or NumPy has removed. The method ``append`` of a table becomes ``pd.concat``."""
     found = re.search(r"has no attribute '(\w+)'|`np\.(\w+)` was removed", failure.error)
     name = (found[1] or found[2]) if found else ""
     of_table = re.search(r"'(?:DataFrame|Series)' object has no attribute 'append'", failure.error)
@@ -172,7 +173,7 @@ def _removed_names(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _options(failure: FailedProgram) -> Iterator[Edit]:
-    """Correct an argument that newer versions do not accept."""
+    """Remove or replace a keyword argument that newer versions do not accept."""
     found = re.search(r"got an unexpected keyword argument '(\w+)'", failure.error)
     name = found[1] if found else ""
     for call in failure.calls:
@@ -192,7 +193,7 @@ def _options(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _numbers_in_text(failure: FailedProgram) -> Iterator[Edit]:
-    """Correct a conversion of text such as '1,234' or '5 kg' to numbers."""
+    """Correct the conversion of texts such as '1,234' or '5 kg' to numbers."""
     found = NOT_A_NUMBER.search(failure.error)
     text = next((one for one in found.groups() if one is not None), "") if found else ""
     if not found or DECIMAL_COMMA.search(text):
@@ -210,7 +211,8 @@ def _to_numbers(column: str) -> str:
 
 
 def _numeric_only(failure: FailedProgram) -> Iterator[Edit]:
-    """Correct a statistic of a table that also has columns of text, or of a column of text."""
+    """Correct a statistic that fails because of text: restrict it to the numeric columns of a table, or convert a
+    column of text first."""
     if not NUMERIC_ONLY.search(failure.error):
         return
     for call in failure.calls:
@@ -225,7 +227,7 @@ def _numeric_only(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _accessors(failure: FailedProgram) -> Iterator[Edit]:
-    """Correct ``.dt`` on a column of text, or ``.str`` on a column of numbers."""
+    """Convert the column before ``.dt`` if it contains text, or before ``.str`` if it contains numbers."""
     if "Can only use .dt accessor" in failure.error:
         name, converted = "dt", "pd.to_datetime({})"
     elif "Can only use .str accessor" in failure.error:
@@ -238,7 +240,7 @@ def _accessors(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _date_index(failure: FailedProgram) -> Iterator[Edit]:
-    """Convert an index of text to dates, for a method of time series."""
+    """Convert the column of text that becomes the index to dates, if a method needs an index of dates."""
     if "Only valid with DatetimeIndex" not in failure.error:
         return
     for call in failure.calls:
@@ -263,10 +265,7 @@ def _date_formats(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _conditions(failure: FailedProgram) -> Iterator[Edit]:
-    """Replace ``and`` and ``or`` between columns by ``&`` and ``
-
-    ``.
-    """
+    """Replace ``and`` and ``or`` between columns by ``&`` and ``|``."""
     if not re.search(r"The truth value of a (?:Series|DataFrame) is ambiguous", failure.error):
         return
     for node in failure.failed:
@@ -294,7 +293,7 @@ def _comparisons(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _missing_integers(failure: FailedProgram) -> Iterator[Edit]:
-    """Correct a conversion to integers of a column that has missing values."""
+    """Convert a column with missing values to the type Int64 instead of int, which has no missing values."""
     if "Cannot convert non-finite values" not in failure.error:
         return
     for call in failure.calls:
@@ -325,7 +324,7 @@ def _positions(failure: FailedProgram) -> Iterator[Edit]:
 
 
 def _unpacking(failure: FailedProgram) -> Iterator[Edit]:
-    """Add names to an assignment that has fewer names than there are values."""
+    """Add ``*_`` to a tuple assignment that has fewer names than there are values."""
     if not re.search(r"too many values to unpack", failure.error):
         return
     targets = [target for node in failure.nodes if isinstance(node, ast.Assign) for target in node.targets]
@@ -351,7 +350,8 @@ def _is_number(node: ast.expr) -> bool:
 
 
 def _largest_value(failure: FailedProgram) -> Iterator[Edit]:
-    """Compare the values of a dictionary and not its keys, which are text: ``max(values, key=abs)``."""
+    """Return the keys of a dictionary by the size of their values, not of the keys, which are text: correct
+    ``max(values, key=abs)``."""
     for call in failure.calls if "bad operand type for abs(): 'str'" in failure.error else ():
         names = [one for one in call.args if isinstance(one, ast.Name)]
         keys = [one.value for one in call.keywords if one.arg == "key" and ast.unparse(one.value) == "abs"]

@@ -1,10 +1,9 @@
-"""Finds the sentences of a question that a program ignores. The program ignores a sentence if it contains nothing of a
-statistic, column, value, threshold or treatment of missing values that the sentence names. The functions have no side
+"""Finds the sentences of a question that a program ignores: the sentence names a statistic, column, value, threshold or
+treatment of missing values, and the program contains nothing that corresponds to it. The functions have no side
 effects.
 
-A small model often drops one of several conditions. Each check is one-sided: it finds something only if the question
-names it explicitly and the program contains none of the usual ways to compute it.
-"""
+A small model often drops one of several conditions. The checks avoid false alarms: they report a sentence only if it
+names something explicitly and the program contains none of the usual ways to compute it."""
 
 from __future__ import annotations
 
@@ -125,7 +124,8 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str]) -> Itera
 
 
 def _keeps_outliers(program: ParsedProgram) -> bool:
-    """Return whether the program selects rows by a condition named after outliers that is ``low | high``."""
+    """Return whether the program selects the outliers instead of removing them: it uses a condition ``low | high``
+    whose name contains "outlier", without negating it."""
     selected = {
         node.slice.id
         for node in program.nodes
@@ -166,8 +166,8 @@ def _plain(text: str) -> str:
 
 
 def _unused_names(program: ParsedProgram) -> Iterator[str]:
-    """Yield the names of variables, and the labels of columns, that the program computes and then does not use, if it
-    prints something."""
+    """Yield the names of variables and the labels of columns that the program computes but does not use later. Yield
+    nothing for a program that prints nothing."""
     calls = [node for node in program.nodes if isinstance(node, ast.Call)]
     if not any(ast.unparse(call.func) == "print" for call in calls):
         return
@@ -195,8 +195,8 @@ def _is_label(node: ast.expr) -> bool:
 
 
 def _has_number(program: ParsedProgram, number: float) -> bool:
-    """Return whether the program contains the number: as it is or as part of a text, as its neighbour (``>= 51`` for
-    "above 50"), or as a fraction if it is a percentage."""
+    """Return whether the program contains the number, also in a text, its neighbour (``>= 51`` for "above 50"), or the
+    fraction if it is a percentage."""
     if number in (0, 1):
         return True
     near = (number, number - 1, number + 1, number / 100, 1 - number / 100)

@@ -1,5 +1,5 @@
-"""Keeps track of the events of a turn that a program has received, so that it can continue after a lost connection. No
-I/O: transports open the streams and wait."""
+"""Keeps track of the events of a turn that a program has received, so that it can continue after a lost connection. The
+module does no I/O: transports open the streams and wait."""
 
 from __future__ import annotations
 

@@ -99,8 +99,8 @@ class Drafts:
         atexit.register(self.drop)
 
     def unfit(self) -> str:
-        """Return why this kernel cannot be copied now, as the end of a sentence, or "". The first check creates a
-        draft to find out."""
+        """Return why this kernel cannot be copied now, as the end of a sentence; "" if it can. The first call tries it
+        by creating a draft."""
         if reason := self._unfit or ("" if self._process else fork_safety.unsafe()):
             return reason
         if not self._proved:
@@ -195,8 +195,8 @@ class Drafts:
         return [self._compare(outcomes[0], one) for one in outcomes[1:]] if reference else outcomes
 
     def describe_data(self, prompt: str, options: Mapping[str, Any]) -> str:
-        """Return the text of ``variable_summary.describe_data`` for the variables in the copy, as the copy states it.
-        Returns "" if no call has changed the copy, or if it does not answer. Raises KeyboardInterrupt."""
+        """Return the text of ``variable_summary.describe_data`` for the variables in the copy; the copy itself computes
+        it. Returns "" if no call has changed the copy, or if the copy does not answer. Raises KeyboardInterrupt."""
         if self._process is None or not self.done or not self._lock.acquire(blocking=False):
             return ""
         try:
@@ -211,7 +211,7 @@ class Drafts:
         return text if text.partition("\n")[0] in DATA_TITLES else ""
 
     def has_equal_outcome(self, reference: str, program: str) -> bool:
-        """Whether both programs print the same and leave equal variables in a fresh copy of the kernel."""
+        """Return whether both programs print the same and leave equal variables in a fresh copy of the kernel."""
         self.drop()
         with self.reviewing(ProgramReview(reference=reference)):
             outcomes = self.try_programs([program], ())
@@ -273,10 +273,10 @@ class Drafts:
             self._forget()
 
     def _compare(self, expected: ProgramOutcome, outcome: ProgramOutcome) -> ProgramOutcome:
-        """Compare the outcome of a proposed program with ``expected``, the outcome of the reference program. Return
-        ``outcome`` if they are equal, otherwise a copy with the status "error". Loop variables of the reference program
-        are not compared. If only one of the two programs changed a variable, its new value is compared with the value
-        in the kernel, which neither of them has changed."""
+        """Compare the outcome of a program with ``expected``, the outcome of the reference program. Return ``outcome``
+        if they are equal, otherwise a copy of it with the status "error". Loop variables of the reference program are
+        not compared. If only one of the two programs changed a variable, its new value is compared with the value in
+        the kernel, which neither of them has changed."""
         names = {*expected.variables, *outcome.variables} - loop_names(self._review.reference)
         present = {name: variable_digest(self._shell.user_ns.get(name)) for name in names}
         before, after = (
@@ -342,8 +342,8 @@ class Drafts:
 
 
 class _Heard:
-    """Keeps the printed output of a call while passing it on. If the draft ends before the call has a result, this
-    output becomes the text that the model reads."""
+    """Stores the printed output of a call and passes it on. If the draft ends before the call has a result, the model
+    reads this output instead."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener

@@ -234,8 +234,8 @@ def _last_failure(shell: Any) -> tuple[int, str, str, str] | None:
 
 
 def _patiently(look: Callable[[], list[str]], name: str, value: Any) -> list[str]:
-    """Return what ``look`` returns, or only the name and type of the value if ``look`` fails or takes longer than
-    PATIENCE_S seconds."""
+    """Return the result of ``look(name, value)``. If ``look`` fails or takes longer than PATIENCE_S seconds, return
+    only the name and the type of the value."""
     try:
         with _at_most_seconds(PATIENCE_S):
             return look()

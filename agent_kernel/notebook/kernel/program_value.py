@@ -103,8 +103,8 @@ def _with_stored_value(expression: ast.expr) -> ast.expr:
 
 
 def _with_stored_part(argument: ast.expr) -> ast.expr:
-    """Return the argument of a ``print`` with code that stores a value: of an f-string with one placeholder the value
-    in it, of ``table.to_string()`` the table, else the argument itself."""
+    """Return the argument of a ``print`` with code that stores a value: the value in an f-string with one placeholder,
+    the table in ``table.to_string()``, otherwise the argument itself."""
     match argument:
         case ast.JoinedStr(values=values):
             placeholders = [part for part in values if isinstance(part, ast.FormattedValue)]

@@ -42,12 +42,13 @@ def smallest_statement(tree: ast.Module, line: int) -> ast.stmt | None:
 
 
 def names_in(code: str) -> set[str]:
-    """Return every name that plain Python reads or binds; empty if it cannot be parsed."""
+    """Return every name that the code reads or binds; an empty set for code that cannot be parsed. ``code`` has no
+    IPython syntax."""
     return {node.id for node in ast.walk(parse_or_empty(code)) if isinstance(node, ast.Name)}
 
 
 def loop_names(code: str) -> set[str]:
-    """Return names that plain Python binds only as loop variables."""
+    """Return the names that the code binds as loop variables and in no other way. ``code`` has no IPython syntax."""
     tree = parse_or_empty(code)
     loops = [node.target for node in ast.walk(tree) if isinstance(node, ast.For | ast.AsyncFor)]
     targets = [node for loop in loops for node in ast.walk(loop) if isinstance(node, ast.Name)]
@@ -60,8 +61,8 @@ def loop_names(code: str) -> set[str]:
 
 
 def modified_in_place(code: str) -> set[str]:
-    """Return names whose objects the code modifies in place: ``d[k] = v``, ``o.a = v``, ``x += 1``, ``l.append(v)``,
-    ``inplace=True``."""
+    """Return the names whose objects the code modifies in place: ``d[k] = v``, ``o.a = v``, ``x += 1``,
+    ``l.append(v)``, ``inplace=True``."""
     return {name for node in ast.walk(parse_or_empty(code)) for target in _targets(node) if (name := _root(target))}
 
 

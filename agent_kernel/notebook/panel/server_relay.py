@@ -27,8 +27,8 @@ MAX_AT_ONCE = 32
 
 class Relay:
     """Relays the requests of one widget. ``known`` returns the server, or None while there is none. ``say`` sends a
-    message to the page that displays the widget; any thread may call it. A widget may be displayed in several views.
-    Every message to the page names, under ``to``, the view that sent the request."""
+    message to the page that displays the widget; any thread may call it. A widget may be displayed in several views, so
+    every message to the page contains, as ``to``, the view that sent the request."""
 
     def __init__(self, known: Callable[[], ServerClient | None], say: Say) -> None:
         self._known = known

@@ -154,8 +154,8 @@ def _describe(name: str, path: str, prompt: str) -> str:
 
 
 def _describe_binary_table(name: str, path: str, extension: str) -> str:
-    """Describe a workbook by its sheets and first rows, and a parquet file by its columns, as far as the libraries that
-    pandas needs for them are installed."""
+    """Describe a workbook by its sheets and first rows, or a parquet file by its columns. The description is incomplete
+    if a library that pandas needs for the file is not installed."""
     fact = f"{name}: table {_reads(f'pd.{BY_PANDAS[extension]}({name!r})')}, {os.path.getsize(path)} bytes"
     conversions: list[str] = []
     try:
@@ -201,7 +201,7 @@ def _workbook_rows(path: str) -> tuple[str, list[list[Any]]]:
 
 
 def _conversions(name: str, columns: Sequence[Any], cells: Sequence[Sequence[Any]]) -> list[str]:
-    """Return the facts about columns of a file that code must convert. They call the table by the file's stem, as the
+    """Describe the columns of a file that code must convert. The descriptions call the table by the file's stem, as the
     code does that reads the file. ``cells`` has the cells of each column."""
     table = re.sub(r"\W+", "_", Path(name).stem, flags=re.ASCII).strip("_").lower()
     if not table.isidentifier():
@@ -376,9 +376,8 @@ def _open_call(name: str, head: FileHead) -> str:
 
 
 def _reads(expression: str) -> str:
-    """Return the expression that reads a file, as the description contains it. The code-fence protocol for small models
-    copies the expression from the description, so its form must not change.
-    """
+    """Return the text that states the expression which reads a file. The code-fence protocol for small models copies
+    the expression from the description, so its form must not change."""
     return f"read by {expression}"
 
 

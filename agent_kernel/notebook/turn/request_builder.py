@@ -164,10 +164,10 @@ class RequestBuilder:
     def _describe_data(
         self, prompt: str, session: str, named: Sequence[str], place: str, *, has_files: bool, newest: bool
     ) -> list[Note]:
-        """Describe the data that the prompt is about (see ``describe_data``). These are the data of the kernel or, if
-        code of the draft has changed them and the turn continues in the draft, those of the draft. In the second case
-        the note about the kernel is included only if the prompt names its data, so that it can be compared with the
-        note of a stored turn."""
+        """Describe the data that the prompt is about (see ``describe_data``). The description comes from the kernel or,
+        if the turn continues in a draft whose code has changed the data, from the draft. In the second case the
+        description of the kernel is added if the prompt names its data, because the server compares it with the note of
+        a stored turn."""
         before, earlier = self._earlier
         earlier = earlier if before == session and not has_files else ""
         options: dict[str, Any] = {"named": [*named], "earlier": earlier, "newest": newest}
