@@ -73,7 +73,8 @@ class PartsOnDemand:
         self._parts: dict[type[Any], Any] = {}
 
     def get(self, kind: type[T], make: Callable[[], T]) -> T:
-        """Return the part of the class ``kind``. If there is none yet, ``make`` is called to create it."""
+        """Return the object of the class ``kind``. The first call creates it with ``make``; later calls return the same
+        object."""
         part: T | None = self._parts.get(kind)
         if part is None:
             part = self._parts[kind] = make()
@@ -356,7 +357,7 @@ def _note_activity(server: ServerApp, kernels: Kernels, busy: set[str]) -> None:
 
 
 def each(*hooks: Callable[P, None]) -> Callable[P, None]:
-    """Return a function that calls all hooks, in order."""
+    """Return a function that calls all of ``hooks``, in order, with its arguments."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> None:
         for hook in hooks:

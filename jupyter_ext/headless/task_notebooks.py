@@ -64,7 +64,8 @@ class TaskNotebooks:
         self._opening = asyncio.Lock()
 
     async def engine(self) -> Mapping[str, Any]:
-        """Return what the server says about the engine that it hosts. Raises NotebookFailed if it does not answer."""
+        """Return the server's description of the engine that it hosts. Raises NotebookFailed if the server does not
+        answer."""
         with _failures():
             found: Mapping[str, Any] = (await self._server.call("GET", "agent/v1/binding"))["model"]
             return found

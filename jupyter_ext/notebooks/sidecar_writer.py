@@ -54,10 +54,8 @@ class SidecarMark:
 
 @dataclass(frozen=True, slots=True)
 class SidecarStat:
-    """The time and the size of a sidecar.
-
-    ``time`` in seconds since the epoch; ``size`` in bytes, without media files.
-    """
+    """The time and the size of a sidecar. ``time`` is in seconds since the epoch; ``size`` is in bytes, without media
+    files."""
 
     time: float
     size: int

@@ -31,8 +31,8 @@ class QuotaAccount:
     token: str = ""
 
     def name_in_store(self, kind: str) -> str:
-        """Return the name under which servers share something about the account, in the namespace of its user. It
-        contains no name of a token."""
+        """Return the name under which servers share values of this ``kind`` about the account, in the namespace of its
+        user. It does not contain the name of a token."""
         return f"{kind}/{hashlib.sha256(self.token.encode()).hexdigest() if self.token else ''}"
 
 

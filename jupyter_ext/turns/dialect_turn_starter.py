@@ -107,8 +107,8 @@ class DialectTurnStarter:
         return begun.turn
 
     async def _find_session(self, caller: Caller, asked: DialectRequest) -> SessionMatch:
-        """Return the named session; else, where server tools may run, the session whose conversation the request
-        continues; else a new one."""
+        """Return the session for a request: the session that it names; otherwise, where server tools may run, the
+        session whose conversation it continues; otherwise a new one."""
         store = self._runtime.store
         if asked.session or asked.continuable:
             id = asked.session or UNLISTED + new_id("session")

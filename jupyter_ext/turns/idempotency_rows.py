@@ -74,7 +74,7 @@ class IdempotencyRows(Protocol):
         """Record the session and facts of a claimed turn once it has started."""
 
     async def forget(self, key: IdempotencyKey, turn: str) -> None:
-        """Delete the claim of a turn that did not start."""
+        """Delete the row that ``claim`` stored for a turn that did not start."""
 
 
 class DatabaseRows:

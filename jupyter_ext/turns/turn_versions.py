@@ -188,8 +188,8 @@ class TurnVersions:
         return [pair for pair in pairs if pair[0] in mine]
 
     async def describe(self, turn: Turn) -> TurnVersion | None:
-        """Return the event that says which of all answers to one question a stored turn is; None if there is only
-        one."""
+        """Return the event that states which version of an answer a stored turn is; None if its question has only one
+        answer."""
         versions = await self.list_versions(turn)
         ids = [id for id, _ in versions]
         if len(ids) < 2 or turn.id not in ids:
@@ -286,8 +286,7 @@ class TurnVersions:
         return await self._store.branch(key, before=before)
 
     async def _take_back(self, key: SessionKey, name: str, current: str) -> None:
-        """Drop the branch unless something was saved on it. If dropping fails, the empty branch stays, which is
-        harmless."""
+        """Drop the branch if nothing was saved on it. If dropping fails, the empty branch stays, which is harmless."""
         try:
             made = next((branch for branch in await self._store.branches(key) if branch.name == name), None)
             if made is None or made.head > made.since:

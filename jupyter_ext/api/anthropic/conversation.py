@@ -1,5 +1,5 @@
-"""Convert the conversation of an Anthropic request into messages and submitted files. No side effects: ``sources``
-lists what has to be fetched or read, and the caller passes the results to ``conversation``."""
+"""Converts the conversation of an Anthropic request into messages and submitted files. The module has no side effects:
+``sources`` lists what has to be fetched or read, and the caller passes the results to ``conversation``."""
 
 from __future__ import annotations
 
@@ -264,8 +264,8 @@ class _Round:
                 self.results[call.id] = tool_result(call, served.result_text(block.content), status)
 
     def messages(self) -> list[Message]:
-        """Return the messages of the round. Calls without a result are omitted: the conversation has gone on, so that
-        their results can no longer come."""
+        """Return the messages of the round. Calls without a result are omitted, because later messages follow, so that
+        their results can no longer arrive."""
         ran = [call for call in self.ran.values() if call.id in self.results]
         converted = [assistant(self.text, ran, self.reasoning), *(self.results[call.id] for call in ran)] if ran else []
         if self.calls:

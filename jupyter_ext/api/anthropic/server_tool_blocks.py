@@ -97,7 +97,8 @@ _CONTENT: Mapping[str, Callable[[CallFinished], Any]] = MappingProxyType(
 
 
 def _output(end: CallFinished) -> list[Mapping[str, Any]] | None:
-    """Return the search results or the page that a web tool returned as JSON text; None if the text contains none."""
+    """Parse the JSON text that a web tool returned. Return its search results or its page; None if the text contains
+    neither."""
     if end.status != "success":
         return None
     try:

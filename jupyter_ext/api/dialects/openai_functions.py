@@ -1,5 +1,5 @@
-"""Parses the functions that a client declares, the choice among them, and the output format, in OpenAI's format. Pure
-functions; an invalid request raises ValueError."""
+"""Parses the functions that a client declares, the choice among them, and the output format, in OpenAI's format. The
+functions have no side effects; an invalid request raises ValueError."""
 
 from __future__ import annotations
 

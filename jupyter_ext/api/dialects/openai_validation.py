@@ -1,4 +1,5 @@
-"""Describes invalid bodies of OpenAI's dialects, with the path of the invalid field. Pure functions."""
+"""Describes invalid bodies of OpenAI's dialects, with the path of the invalid field. The functions have no side
+effects."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Read a file from a multipart/form-data body as it arrives, and write its bytes to disk without holding all of it
-in memory."""
+"""Reads a file from a multipart/form-data body as it arrives, and writes its bytes to disk without holding all of it in
+memory."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def session_to_json(session: Session) -> dict[str, Any]:
 
 
 def names_of(session: Session) -> str:
-    """Return the title, id and tags, as text to search in."""
+    """Return the title, id and tags of a session as one text, in which ``name`` is searched."""
     return "\n".join((session.title, session.key.id, *session.tags)).casefold()
 
 

@@ -1,5 +1,5 @@
-"""Parses the input items of a request for a response, as a client sends them. No side effects; an invalid item raises
-ValueError."""
+"""Parses the input items of a request for a response, as a client sends them. The module has no side effects; an
+invalid item raises ValueError."""
 
 from __future__ import annotations
 

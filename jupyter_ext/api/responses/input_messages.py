@@ -1,5 +1,5 @@
-"""Convert the input items of a response into messages, and into the form in which they are stored and listed. No side
-effects; an invalid item raises ValueError."""
+"""Converts the input items of a response into messages, and into the form in which they are stored and listed. The
+module has no side effects; an invalid item raises ValueError."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ class Reading:
         self.messages += messages
 
     def _answer(self, text: str) -> None:
-        """Add text of the assistant. Texts become one text if only calls of tools are between them: some clients send
-        the text of an answer after its calls, and the results of the calls follow the text."""
+        """Add text of the assistant. Texts are joined into one if they are separated only by tool calls, because some
+        clients send the text of an answer after its calls, and the results of the calls follow the text."""
         self.answer = [] if self.answer is None else self.answer
         self.answer.append(text)
 

@@ -1,4 +1,4 @@
-"""The body of a request for a response. No side effects."""
+"""Defines the body of a request for a response. The module has no side effects."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class ResponsesBody(Decoding, AgentFields):
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """Return the values of ``include``, and those that other fields of the request imply."""
+        """Return the values of ``include`` together with those that other fields of the request imply."""
         return tuple(dict.fromkeys([*(self.include or ()), *([LOGPROBS] if self.top_logprobs else ())]))
 
     @property
