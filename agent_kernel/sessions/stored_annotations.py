@@ -18,7 +18,7 @@ EDITED = "edited"
 
 
 class StoredAnnotations:
-    """The annotations of a stored turn, read in the order in which the turn is shown again."""
+    """The annotations of a stored turn. They are read in the order in which the turn is displayed again."""
 
     def __init__(self, record: Mapping[str, Any]) -> None:
         kept = record.get(ANNOTATIONS)

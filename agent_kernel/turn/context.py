@@ -137,8 +137,8 @@ def _turn_at(history: Sequence[Message], cut: int) -> int:
 
 
 def _first_fitting(older: Sequence[Message], room: int) -> int:
-    """Return the smallest index at which a turn begins and from which all messages of ``older`` together fit into
-    ``room`` characters."""
+    """Return the smallest index in ``older`` at which a turn begins and from which on all messages fit into ``room``
+    characters."""
     kept, start = 0, len(older)
     for index in range(len(older) - 1, -1, -1):
         kept += token_estimate.message_chars(older[index])

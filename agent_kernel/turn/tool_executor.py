@@ -242,7 +242,7 @@ def _not_produced(requested: RequestedFile) -> ProducedFile:
 
 
 def _absent(output: ToolOutput) -> list[File]:
-    """Return the files that the arguments of the call name and that the call did not produce. The model is informed
+    """Return the files that the arguments of the call name but the call did not produce, so that the model is informed
     about them."""
     names = [file.name for file in output.files if file.error == NOT_PRODUCED]
     return [File("", name, "", 0, 0.0, error=NOT_PRODUCED, message="not produced") for name in names]

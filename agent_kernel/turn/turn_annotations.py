@@ -1,6 +1,6 @@
-"""Collects annotations: what the events of a turn report in addition to its messages. Annotations are stored in a
-compact form in the turn's record, so that the turn can be shown again: where and how long calls ran, decisions of
-people, notices, and how much of the conversation the model saw."""
+"""Collects annotations, which are facts that the events of a turn report in addition to its messages: where and how
+long calls ran, decisions of people, notices, and how much of the conversation the model saw. They are stored in a
+compact form in the turn's record, so that the turn can be displayed again."""
 
 from __future__ import annotations
 

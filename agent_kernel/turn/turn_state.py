@@ -26,7 +26,8 @@ MAX_PRINTED = 16 * RESULT_CHARS
 
 
 class UnfinishedCalls:
-    """What the calls of a turn print while they run. If the turn is stopped, it is stored as their results."""
+    """The output that calls of a turn print while they run. If the turn is stopped, the output is stored as the results
+    of these calls."""
 
     def __init__(self) -> None:
         self._calls: dict[str, str] = {}

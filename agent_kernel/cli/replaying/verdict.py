@@ -1,7 +1,6 @@
-"""Compares a recorded turn with its replay. No I/O.
+"""Compares a recorded turn with its replay. The module does no I/O.
 
-A difference in the wording is only reported. Different numbers, or code that now fails, count as a failure.
-"""
+A difference in the wording is only reported. Different numbers, or code that now fails, count as a failure."""
 
 from __future__ import annotations
 

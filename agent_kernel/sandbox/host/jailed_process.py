@@ -308,7 +308,7 @@ class JailedProcess:
         return data
 
     async def _obey(self, lines: asyncio.StreamReader) -> None:
-        """Read the messages of the supervisor and record what they report, until the supervisor ends."""
+        """Read the messages of the supervisor and record what it reports, until the supervisor ends."""
         while line := await lines.readline():
             message = json.loads(line)
             if "refreshed" in message:

@@ -74,9 +74,8 @@ class JailSpec:
 
 @dataclass(slots=True)
 class Jail:
-    """The layers of one jail, which three processes apply in three steps: the supervisor, process 1 of the namespace,
-    and the worker.
-    """
+    """Applies the layers of one jail. Three processes do this in three steps: the supervisor, process 1 of the
+    namespace, and the worker."""
 
     spec: JailSpec
     layers: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -254,7 +253,7 @@ class Jail:
         self._try("seccomp", lambda: seccomp.install(wanted, self.network))
 
     def _count(self) -> None:
-        """Record the report on the network, and on the limits that apply to all processes together."""
+        """Record in the report how the network is restricted, and which limits apply to all processes together."""
         spec = self.spec
         if not self.open:
             self._note("network", spec.network in ("none", self.network), _describe_network(spec.network, self.network))

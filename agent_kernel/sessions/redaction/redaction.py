@@ -182,8 +182,8 @@ class Redactor:
         return start + min((search.held_from(end) for search in searches), default=len(end))
 
     def is_clean(self, text: str, shortest: int) -> bool:
-        """Return True if ``text`` contains no secret, and no beginning of one of at least ``shortest`` characters. This
-        is one search. A False means that ``text`` and ``held_from`` must decide.
+        """Return True if ``text`` contains neither a secret nor the beginning of one with at least ``shortest``
+        characters. This takes one search. If the result is False, ``text`` and ``held_from`` have to examine the text.
 
         Every secret of PATTERNS begins with one of PREFIXES, so a text without such a beginning has no secret."""
         return not self._extra and not self._may_begin(text, shortest)

@@ -1,5 +1,5 @@
-"""Turns: opening them with a lease, appending items, closing them, taking them over, and adding complete turns that
-were not run here."""
+"""SQL for turns: opens them with a lease, appends items, closes them, takes them over from dead owners, and adds
+complete turns that did not run here."""
 
 from __future__ import annotations
 
