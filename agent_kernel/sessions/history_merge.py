@@ -31,10 +31,10 @@ MOST_BRANCHES = 32
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """How the messages of a request continue the stored ones. The first ``kept`` stored messages stay, and the messages
-    ``new`` follow them: the model sees ``stored[:kept]`` and then ``new``. The last ``added`` messages of ``new`` are
-    those that the request adds to the conversation. ``agreed`` is the number of visible messages at the beginning that
-    the request and the store have in common."""
+    """Describes how the messages of a request continue the stored ones. The first ``kept`` stored messages stay, and
+    the messages ``new`` follow them: the model sees ``stored[:kept]`` and then ``new``. The last ``added`` messages of
+    ``new`` are those that the request adds to the conversation. ``agreed`` is the number of visible messages at the
+    beginning that the request and the store have in common."""
 
     kept: int
     new: tuple[Message, ...]
@@ -103,10 +103,10 @@ def splice_append(stored: Sequence[Message], incoming: Sequence[Message]) -> Spl
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """Where the messages of a request are stored. ``history`` are the stored messages that stay; after them follow
-    ``carried``, earlier messages of the client that are not stored, and then ``added``, the messages that the request
-    adds. ``behind`` is the seq of the item after which they are stored: None for the end of the current branch, 0 if no
-    stored message stays."""
+    """States where the messages of a request are stored. ``history`` are the stored messages that stay; after them
+    follow ``carried``, earlier messages of the client that are not stored, and then ``added``, the messages that the
+    request adds. ``behind`` is the seq of the item after which they are stored: None for the end of the current branch,
+    0 if no stored message stays."""
 
     history: tuple[Message, ...]
     carried: tuple[Message, ...]

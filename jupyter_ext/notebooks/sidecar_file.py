@@ -44,7 +44,7 @@ class SidecarFile:
 
     @property
     def beside_bak(self) -> Path:
-        """Where earlier releases kept the previous version: beside the notebook."""
+        """The path beside the notebook at which earlier releases stored the previous version."""
         return self.main.with_name(self.main.name + ".bak")
 
     @property

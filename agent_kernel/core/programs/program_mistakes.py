@@ -186,7 +186,7 @@ def _is_year(node: ast.expr) -> bool:
 
 def _compared_column(node: ast.expr) -> str:
     """Return the source of the expression that ``node`` compares with one value by ``==``; an empty string if ``node``
-    is no such comparison."""
+    is anything else."""
     is_equal = isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq)
     return ast.unparse(node.left) if isinstance(node, ast.Compare) and is_equal else ""
 

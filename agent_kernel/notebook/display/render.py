@@ -49,9 +49,9 @@ Bundle = dict[str, Any]
 
 @dataclass(slots=True)
 class Card:
-    """What the user sees of one tool call: its name, where it runs, its code, state and output. ``state`` is text for
-    the user; ``open`` means that the call is running or waiting for an answer. ``corrects`` is the card of the failed
-    call whose program this call repeats with a correction. It is shown folded in this card."""
+    """The data that are displayed for one tool call: its name, where it runs, its code, state and output. ``state`` is
+    text for the user; ``open`` means that the call is running or waiting for an answer. ``corrects`` is the card of the
+    failed call whose program this call repeats with a correction. It is shown folded in this card."""
 
     call: str
     name: str

@@ -107,7 +107,7 @@ def describe_failure(failure: tuple[int, str, str, str], chars: int = CHARS) -> 
 
 def format_traceback(error: BaseException, sources: Callable[[str], str]) -> str:
     """Format a traceback without colors and without IPython's frames. ``sources`` maps a file name to the name of its
-    cell, or to "" if it is no cell."""
+    cell, or to "" if it is not a cell."""
     frames = [
         f"  {sources(frame.filename) or frame.filename}, line {frame.lineno}, in {frame.name}\n    {frame.line}"
         for frame in traceback.extract_tb(error.__traceback__)

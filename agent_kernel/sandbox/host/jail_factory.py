@@ -48,8 +48,8 @@ class JailSupport:
 
 @dataclass(frozen=True, slots=True)
 class JailRequest:
-    """What a session needs of its jail: the work directory, the user id, and additional paths to read and write.
-    ``interpreter`` is the interpreter of the session's kernel, or "" for the server's own interpreter."""
+    """The requirements of a session for its jail: the work directory, the user id, and additional paths to read and
+    write. ``interpreter`` is the interpreter of the session's kernel, or "" for the server's own interpreter."""
 
     workdir: Path
     uid: int

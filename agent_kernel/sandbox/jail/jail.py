@@ -29,9 +29,9 @@ from agent_kernel.sandbox.jail import rlimits as limits
 
 @dataclass(frozen=True, slots=True)
 class IsolationPlan:
-    """How much isolation to use. ``namespaces`` states who creates the namespaces: ``root``, or ``user`` (inside a user
-    namespace). ``none`` means no namespaces, ``off`` a plain process with limits only. With ``drop``, code runs as
-    another user, which is possible only if the server runs as root."""
+    """A combination of isolation layers that a jail uses. ``namespaces`` states who creates the namespaces: ``root``,
+    or ``user`` (inside a user namespace). ``none`` means no namespaces, ``off`` a plain process with limits only. With
+    ``drop``, code runs as another user, which is possible only if the server runs as root."""
 
     namespaces: str
     drop: bool

@@ -29,9 +29,9 @@ Replace: TypeAlias = Callable[[int, list[Any]], Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True)
 class CompactionSnapshot:
-    """What the SDK's compaction reads from a session. ``items`` are its newest items, and ``complete`` is true if they
-    are the whole history. ``replace_suffix`` replaces the items from an index on; it returns False and writes nothing
-    if they are no longer the newest items."""
+    """The part of a session that the SDK's compaction reads. ``items`` are its newest items, and ``complete`` is true
+    if they are the whole history. ``replace_suffix`` replaces the items from an index on; it returns False and writes
+    nothing if they are no longer the newest items."""
 
     items: list[Body]
     complete: bool

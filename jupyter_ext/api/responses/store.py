@@ -86,7 +86,8 @@ class StoredResponse:
 
 
 class ResponseRows(Protocol):
-    """Where responses are stored. Raises StoreError, StoreFull."""
+    """The interface of a storage of responses. All methods raise StoreError; ``add`` and ``finish`` also raise
+    StoreFull."""
 
     async def add(self, response: StoredResponse) -> None:
         """Store a response. The oldest ones are deleted if there are too many."""

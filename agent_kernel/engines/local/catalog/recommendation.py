@@ -55,9 +55,9 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Suitability:
-    """How well a model suits a machine. ``needed`` is the largest amount of memory in bytes that the worker takes.
-    ``fits`` is whether the machine has that much in addition to the reserve for other programs, None if its memory is
-    unknown. ``reason`` explains ``fits`` to the user."""
+    """The assessment of whether a model suits a machine. ``needed`` is the largest amount of memory in bytes that the
+    worker takes. ``fits`` is whether the machine has that much in addition to the reserve for other programs, None if
+    its memory is unknown. ``reason`` explains ``fits`` to the user."""
 
     entry: CatalogEntry
     needed: int
