@@ -154,7 +154,7 @@ async def _copy_files(
     seen: set[tuple[str, str]] = set()
     for session in _count(chosen, len(chosen)):
         if (place := (session.namespace, session.id)) in seen:
-            # With --replace, it would overwrite the copy of the other one.
+            # With --replace, this session would overwrite the copy of the other session.
             reason = "Another session of the source has the same namespace and id."
             report.unreadable.append(UnreadableSession(session, reason))
             continue

@@ -93,7 +93,8 @@ class Turn:
         if self._starting is None:
             self._starting = asyncio.create_task(_await(self._start))
         if self._started is None:
-            # Shielded, so that the id of a requested turn is always received and the turn can be stopped.
+            # The request is shielded from cancellation, so that the id of the turn always arrives and the turn can be
+            # stopped.
             self._started = await asyncio.shield(self._starting)
         if self._pump is None and not self._closed:
             follower = TurnFollower(

@@ -265,8 +265,8 @@ class Agent:
             return OfferedTools(theirs, offered.notes if turn.request.inputs else (), offered.page)
         own = {tool.spec.name for tool in self._tools}
         tools = (*self._tools, *(tool for tool in offered.tools if tool.spec.name not in own))
-        # A tool that runs a declared function has the schema object of the declaration itself, so "is not" finds the
-        # tools of the server that only have the same name.
+        # The tool of a declared function has the same schema object as the declaration. The comparison with "is not"
+        # therefore finds server tools that only have the same name.
         functions = (spec for spec in turn.request.functions if spec.source == "external" or spec.where == "caller")
         declared = {spec.name: spec.parameters for spec in functions}
         known = (tool.spec for tool in tools if tool.spec.name in declared)

@@ -44,7 +44,7 @@ def check_hook(hook: Any) -> InputHook | None:
 
 async def apply_hook(hook: InputHook, history: Sequence[Message], new: Sequence[Message]) -> ShapedInput:
     """Call the hook. Raises InvalidRequest if it does not return a list of messages, and whatever the hook raises."""
-    # A message that occurs in two places gets two copies.
+    # The parts are copied separately, so that a message that occurs in both has two copies.
     given_history, given_new = ([copy.deepcopy(message) for message in part] for part in (history, new))
     owners = _Owners(given_history, given_new)
     answer: Any = hook(given_history, given_new)

@@ -204,8 +204,9 @@ class JoinedDeltas:
         if len(self._pending) > 1:
             body = replace(body, text="".join([delta.text for delta in self._pending]))
         self._pending = []
-        # One interval after the time that was due, and not after now: what was passed on late does not lower the rate.
-        # After a pause the tolerance is added, so that no event comes earlier than an interval after this one.
+        # The next time is counted from the time that was due and not from now, so that a late delta does not lower the
+        # rate. After a pause the tolerance is added, so that the next delta does not come earlier than one interval
+        # after this one.
         now = self._loop.time()
         is_late = now > self._next + self._tolerance
         self._next = (now + self._tolerance if is_late else self._next) + self._interval

@@ -67,7 +67,7 @@ class VotingEngine:
         if len(calls) == 1 and _code(calls[0].call) and not corrected_call(calls[0].call.id):
             yield WaitChunk(f"comparing {self.samples + 1} programs")
             calls[0], spent = await self._best(request, calls[0])
-            # A sample has the same prompt, so the context is as full as for the first program.
+            # All samples have the prompt of the first program, so the context is as full as for that program alone.
             end = replace(end, usage=end.usage + spent, context=end.context_tokens)
         for call in calls:
             yield call

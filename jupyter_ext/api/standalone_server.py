@@ -132,7 +132,8 @@ class HeadlessServer(ServerApp):
         web_app: Any = self.web_app
         web_app.settings[LINK_SETTING] = self.link
         web_app.settings[TOKEN_PLACE_SETTING] = self._token_place
-        # The value that tornado uses instead of Jupyter's default, with a warning in the terminal for the first page.
+        # tornado would change Jupyter's default to this value by itself, and print a warning when the first page
+        # connects.
         web_app.settings.setdefault("ws_ping_timeout", WS_PING_INTERVAL)
         web_app.add_handlers(".*$", [*page, *routes.mount(self.base_url), nothing])
 

@@ -60,7 +60,8 @@ class TaskNotebooks:
     def __init__(self, server: TemporaryServer) -> None:
         self._server = server
         self._count = 0
-        # Several kernels that start together on a small machine take so long that they are taken for dead.
+        # Notebooks are opened one at a time: several kernels that start together on a small machine take so long that
+        # Jupyter considers them dead.
         self._opening = asyncio.Lock()
 
     async def engine(self) -> Mapping[str, Any]:

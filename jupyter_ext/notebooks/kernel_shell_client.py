@@ -142,7 +142,7 @@ class KernelShell:
         ]
 
     async def _answers(self, within_s: float) -> bool:
-        # Until the subscription has come through, what the kernel publishes is missed.
+        # Until the subscription has reached the kernel, messages that the kernel publishes are lost.
         probe = self._send("kernel_info_request", {}, _ignore)
         try:
             async with asyncio.timeout(within_s):

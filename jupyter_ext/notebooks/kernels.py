@@ -123,7 +123,7 @@ class Kernels:
         if kernel not in self._manager or not runs_ipykernel(manager := self._manager.get_kernel(kernel)):
             return ""
         first = manager.kernel_spec.argv[0] if manager.kernel_spec else ""
-        # jupyter_client runs a bare name of this kind with its own interpreter.
+        # If the kernel spec names the interpreter without a path, jupyter_client runs its own interpreter.
         return first if os.path.isabs(first) else sys.executable if first.startswith("python") else ""
 
     def close(self) -> None:

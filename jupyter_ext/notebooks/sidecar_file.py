@@ -204,7 +204,7 @@ class SidecarFile:
             _write_temporary(self.bak, present).replace(self.bak)
             return
         spare.replace(self.bak)
-        # After a kill, both names can be links to the same file, and then renaming does nothing.
+        # Renaming does nothing if both names are links to the same file, as after a process was killed here.
         spare.unlink(missing_ok=True)
 
     def _move_beside_bak(self) -> None:

@@ -225,8 +225,8 @@ class Sidecars:
             await self.write_marked()
 
     async def _write(self, mark: SidecarMark) -> None:
-        # Taken before the session is read: outputs that are cleared during the write are in this document still, and
-        # the next write makes it the backup.
+        # The mark is removed before the session is read. Outputs that are cleared during the write are still in this
+        # document, and the next write makes it the backup.
         forget = mark in self._without_bak
         self._without_bak.discard(mark)
         try:

@@ -135,7 +135,7 @@ class SharedRows:
         self, key: IdempotencyKey, turn: str, instead: IdempotencyRow | None = None
     ) -> IdempotencyRow | None:
         value = SharedValue(turn, _encode_row(key.request, "", "{}"))
-        # Between the failed attempt and the look at the row that is there, that row may go.
+        # The row may be deleted between the failed attempt to write it and the attempt to read it.
         while not await self._swap(key, instead.turn if instead else "", value):
             if (found := await self.find(key)) is not None:
                 return found

@@ -39,7 +39,7 @@ def open_server_state(runtime: Runtime) -> ServerState:
     """Create the parts. Nothing connects to a database before its first use."""
     settings = runtime.settings
     server_db = open_server_db(None if settings.store == "memory" else settings.data_dir / "requests.db")
-    # Only a store that several servers share may have a bus, and only then is anything started or sent for them.
+    # Only a store that several servers share may have a bus. Without a bus, no link is created.
     open_bus: Callable[[], MessageBus | None] = getattr(runtime.store, "bus", lambda: None)
     bus, tokens_bus = open_bus(), open_bus()
     link = None if bus is None else ServerLink(bus)

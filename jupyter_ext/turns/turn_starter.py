@@ -194,7 +194,7 @@ class TurnStarter:
     async def _find_place(self, caller: Caller, asked: TurnDescription) -> tuple[Kernel | None, str | None]:
         """Return the kernel of the turn, and its place: a notebook's path or ``kernel:ID``. Either may be None."""
         if caller.kernel and self.attached_notebooks.jobs.runs_in(caller.kernel.id):
-            # The turn could wait for the end of the turn whose code starts it.
+            # The new turn would wait for the end of the turn whose code starts it.
             raise Conflict("The agent's code is running in this kernel; it cannot start a turn of its own.")
         if asked.notebook:
             return await self.access.kernel_of(caller, asked.notebook), asked.notebook

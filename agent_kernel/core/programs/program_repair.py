@@ -91,7 +91,7 @@ def _labels(failure: FailedProgram) -> Iterator[Edit]:
     else:
         return
     for label in wanted:
-        # A model may take a variable for a column: t['price_number'] after price_number = ...
+        # A model may mistake a variable for a column: it writes t['price_number'] after price_number = ...
         variables = [name for name in failure.assigned if name.endswith(CONVERTED) and _plain(name) == _plain(label)]
         similar = {column for column in columns if _plain(column) == _plain(label)}
         if variables and not similar:
@@ -339,7 +339,7 @@ def _days(failure: FailedProgram) -> Iterator[Edit]:
     for node in failure.failed if "integer-arrays with TimedeltaArray" in failure.error else ():
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and _is_number(node.right):
             end = failure.span(node.left)[1]
-            # The text between the difference and the sign has its closing parenthesis.
+            # The closing parenthesis of the difference is between its node and the sign.
             closing = re.match(r"\s*\)", failure.code[end:])
             yield (end + (closing.end() if closing else 0),) * 2 + (".dt.days",)
             return

@@ -86,7 +86,7 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
     program cannot be parsed. ``facts`` describe the tables and files of the question."""
     tree = ParsedProgram(code).nodes
     try:
-        # Without comments, because a model may write down a condition and still not follow it.
+        # Comments are removed, because a model may write a condition as a comment and still not apply it.
         program = ParsedProgram(ast.unparse(tree[0]) if tree else "")
     except RecursionError:  # a sum of hundreds of terms
         return []
@@ -119,7 +119,7 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str]) -> Itera
     yield bool(LEAVES_OUT.search(sentence)) and _keeps_outliers(program)
     numbers = [float(one) for match in THRESHOLD.finditer(sentence) for one in match.groups() if one]
     yield not all(_has_number(program, number) for number in numbers)
-    # A negative number is an operation on a positive one in a syntax tree.
+    # A syntax tree has a negative number as an operation on a positive one, so absolute values are compared.
     yield not all(_has_number(program, abs(float(one))) for one in SENTINEL.findall(sentence))
 
 
@@ -174,7 +174,7 @@ def _unused_names(program: ParsedProgram) -> Iterator[str]:
     names = [node for node in program.nodes if isinstance(node, ast.Name)]
     read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
     columns = [node for node in program.nodes if isinstance(node, ast.Subscript) and _is_label(node.slice)]
-    # A table whose length or other column is read does not count as read.
+    # Reading only the length, the shape or another column of a table does not use the new column.
     narrow = {id(node.value) for node in columns}
     narrow |= {id(one) for call in calls if ast.unparse(call.func) == "len" for one in call.args}
     narrow |= {id(node.value) for node in program.nodes if isinstance(node, ast.Attribute) and node.attr == "shape"}

@@ -64,7 +64,7 @@ class Refusal:
         """Return the fault to raise. Its ``again`` is true if the same request may succeed later."""
         error = self._error(endpoint, model)
         hopeless = self.code == "insufficient_quota" or isinstance(error, ContextOverflow)
-        # llama-cpp-python answers 500 where other servers answer 422
+        # llama-cpp-python answers 500 where other servers answer 422.
         hopeless = hopeless or "validation error" in self.words
         return EngineFault(
             error, again=self.status in AGAIN and not hopeless, after_s=parse_retry_after(self.retry_after)

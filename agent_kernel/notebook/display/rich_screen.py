@@ -75,7 +75,7 @@ class RichScreen:
             self._print(printable(f"[{card.title}]"), "bold")
             if card.code:
                 self._console.print(self._code(card.shown_code))
-        # running output is printed in whole lines
+        # While a call runs, its output is printed in whole lines.
         end = len(card.output) if card.state != "running" else card.output.rfind("\n") + 1
         if end > printed:
             new = printable(card.output[printed:end]).rstrip("\n")

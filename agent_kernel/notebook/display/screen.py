@@ -82,8 +82,8 @@ class OutputSegment:
         self._sent = 0.0
         self._pause = 0.0
         self._dirty = False
-        # While the model's code runs in the main thread, the thread of the claim sends due updates. Reentrant, because
-        # an interrupt may leave it locked by the main thread.
+        # While the model's code runs in the main thread, the thread of the claim sends updates that are due. The lock
+        # is reentrant, because an interrupt may occur while the main thread holds it.
         self._lock = threading.RLock()
 
     def touch(self, *, force: bool = False) -> None:

@@ -199,7 +199,7 @@ class Fallback:
         jail.follow_parent(keeper)
         channel.renew()
         _restore_random(state)
-        # a fork shares file offsets with its parent, so the failed call may have changed them
+        # A fork shares file offsets with its parent, so the failed call may have changed them.
         for fd, offset in offsets.items():
             os.lseek(fd, offset, os.SEEK_SET)
         channel.send(frames.json_frame(frames.READY, {}))
@@ -288,7 +288,7 @@ def _is_refused(shell: Any, outcome: ExecutionOutcome) -> bool:
     return False
 
 
-# ---------------------------------------------------------------------------------------------------- cutting off
+# ------------------------------------------------------------------------------------------- separation from the kernel
 
 
 def _detach(ends: ChildEnds) -> None:

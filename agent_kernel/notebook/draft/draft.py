@@ -321,7 +321,7 @@ class Drafts:
         if beside and python_text == NO_OUTPUT:
             python_text = ""
         undone = LOST if answer.get("lost") is True else UNDONE if attempted and not changes else ""
-        # the error must be the last line: a retry looks there
+        # The error must be the last line, because a retry reads it there.
         parts = (undone, beside, NOT_HERE * needs_kernel, python_text)
         text = "\n".join(part for part in parts if part)
         media = _media(answer.get("media"))

@@ -193,7 +193,7 @@ class DraftProcess:
                     os.kill(pid, signal.SIGKILL)
             if parent_of(asleep) != self._keeper:
                 raise DraftEnded("the process that it named does not belong to this draft")
-            # files are not rolled back, so every later call would end as well
+            # Files are not rolled back, so every later call would exceed the limit too.
             if excess := excess_of_disk(self.directory):
                 raise DraftEnded(excess)
             self._forget_output()

@@ -90,7 +90,7 @@ def _own_shared_memory() -> list[str]:
     try:
         try:
             check_result(libc.unshare(NEW_MOUNTS), "unshare")
-        # Without the privilege, a new user namespace grants it; the maps keep the user's own ids.
+        # A process without this privilege gets it in a new user namespace. The id maps keep the ids of the user.
         except OSError:
             check_result(libc.unshare(NEW_MOUNTS | NEW_USER), "unshare")
             Path("/proc/self/setgroups").write_text("deny", encoding="ascii")

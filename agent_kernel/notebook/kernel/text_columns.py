@@ -85,7 +85,8 @@ def _numbers_from(place: str, texts: Sequence[str], *, mixed: bool) -> str:
     if mixed and not numbers:
         return f"pd.to_numeric({place}, errors='coerce')"
     units = {(match["before"], match["after"].strip().casefold()) for match in numbers}
-    # One unit, or a unit that some cells lack. A text of digits with a leading zero is an identifier, not a number.
+    # The texts must have one unit, which some cells may lack. A text of digits with a leading zero is an identifier,
+    # not a number.
     identifiers = any(re.match(r"0\d", match["number"]) for match in numbers)
     if len(numbers) * 2 < len(texts) or len(units - {("", "")}) > 1 or identifiers:
         return ""

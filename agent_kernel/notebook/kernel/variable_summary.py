@@ -230,7 +230,8 @@ def columns_of(frame: Any, limit: int = MAX_COLUMNS) -> list[tuple[Any, Any]]:
 
 
 def _cell(column: Any) -> str:
-    # to_list makes Python values of numpy's: repr(str()) of an int64 is quoted, and code compared numbers with text.
+    # to_list converts numpy values to Python values. Otherwise a numpy int64 would be shown in quotes, and a model then
+    # compared numbers with text.
     (first,) = column.head(1).to_list()
     if type(first) is str or not (type(first) in PLAIN or _is_known_scalar(first)):
         return short_text(first)
@@ -325,7 +326,7 @@ def _function(function: types.FunctionType) -> list[str]:
 def _source(function: types.FunctionType) -> str:
     """Return the indented source of a function that a cell defined; an empty string if the notebook no longer has it or
     if it is longer than MAX_CODE characters."""
-    # inspect.getsource would return lines of the program that runs the kernel if the cell is unknown.
+    # If the cell is unknown, inspect.getsource would return lines of the program that runs the kernel.
     lines = linecache.getlines(function.__code__.co_filename)
     code = textwrap.dedent("".join(inspect.getblock(lines[function.__code__.co_firstlineno - 1 :]))).strip()
     return textwrap.indent(code, "    ") if len(code) <= MAX_CODE else ""

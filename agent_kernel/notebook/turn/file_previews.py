@@ -206,12 +206,12 @@ def _conversions(name: str, columns: Sequence[Any], cells: Sequence[Sequence[Any
     table = re.sub(r"\W+", "_", Path(name).stem, flags=re.ASCII).strip("_").lower()
     if not table.isidentifier():
         return []
-    # The cells as they are: spaces at their ends are one of the things to convert.
+    # The cells keep the spaces at their ends, because these spaces are a reason for a conversion.
     known = [[cell for cell in column if cell is not None and str(cell).strip() not in MISSING] for column in cells]
     return [
         fact
         for label, column in zip(columns, known, strict=True)
-        # pandas itself converts a column whose texts are all numbers, or all true and false.
+        # A column needs no conversion if pandas converts it itself: if all texts are numbers, or all are true or false.
         if _type([str(cell) for cell in column]) in ("str", "day first")
         and (fact := describe_conversion(table, label, column))
     ]
@@ -321,7 +321,7 @@ def _type(cells: Sequence[str]) -> str:
         return "str"
     kind = next((name for name, fits in TYPES if all(map(fits, known))), "str")
     if kind == "str" and all(days := [DAY_FIRST.fullmatch(text) for text in known]):
-        # With slashes, a first or second number above 12 says which of the two is the day.
+        # In dates with slashes, a first or second number above 12 shows which of the two is the day.
         is_month_first = all(day[3] and int(day[1]) <= 12 for day in days if day)
         if is_month_first and any(day[3] and int(day[3]) > 12 for day in days if day):
             return "date"

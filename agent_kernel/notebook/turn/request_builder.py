@@ -68,8 +68,8 @@ class RequestBuilder:
         if result:
             result.check_place(place)
         files = _files(without_braces(prompt, named), place)
-        # The newest tables are of no use to a sandbox, which does not have them, and to a turn whose notes say what it
-        # is about.
+        # The newest tables are not described for a sandbox, which does not have them, and for a turn whose notes or
+        # files already state its subject.
         newest = not (notes or files or place == "sandbox")
         names = [*request.variables, *named]
         data = self._describe_data(prompt, session, names, place, has_files=bool(files), newest=newest)

@@ -95,7 +95,7 @@ def _allow(ruleset: int, path: str, access: int) -> None:
         return
     try:
         if not os.path.isdir(path):
-            # Rights of directories are invalid for files.
+            # Landlock refuses directory rights for a path that is a file.
             access &= _OF_FILES
         syscall("landlock_add_rule", ruleset, _PATH_BENEATH, struct.pack("=Qi", access, beneath), 0)
     finally:

@@ -109,8 +109,8 @@ class FileTree:
         syscall("pivot_root", b".", b".")
         check_result(int(libc.umount2(b".", _DETACH)), "umount the old tree")
         os.chdir("/")
-        # Shared again, so that later mounts of the supervisor reach the worker's mount namespace, which is a slave of
-        # this one.
+        # The mounts are shared again, so that later mounts of the supervisor reach the worker's mount namespace, which
+        # is a slave of this one.
         _mount("", "/", "", _REC | _SHARED)
 
     def _is_covered(self, path: str) -> bool:

@@ -111,7 +111,7 @@ def private_below(directory: str) -> list[str]:
         listing = _list(base)
         if listing is not None:
             paths += [os.path.join(base, name) for name in listing.private]
-            # In the order of _visible, so that both examine the same directories of a large tree.
+            # The order is that of _visible, so that both examine the same directories of a large tree.
             left += [os.path.join(base, name) for name in reversed(listing.folders)]
             seen += listing.size
     return paths

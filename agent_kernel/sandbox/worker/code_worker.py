@@ -53,7 +53,7 @@ def _settle(workdir: str) -> None:
         MPLCONFIGDIR=os.path.join(workdir, ".cache", "matplotlib"),
         XDG_CACHE_HOME=os.path.join(workdir, ".cache"),
         MPLBACKEND=f"module://{BACKEND}",
-        # each thread of these libraries reserves tens of MB of address space, which is limited
+        # Each thread of these libraries reserves tens of MB of address space, which is limited.
         OPENBLAS_NUM_THREADS="1",
         OMP_NUM_THREADS="1",
         MKL_NUM_THREADS="1",

@@ -40,7 +40,7 @@ def _traceback(problem: BaseException) -> str:
         problem = type(problem)(short_text(str(problem))).with_traceback(problem.__traceback__)
     shown = traceback.TracebackException.from_exception(problem, compact=True)
     _only_their_frames(shown, set())
-    # Our own exceptions are named without their module, which nobody else can import.
+    # The module is removed from the names of our own exceptions, because the user's code cannot import it.
     return "".join(shown.format()).rstrip().replace(f"{ProcessorTimeUsedUp.__module__}.", "")
 
 

@@ -56,7 +56,8 @@ class Suffix:
         self._key = key
         self._is_expired = is_expired
         self._tail = [item for item, _ in forms[at:]]
-        # The first item may be several in the Responses API: a message and its calls. The rest of it is stored again.
+        # The first item may correspond to several items of the Responses API, a message and its calls. Those of them
+        # that are not replaced are stored again.
         self._rest = [responses_items.message_of(body) for body in forms[at][1][:offset]]
         self._splits_pair = not offset and self._tail[0].message.role == "tool"
 

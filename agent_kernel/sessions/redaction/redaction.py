@@ -45,8 +45,8 @@ class Pattern:
     hints: tuple[str, ...] = ()
 
 
-# Shapes as their issuers document them, with bounds on every repetition, so that a search takes linear time. The order
-# matters: more specific patterns come first.
+# The patterns follow the documentation of the issuers. Every repetition is bounded, so that a search takes linear time.
+# More specific patterns come first, because the first match counts.
 PATTERNS = (
     Pattern(
         "private_key",
@@ -130,7 +130,7 @@ class Redactor:
         return "".join([*clean, self._clean(text[start:])])
 
     def _clean(self, text: str) -> str:
-        # One search for the hints of all patterns: most texts contain none of them, and are often a few characters.
+        # One search checks for the hints of all patterns, because most texts are short and contain none of them.
         for search in self._searches if self._hints.search(text) else self._extra:
             text = search.clean_text(text)
         return text

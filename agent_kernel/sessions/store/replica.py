@@ -186,7 +186,7 @@ class Replica:
         for change in changes:
             unnamed |= self._apply_change(db, entry.namespace, change)
         if entry.replaces and place:
-            # The session keeps its rowid, and so its position among sessions that changed at the same moment.
+            # The session keeps its rowid, which determines its position among sessions that changed at the same moment.
             db.execute("UPDATE sessions SET rowid = ? WHERE namespace = ? AND id = ?", (*place, *here))
         if unnamed:
             blobs.remove_unnamed(db, entry.namespace, sorted(unnamed))
@@ -205,7 +205,8 @@ class Replica:
             if mime is not None:
                 blobs.insert_blob_row(db, namespace, row["hash"], mime=mime, size=size)
         if change.event == "i":
-            # The writer's own statement replaces rows too: a binding or a grant replaces an earlier one.
+            # INSERT OR REPLACE is used, because the statement of the writer may have replaced a row too: a binding or a
+            # grant replaces an earlier one.
             places = ", ".join("?" * len(columns))
             db.execute(f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) VALUES ({places})", [*row.values()])
         else:

@@ -255,7 +255,7 @@ def take_over(db: sqlite3.Connection, turn: Turn, owner: Owner, seen: float, *, 
     """Close the turn of an owner whose lease is stale, as interrupted, and return it. ``seen`` is the heartbeat that
     was found stale; if the lease was renewed since, nothing is changed and None is returned."""
     row = db.execute(
-        # Compare and set: a heartbeat since then means that the owner is alive after all.
+        # The heartbeat is compared again: if it has changed since then, the owner is alive after all.
         f"SELECT 1 FROM turns WHERE {HERE} AND id = ? AND heartbeat = ?",
         (*pair(turn.key), turn.id, seen),
     ).fetchone()

@@ -95,7 +95,7 @@ class MessagesCodec:
         """The id of the message."""
         return f"msg_{self._id}"
 
-    # ------------------------------------------------------------------------------------------------ the answers
+    # --------------------------------------------------------------------------------------------- the complete message
 
     def begin(self) -> Iterable[Frame]:
         start = {**self._facts, "content": [], "stop_reason": None, "stop_sequence": None, "usage": _usage({})}
@@ -131,7 +131,7 @@ class MessagesCodec:
             name, data = report
             yield Frame({"type": name, **data})
 
-    # ------------------------------------------------------------------------------------------------ blocks
+    # ------------------------------------------------------------------------------------------------ content blocks
 
     def _add_text(self, kind: str, text: str) -> Iterator[Frame]:
         if self._open != kind:
@@ -194,7 +194,7 @@ class MessagesCodec:
     def _stop(self) -> Frame:
         return _event("content_block_stop", index=len(self._blocks))
 
-    # ------------------------------------------------------------------------------------------------ the end
+    # ------------------------------------------------------------------------------------------- the end of the message
 
     def _end_turn(self, event: Event) -> Iterator[Frame]:
         self._end = event

@@ -150,7 +150,7 @@ class _Reading:
             _check_results(spoken)
         return whole, spoken
 
-    # ------------------------------------------------------------------------------------------------ the client
+    # --------------------------------------------------------------------------------------------- messages of the user
 
     def _user(self, message: MessageBody) -> list[Message]:
         """Convert a message of the user: tool results first, as models expect them, then its other content."""
@@ -223,7 +223,7 @@ class _Reading:
         context = f"{block.title or file.name or file.id}: {block.context}" if block.context else ""
         return [Text(context)] if context else []
 
-    # ------------------------------------------------------------------------------------------------ the model
+    # ---------------------------------------------------------------------------------------- messages of the assistant
 
     def _rounds(self, message: MessageBody) -> list[_Round]:
         """Split a message of the assistant into its rounds of tool calls. The results of tools that the API's server

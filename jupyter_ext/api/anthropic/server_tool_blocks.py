@@ -116,7 +116,7 @@ def _seal(one: Mapping[str, Any]) -> str:
     return base64.b64encode(json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")).decode()
 
 
-# ---------------------------------------------------------------------------------------------------- repeated
+# -------------------------------------------------------------------------------------- blocks that a client sends back
 
 
 def arguments_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:

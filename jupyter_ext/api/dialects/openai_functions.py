@@ -163,7 +163,7 @@ def check_tool_choice(
     return choice
 
 
-# ---------------------------------------------------------------------------------------------------- answers
+# ------------------------------------------------------------------------------------------------ output formats
 
 
 class TextFormat(Words):
@@ -195,7 +195,7 @@ class JsonSchemaFormat(Words):
         return OutputFormat("json_schema", self.schema_, name=self.name)
 
 
-# ---------------------------------------------------------------------------------------------------- the web
+# ------------------------------------------------------------------------------------------------ web options
 
 
 def check_web_options(given: dict[str, Any]) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def require_file_tools(
     return asked
 
 
-# ---------------------------------------------------------------------------------------------------- decoding
+# -------------------------------------------------------------------------------------------- constraints on the answer
 
 ReasoningEffort = Annotated[str, Field(pattern=r"^[a-z]{1,20}$")]
 Penalty = Annotated[float, Field(ge=-2, le=2)]

@@ -75,7 +75,7 @@ class AsgiExchange:
             return
         if message["type"] == "http.response.start":
             self._handler.set_status(message["status"])
-            # tornado's default would be HTML if the application sets no Content-Type.
+            # Without this, tornado would send its default, HTML, if the application sets no Content-Type.
             self._handler.clear_header("Content-Type")
             for name, value in message.get("headers", []):
                 if name.lower() not in OWN:

@@ -89,7 +89,7 @@ class Upload:
         if self.arrived is not None:
             self.arrived.remove()
 
-    # ------------------------------------------------------------------------------------------------ the parser's
+    # ------------------------------------------------------------------------------------------ callbacks of the parser
 
     def _callbacks(self) -> dict[str, Callable[..., None]]:
         return {

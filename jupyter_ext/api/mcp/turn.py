@@ -171,7 +171,7 @@ class McpTurn:
             except AgentKernelError:
                 if remember == "once":
                     raise
-                # A decision that cannot be remembered is valid for this call only.
+                # If the server refuses to remember the decision, the approval is valid for this call only.
                 once = Answer("approve", "once", shown=shown)
                 await self._control.approve(self._turn.spec.key.namespace, id, once)
 

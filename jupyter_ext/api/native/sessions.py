@@ -174,7 +174,7 @@ class SessionHandler(SessionChangeHandler):
             self.reply(body)
             return
         written = await export_session(self.services.runtime.store, session.key, "mistralrs")
-        # Joined as bytes: the history may be large, and is JSON already.
+        # The documents are joined as bytes, because the history may be large and is JSON already.
         self.finish(json.dumps(body).encode()[:-1] + b"," + written.document[1:])
 
     @guard("write")

@@ -152,7 +152,7 @@ def _plain(content: Said) -> str:
     return content if isinstance(content, str) else "".join(text_of(part) for part in content)
 
 
-# ---------------------------------------------------------------------------------------------------- listed
+# ---------------------------------------------------------------------------------------------- items to store and list
 
 
 def items_to_store(items: Sequence[AnyItem], stem: str, brought: Brought) -> list[Body]:

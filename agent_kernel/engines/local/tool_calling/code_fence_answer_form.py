@@ -37,7 +37,8 @@ def with_printed_values(code: str, slots: Mapping[str, str]) -> str:
 
     code = IN_F_STRING.sub(placeholder, code) if names else code
     is_printed = all(f"@{slot}[" in code for slot in slots)
-    # A program without these variables prints the values in another way, and the model brings them into the form.
+    # A program without these variables prints its values in another way. The model then writes the answer in the
+    # demanded form.
     has_variables = 2 * len(names.intersection(slots)) >= len(slots)
     return code if is_printed or not has_variables else f"{_without_other_form(code, slots)}\n{_print_of(slots)}\n"
 

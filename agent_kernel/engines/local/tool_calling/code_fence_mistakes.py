@@ -131,7 +131,7 @@ def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingConversi
         exists = frame in names or any(map(described.search, hidden))
         if name in names and exists and not re.search(rf"\b{name} *=(?!=)", code):
             return MissingConversion(line, is_named=True)
-        # A model may also take the converted column for one of the table: packs['weight_number'].
+        # A model may also mistake the converted variable for a column of the table: packs['weight_number'].
         uses_column = re.compile(rf"(['\"]){label}(?:_\w+)?\1|\.{label}\b")
         lines = [text for text in code.splitlines() if frame in names and uses_column.search(text)]
         uses = USES_NUMBERS if fact["problem"] == "holds text" else COMPARES

@@ -78,8 +78,8 @@ async def probe(render: Render) -> TemplateProbe:
     if not (prompt and TOOL in prompt):
         return TemplateProbe(system=SYSTEM in with_system, end=_end(tail))
     called = await render_or_empty(USER, _round(1, as_text=text_arguments)[0], {"role": "user", "content": NEXT})
-    # Some templates list the tools before the last user message. The text before a call is therefore read where there
-    # is only one user message, and the text after it where another one follows.
+    # Some templates list the tools before the last user message. So the text before a call is taken from a conversation
+    # with one user message, and the text after it from one in which another user message follows.
     opening, _, key = _form(one or called, prompt, head, tail)
     _, closing, _ = _form(called, prompt, head, tail)
     plain = TemplateProbe()

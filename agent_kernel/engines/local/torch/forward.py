@@ -79,7 +79,8 @@ class Forward:
             inputs["position_ids"] = positions[..., start:end]
         if self._sight is not None and places:
             inputs |= self._sight.inputs([place.picture for place in places])
-            # From the beginning of the prompt, since the model finds the tokens of one picture by their positions.
+            # The model finds the tokens of a picture by their positions, so it needs the kinds of all tokens from the
+            # beginning of the prompt.
             inputs |= dict.fromkeys(self._kinds, self._sight.kinds(ids[:end]))
         with self._torch.inference_mode():
             return self._model(input_ids=self._tensor(ids[start:end]), **inputs).logits[0, -1]

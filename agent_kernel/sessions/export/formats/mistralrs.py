@@ -57,7 +57,7 @@ def read(document: Fields, namespace: str) -> Transcript:
     reader.end()
     files = list(mistralrs_files.read(document.each("files")))
     blobs = reader.blobs | {file.hash: data for file, data in files if data is not None}
-    # The files that ``write`` created from media; they are recognized by their ids.
+    # ``media`` are the files that ``write`` created from media. They are recognized by their ids.
     media = {file.hash[:12]: file for file, data in files if data is not None and file.id == _file_id(file.hash)}
     named: set[str] = set()
     messages = [(place, _with_media(message, media, named)) for place, message in messages]
