@@ -107,7 +107,7 @@ class Toolbox:
         self._unoffered_replies += not self._offers_own_tools
         if self._unoffered_replies > MAX_UNOFFERED_REPLIES:
             raise EngineError(
-                f"The model keeps calling {calls[0].name!r}, which it was not offered.",
+                f"The model keeps calling the tool {calls[0].name!r}, which the request does not offer.",
                 hint="Send the prompt again, or use another model.",
             )
         alone = [call for call in calls if self._shares_state(call)]

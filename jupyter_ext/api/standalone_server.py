@@ -205,5 +205,5 @@ def listen(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         raise InvalidRequest(
             f"The server cannot listen at {where}: {error.strerror or error}.",
-            hint="Give another --port, or --host, or stop what listens there.",
+            hint="Choose another --port or --host, or stop the program that listens there.",
         ) from error

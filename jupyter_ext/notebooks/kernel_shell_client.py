@@ -108,7 +108,7 @@ class KernelShell:
             return str(ast.literal_eval(result["data"]["text/plain"]))
         except (ValueError, SyntaxError, KeyError) as error:
             raise AgentKernelError(
-                "The kernel formats text in a way of its own, so the value cannot be read."
+                "The kernel has a text formatter of its own, so the value cannot be read."
             ) from error
 
     def close(self) -> None:

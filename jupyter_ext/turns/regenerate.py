@@ -22,7 +22,7 @@ async def repeat_request(store: SessionStore, key: SessionKey, request: TurnRequ
     """
     turn = await store.turn(key.namespace, replaces)
     if turn is None or turn.key != key:
-        raise TurnNotFound("There is no such turn in this session.")
+        raise TurnNotFound("This session has no turn with this id.")
     if request.prompt or request.messages:
         return request
     said = [item.message for item in await store.of_turn(turn) if item.message.role == "user"]

@@ -136,7 +136,7 @@ class DraftProcess:
             answer = self._answer(frames.DONE, on_text, on_show, timeout_s, stopped)
         except FrameError as error:
             self.end()
-            raise DraftEnded(f"what the draft sent cannot be read: {error}") from error
+            raise DraftEnded(f"the output of the draft cannot be read: {error}") from error
         except OSError as error:
             self.end()
             raise DraftEnded(str(error)) from error
@@ -296,7 +296,7 @@ class DraftProcess:
         try:
             received = self._frames.feed(data)
         except FrameError as error:
-            raise DraftEnded(f"what the draft sent cannot be read: {error}") from error
+            raise DraftEnded(f"the output of the draft cannot be read: {error}") from error
         for kind, bodies in itertools.groupby(received, key=operator.itemgetter(0)):
             if (stream := frames.STREAMS.get(kind)) is not None:
                 on_text(stream, b"".join(body for _, body in bodies).decode(errors="replace"))

@@ -173,7 +173,7 @@ class EngineHandler(AgentHandler):
             key, _ = await self.services.notebooks.ensure_session(caller.namespace, place)
         else:
             raise InvalidRequest(
-                "The request does not say whose engine to choose: send session, or path or kernel in the query."
+                "The request does not name a session. Send session in the body, or path or kernel in the query."
             )
         access.check_visible(caller, body.model)
         info = self.services.runtime.engines.get(body.model).info()

@@ -85,7 +85,7 @@ class BesideHandler(ImportingHandler):
     async def _place(self) -> str:
         place = await self.find_queried_place()
         if place is None or place.startswith(KERNEL):
-            raise InvalidRequest("The request does not say which notebook is meant.", hint=WHICH_NOTEBOOK)
+            raise InvalidRequest("The request does not name a notebook.", hint=WHICH_NOTEBOOK)
         return place
 
     async def _document(self, place: str) -> tuple[bytes, dict[str, bytes]]:
