@@ -157,10 +157,10 @@ class Turn:
             )
         return self._gathered.result()
 
-    async def decide(self, asked: ApprovalRequired, said: Said) -> bool:
-        """Answer the approval request ``asked`` of this turn with ``said``: a Decision, True, False, or a string that
-        denies with this reason. Returns False if the call no longer waits."""
-        return await decide(self._connection, asked, decision_of(said))
+    async def decide(self, asked: ApprovalRequired, decision: Said) -> bool:
+        """Answer the approval request ``asked`` of this turn with ``decision``: a Decision, True, False, or a string
+        that denies with this reason. Returns False if the call no longer waits."""
+        return await decide(self._connection, asked, decision_of(decision))
 
     async def approve(self, asked: ApprovalRequired, remember: str = "once") -> bool:
         return await self.decide(asked, Decision.approve(remember))

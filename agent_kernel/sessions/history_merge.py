@@ -60,8 +60,8 @@ class Step:
 def split_instructions(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
     """Return (system messages at the beginning, all other messages without hidden and empty ones)."""
     start = message_comparison.count_instructions(messages)
-    spoken = [message for message in messages[start:] if not (message.hidden or message_comparison.is_empty(message))]
-    return list(messages[:start]), spoken
+    others = [message for message in messages[start:] if not (message.hidden or message_comparison.is_empty(message))]
+    return list(messages[:start]), others
 
 
 def first_added(messages: Sequence[Message]) -> int:
@@ -170,8 +170,8 @@ def splice(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
             break
         agreed += 1
         last = other is theirs[-1]
-        goes_on = last and added < len(known) and message_comparison.is_tool_traffic(known[added])
-        adds = frozenset(call.id for call in known[added].calls) if goes_on else frozenset[str]()
+        begins_with_calls = last and added < len(known) and message_comparison.is_tool_traffic(known[added])
+        adds = frozenset(call.id for call in known[added].calls) if begins_with_calls else frozenset[str]()
         end, used, all_of_it = _merge_rounds(stored, mine, known, other, adds)
         if not all_of_it:
             break
@@ -247,13 +247,13 @@ def _is_same_message(stored: Sequence[Message], mine: Step, known: Sequence[Mess
         return True
     if not one.role == two.role == "assistant" or one.media != two.media:
         return False
-    spoken = message_comparison.spoken_text([two])
+    text = message_comparison.spoken_text([two])
     last, whole = (
         message_comparison.spoken_text([one]),
         message_comparison.spoken_text([*(stored[index] for index in mine.before), one]),
     )
-    stopped = one.status == "interrupted" and bool(spoken)
-    return spoken == whole or (stopped and (last.startswith(spoken) or whole.startswith(spoken)))
+    stopped = one.status == "interrupted" and bool(text)
+    return text == whole or (stopped and (last.startswith(text) or whole.startswith(text)))
 
 
 def _merge_rounds(

@@ -50,8 +50,8 @@ class StoredAnnotations:
     def notices(self, blocks: int | None = None) -> list[tuple[str, str, str]]:
         """Remove and return the notices, as (level, text, details), from before block ``blocks`` (None: all that are
         left)."""
-        told: list[tuple[str, str, str]] = []
+        notices: list[tuple[str, str, str]] = []
         while self._notices and (blocks is None or self._notices[0]["at"] <= blocks):
             notice = self._notices.popleft()
-            told.append((str(notice["level"]), str(notice["text"]), str(notice.get("details", ""))))
-        return told
+            notices.append((str(notice["level"]), str(notice["text"]), str(notice.get("details", ""))))
+        return notices

@@ -26,12 +26,12 @@ InputHook: TypeAlias = Callable[[list[Message], list[Message]], "list[Message] |
 class ShapedInput:
     """The messages that a hook returned.
 
-    ``seen`` is everything that the model sees, in order; ``said`` is the part of it that is stored. ``before`` is the
-    number of messages in ``seen`` before the first new one.
+    ``seen`` is everything that the model sees, in order; ``to_store`` is the part of it that is stored. ``before`` is
+    the number of messages in ``seen`` before the first new one.
     """
 
     seen: tuple[Message, ...]
-    said: tuple[Message, ...]
+    to_store: tuple[Message, ...]
     before: int
 
 
@@ -52,8 +52,8 @@ async def apply_hook(hook: InputHook, history: Sequence[Message], new: Sequence[
     if not isinstance(seen, list) or not all(isinstance(message, Message) for message in seen):
         raise InvalidRequest("An input hook must return a list of messages.")
     is_new = owners.new(seen, given_history)
-    said = tuple(message for message, fresh in zip(seen, is_new, strict=True) if fresh)
-    return ShapedInput(tuple(seen), said, is_new.index(True) if said else len(seen))
+    to_store = tuple(message for message, fresh in zip(seen, is_new, strict=True) if fresh)
+    return ShapedInput(tuple(seen), to_store, is_new.index(True) if to_store else len(seen))
 
 
 class _Owners:

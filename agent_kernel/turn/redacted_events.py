@@ -111,8 +111,8 @@ class RedactedEvents:
 
     def _flush_before(self, body: EventBody) -> None:
         for key in list(self._streams):
-            goes_on = key[0] == CallOutput.type and not isinstance(body, TurnFinished)
-            if not goes_on or (isinstance(body, CallFinished) and body.call == key[1]):
+            continues = key[0] == CallOutput.type and not isinstance(body, TurnFinished)
+            if not continues or (isinstance(body, CallFinished) and body.call == key[1]):
                 self._flush(key)
 
     def _clean(self, body: EventBody) -> EventBody:

@@ -199,8 +199,8 @@ class Runtime:
         self.engine = engine
         self.engines = NamedEngines(settings, engine, _create_local_engine)
         self.observers = _observers(settings)
-        told = [self.observers.notify_expire] if settings.observers else ()
-        self.store = limit_store(with_private(store), RetentionLimits.of(settings), told)
+        callbacks = [self.observers.notify_expire] if settings.observers else ()
+        self.store = limit_store(with_private(store), RetentionLimits.of(settings), callbacks)
         self.sandbox = sandbox
         self.ledger = TurnWriter(self.store, redactor=Redactor.of(settings), transcripts=_transcripts(settings))
         policy = CompactionPolicy(auto=settings.compaction == "auto", threshold=settings.compaction_threshold)

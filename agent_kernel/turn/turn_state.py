@@ -138,15 +138,15 @@ class ActiveTurn:
         self.earlier = prepared.history
         if prepared.behind is not None or prepared.earlier:
             self.place = prepared
-        await self._store(prepared.said)
+        await self._store(prepared.to_store)
 
     async def save(self, *messages: Message) -> None:
         """Add messages to the turn; the model sees them, and they are stored."""
         await self._store(messages)
         self.messages.extend(messages)
-        said = next((message for message in reversed(messages) if message.role == "assistant"), None)
-        if said is not None and (said.text or not any(call.id in self.returned for call in said.calls)):
-            self.text = said.text
+        answer = next((message for message in reversed(messages) if message.role == "assistant"), None)
+        if answer is not None and (answer.text or not any(call.id in self.returned for call in answer.calls)):
+            self.text = answer.text
 
     async def _store(self, messages: Sequence[Message]) -> None:
         """Append messages to the store. The first call places the turn and creates its branch if it needs one, so a

@@ -178,12 +178,12 @@ class TerminalLines:
         session = "session" in asked.remember
         question = f"Run it? [y]es, [n]o{', [s] yes for this conversation' if session else ''}: "
         try:
-            said = (await self._decisions.prompt_async(question)).strip().lower()
+            reply = (await self._decisions.prompt_async(question)).strip().lower()
         except (KeyboardInterrupt, EOFError):
-            said = ""
-        if session and said in ("s", "session"):
+            reply = ""
+        if session and reply in ("s", "session"):
             return Answer("approve", remember="session", shown=asked.shown)
-        return Answer("approve" if said in ("y", "yes") else "deny", shown=asked.shown)
+        return Answer("approve" if reply in ("y", "yes") else "deny", shown=asked.shown)
 
     def say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

@@ -138,24 +138,24 @@ class Drafts:
         of the value of the program's last expression."""
         if refused := self._review.refuse(code):
             return ExecutionOutcome("error", refused, refused, (), False)
-        heard = _Heard(listener)
+        output = _PrintedOutput(listener)
         with self._lock, interruptible() as interrupt:
             try:
                 answer = self._ensure_process().run(
                     code,
-                    heard.hear,
+                    output.add,
                     lambda bundle: _show_safely(bundle, show, id(self)),
                     stopped=interrupt.is_set,
                     returns_value=returns_value,
                 )
             except KeyboardInterrupt:
                 self._forget_ended()
-                return ExecutionOutcome("interrupted", heard.text_with("KeyboardInterrupt"), "", (), True)
+                return ExecutionOutcome("interrupted", output.text_with("KeyboardInterrupt"), "", (), True)
             except DraftEnded as error:
-                return self._describe_end(error, heard, interrupt.is_set())
+                return self._describe_end(error, output, interrupt.is_set())
             self._forget_ended()
             self._restart_idle_timer()
-        return self._record(turn, code, answer, heard)
+        return self._record(turn, code, answer, output)
 
     def try_programs(self, programs: Iterable[str], names: Sequence[str]) -> list[ProgramOutcome]:
         """Run each program on the present state of the copy and undo its effects. Returns the outcomes in order. An
@@ -297,16 +297,16 @@ class Drafts:
         self._idle.daemon = True
         self._idle.start()
 
-    def _describe_end(self, error: DraftEnded, heard: _Heard, interrupted: bool) -> ExecutionOutcome:
+    def _describe_end(self, error: DraftEnded, output: _PrintedOutput, interrupted: bool) -> ExecutionOutcome:
         self._forget_ended()
         if error.hung:
             self._unfit = "a draft of this kernel hung"
         status = "interrupted" if interrupted else "timeout" if error.timeout else "error"
         lost = f"The draft is gone, with the variables it made: {error}. The person's kernel is as it was."
         reason = f"The code was ended: {error}. {UNDONE}" if error.restored else lost
-        return ExecutionOutcome(status, heard.text_with(reason), reason, (), interrupted)
+        return ExecutionOutcome(status, output.text_with(reason), reason, (), interrupted)
 
-    def _record(self, turn: str, code: str, answer: Mapping[str, Any], heard: _Heard) -> ExecutionOutcome:
+    def _record(self, turn: str, code: str, answer: Mapping[str, Any], output: _PrintedOutput) -> ExecutionOutcome:
         status = answer.get("status") if answer.get("status") in STATUSES else "error"
         attempted = NameChanges(*(_names(answer.get(kind)) for kind in ("new", "changed", "deleted")))
         changes = attempted if status == "success" else NameChanges()
@@ -341,7 +341,7 @@ class Drafts:
             self.drop()
 
 
-class _Heard:
+class _PrintedOutput:
     """Stores the printed output of a call and passes it on. If the draft ends before the call has a result, the model
     reads this output instead."""
 
@@ -350,7 +350,7 @@ class _Heard:
         self._parts: list[str] = []
         self._size = 0
 
-    def hear(self, stream: str, text: str) -> None:
+    def add(self, stream: str, text: str) -> None:
         if self._size < 4 * RESULT_CHARS:
             self._parts.append(text)
             self._size += len(text)

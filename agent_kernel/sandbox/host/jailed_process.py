@@ -349,11 +349,11 @@ class JailedProcess:
         self._refreshed.set()
 
     def _last_words(self) -> str:
-        heard = BoundedOutput(2000)
-        self._pipes["stderr"].attach(heard.add)
+        output = BoundedOutput(2000)
+        self._pipes["stderr"].attach(output.add)
         self._pipes["stderr"].drain()
         self._pipes["stderr"].pause()
-        return heard.text().strip().rpartition("\n")[2]
+        return output.text().strip().rpartition("\n")[2]
 
     async def _clean(self) -> None:
         for task in self._tasks:

@@ -83,8 +83,8 @@ class MongoTable:
     def now(self) -> float:
         def measure(client: Any) -> float:
             before = time.monotonic()
-            told: datetime = client.admin.command("hello")["localTime"]
-            return _seconds(told) - (before + time.monotonic()) / 2
+            server_time: datetime = client.admin.command("hello")["localTime"]
+            return _seconds(server_time) - (before + time.monotonic()) / 2
 
         if time.monotonic() - self._clock[1] > CLOCK_KEPT_S:
             self._clock = (self._use(measure), time.monotonic())

@@ -140,9 +140,9 @@ class _Reading:
             whole += converted
             spoken += converted
         if not body.messages or body.messages[-1].role == "assistant":
-            goes_on = _continuation(body.messages[-1]) if body.messages else Message("user", (Text(GO_ON),))
-            whole.append(goes_on)
-            spoken.append(goes_on)
+            continuation = _continuation(body.messages[-1]) if body.messages else Message("user", (Text(GO_ON),))
+            whole.append(continuation)
+            spoken.append(continuation)
         repeats = any(isinstance(block, ServerToolUseBlock) for message in body.messages for block in message.blocks)
         spoken = spoken if repeats else whole
         _check_results(whole)

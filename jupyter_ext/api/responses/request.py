@@ -96,7 +96,7 @@ Metadata = Annotated[dict[Annotated[str, Field(max_length=64)], Label], Field(ma
 Input = Annotated[
     Annotated[str, Field(min_length=1, max_length=MAX_TEXT), Tag("text")]
     | Annotated[list[Item], Field(min_length=1, max_length=MAX_MESSAGES), Tag("items")],
-    Discriminator(lambda said: "items" if isinstance(said, list) else "text"),
+    Discriminator(lambda value: "items" if isinstance(value, list) else "text"),
 ]
 
 

@@ -61,9 +61,9 @@ def read(document: Fields, namespace: str) -> Transcript:
     media = {file.hash[:12]: file for file, data in files if data is not None and file.id == _file_id(file.hash)}
     named: set[str] = set()
     messages = [(place, _with_media(message, media, named)) for place, message in messages]
-    come = transcript_from_messages(messages, blobs, namespace, reader.left_out, strict=False)
-    session = replace(come.session, title=_title(document), tags=_tags(document))
-    return replace(come, session=session, files=tuple(file for file, _ in files if file.id not in named))
+    transcript = transcript_from_messages(messages, blobs, namespace, reader.left_out, strict=False)
+    session = replace(transcript.session, title=_title(document), tags=_tags(document))
+    return replace(transcript, session=session, files=tuple(file for file, _ in files if file.id not in named))
 
 
 def _in_call_order(messages: Iterator[Message]) -> Iterator[Message]:
