@@ -117,14 +117,14 @@ def _end(tail: str) -> str:
     return tag[1] if tag else ""
 
 
-def _form(called: str, asked: str, head: str, tail: str) -> tuple[str, str, str]:
+def _form(called: str, prompt: str, head: str, tail: str) -> tuple[str, str, str]:
     """Return the text before and after the JSON of a call, and the name of its arguments; the name is empty if the call
     is not JSON.
 
-    ``called`` is a rendered conversation with a call. ``asked`` is a prompt up to the point where the model continues.
+    ``called`` is a rendered conversation with a call. ``prompt`` is a prompt up to the point where the model continues.
     ``head`` and ``tail`` are the rendered text before and after an answer in text.
     """
-    starts = [asked, asked.rstrip().removesuffix(open_tag(asked).rstrip()), head]
+    starts = [prompt, prompt.rstrip().removesuffix(open_tag(prompt).rstrip()), head]
     start = max((len(text) for text in starts if called.startswith(text)), default=-1)
     for brace in re.finditer(r"\{", called[max(0, start) :]):
         at = max(0, start) + brace.start()
