@@ -1,6 +1,5 @@
-"""Reads the annotations of a turn (what it reported beside its messages) from its record;
-`agent_kernel/turn/turn_annotations.py` writes them.
-"""
+"""Reads the annotations of a turn (facts that its events reported in addition to its messages) from its record;
+`agent_kernel/turn/turn_annotations.py` writes them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Builds what the model sees, which differs from what is stored: instructions, a summary of the oldest part, as much of
-the history as fits, then this turn.
+"""Builds the messages that the model sees, which differ from the stored ones: instructions, a summary of the oldest
+part, as much of the history as fits, then this turn.
 
 The history shrinks in steps, so that between two steps the beginning of the prompt stays the same and its KV cache
 prefix is reused. First, long tool results of older turns are shortened; then older turns are left out. Recent turns
-stay unchanged. A note in the prompt informs the model about either change.
-"""
+stay unchanged. A note in the prompt informs the model about either change."""
 
 from __future__ import annotations
 

@@ -154,7 +154,8 @@ class JoinedDeltas:
     """An ``emit`` function that joins deltas, so that it passes on at most ``per_s`` of them a second, and every other
     event at once, after the deltas before it. With ``per_s`` infinite it passes on each delta unchanged.
 
-    Belongs to one event loop; create and call it only there. As a context manager it passes on what it still holds."""
+    Belongs to one event loop; create and call it only there. As a context manager it passes on the remaining deltas at
+    the end."""
 
     def __init__(self, emit: Emit, per_s: float = math.inf) -> None:
         self._emit = emit

@@ -56,7 +56,7 @@ class UnfinishedCalls:
 
 @dataclass(slots=True)
 class ActiveTurn:
-    """A running turn and what it has produced so far. If the turn is stopped, its record is made from this object."""
+    """A running turn and its output so far. If the turn is stopped, its record is made from this object."""
 
     request: TurnRequest
     opened: OpenTurn

@@ -122,8 +122,7 @@ class SharedSpending:
 @contextmanager
 def _stopping_as_store_error() -> Iterator[None]:
     """Context manager that raises StoreError in place of ServerStopping. The caller then treats a server that is
-    stopping like an unreachable database: it keeps what it could not write.
-    """
+    stopping like an unreachable database: it keeps the charges that it could not write."""
     try:
         yield
     except ServerStopping as error:

@@ -321,7 +321,7 @@ class StoreMaintenance(Protocol):
         """Return all bindings of a namespace (None: of all namespaces), ordered by namespace, root and path."""
 
     async def forget_set_aside(self, namespace: str | None = None) -> None:
-        """Delete what ``repair`` has moved to the quarantine."""
+        """Delete the rows that ``repair`` has moved to the quarantine."""
 
     async def vacuum(self) -> int:
         """Return unused space, including that of deleted text, to the disk. Returns the number of bytes freed."""

@@ -1,4 +1,4 @@
-"""Defines the values of inline completion: the text around the cursor, and what an engine answers. An engine that can
+"""Defines the values of inline completion: the text around the cursor, and the answer of an engine. An engine that can
 complete code implements ``InfillEngine`` besides ``Engine``."""
 
 from __future__ import annotations

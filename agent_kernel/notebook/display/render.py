@@ -82,7 +82,7 @@ class Card:
 
     @property
     def shown_code(self) -> str:
-        """The code for display, with invisible characters marked. What runs is ``code``, unmarked."""
+        """The code for display, with invisible characters marked. The kernel runs ``code``, without the marks."""
         return mark_invisible(self.code)
 
     @property
@@ -149,7 +149,7 @@ class AnswerVersion:
 
 @dataclass(slots=True)
 class TurnSummary:
-    """The state of a turn and what it used. ``line`` is the status line for people; the fields in RECORDED are data for
+    """The state of a turn and its usage. ``line`` is the status line for people; the fields in RECORDED are data for
     programs. ``stored`` is the time at which a stored answer was given, or None for a new answer."""
 
     turn: str

@@ -68,7 +68,7 @@ class RichScreen:
         self._print(self._growing.add(delta), "dim italic", end="")
 
     def card(self, card: Card) -> None:
-        """Print what is new in the card: its code, its output, its state."""
+        """Print the parts of the card that are new: its code, its output, its state."""
         self._end()
         state, printed = self._printed.get(card.call, ("", 0))
         if not state:

@@ -230,7 +230,7 @@ class TerminalScreen:
         self._out.write(self._growing.add(delta))
 
     def card(self, card: Card) -> None:
-        """Print what is new in the card: its code, its output, its state."""
+        """Print the parts of the card that are new: its code, its output, its state."""
         self._open("")
         state, printed = self._printed.get(card.call, ("", 0))
         if not state:

@@ -5,8 +5,7 @@ There are at most three processes: the keeper, the draft, and during a call the 
 before the call.
 
 Each is a copy of one thread of the kernel. It must not use the kernel's sockets or other threads, or wait for them. It
-ends with ``os._exit``, because a normal exit would flush and close what the kernel still uses.
-"""
+ends with ``os._exit``, because a normal exit would flush and close files that the kernel still uses."""
 
 from __future__ import annotations
 
@@ -274,7 +273,7 @@ def _describe_contents(shell: Any, answer: Mapping[str, Any], names: Iterable[st
 
 
 def _is_refused(shell: Any, outcome: ExecutionOutcome) -> bool:
-    """Return True if the code failed because a draft does not allow what it tried."""
+    """Return True if the code failed because it tried something that a draft does not allow."""
     result = getattr(shell, "last_execution_result", None)
     error = getattr(result, "error_in_exec", None)
     seen: set[int] = set()

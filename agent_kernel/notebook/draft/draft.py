@@ -257,7 +257,7 @@ class Drafts:
         return self._process
 
     def _try(self, code: str, timeout_s: float, interrupt: threading.Event, trial: Mapping[str, Any]) -> dict[str, Any]:
-        """Run code as a trial (see ``DraftProcess.run``) and ignore what it displays."""
+        """Run code as a trial (see ``DraftProcess.run``) and ignore its displayed output."""
         process, ignore = self._ensure_process(), lambda *_: None
         return process.run(code, ignore, ignore, timeout_s, stopped=interrupt.is_set, trial=trial)
 

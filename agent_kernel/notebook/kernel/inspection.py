@@ -54,7 +54,7 @@ class TookTooLong(BaseException):
 
 def variables(shell: Any, name: str = "", chars: int = CHARS) -> str:
     """Describe all variables of the user in one line each, newest first, or the variable ``name`` in detail. The text
-    has at most ``chars`` characters, plus one line about what is left out."""
+    has at most ``chars`` characters, plus one line that states how many variables are left out."""
     namespace: Mapping[str, Any] = shell.user_ns
     if name:
         if name not in namespace:

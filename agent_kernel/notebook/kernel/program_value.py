@@ -59,9 +59,9 @@ def recording_value(shell: Any, found: list[ProgramValue]) -> Iterator[None]:
 
 
 def with_assignment(code: str, name: str) -> str:
-    """Return a program that does what ``code`` does, and that also assigns the value with which ``code`` ends to the
-    variable ``name``. Returns "" if ``code`` is not plain Python or ends without a value. If ``print`` shows the value,
-    the new program computes it a second time."""
+    """Return a program that runs ``code`` and also assigns the value with which ``code`` ends to the variable ``name``.
+    Returns "" if ``code`` is not plain Python or ends without a value. If ``print`` shows the value, the new program
+    computes it a second time."""
     try:
         tree = ast.parse(code)
     except UNREADABLE:

@@ -2,9 +2,8 @@
 panel, over the comm of the panel's widget, and are sent with this kernel's credential.
 
 The kernel's main thread reads the page's messages between cells, so nothing here blocks it: threads do the work, and
-what they send reaches the page even while a cell runs. This is not a general proxy: it relays only JSON requests to
-paths below ``agent/v1`` that the server allows to a kernel.
-"""
+their messages reach the page even while a cell runs. This is not a general proxy: it relays only JSON requests to paths
+below ``agent/v1`` that the server allows to a kernel."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Applies Landlock: the process permanently gives up access to files, TCP ports and outside processes. It keeps access
-only to what it names.
+only to the paths that it names.
 
 Source of the constants and of what each ABI version handles: the kernel's ``Documentation/userspace-api/landlock.rst``.
-Landlock does not restrict chmod, utime, xattr, stat and connecting to unix sockets; mounts or seccomp restrict these.
-"""
+Landlock does not restrict chmod, utime, xattr, stat and connecting to unix sockets; mounts or seccomp restrict
+these."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def restrict(readable: Iterable[str], writable: Iterable[str], *, tcp: bool = Fa
     paths are skipped.
 
     Without ``tcp``, TCP is denied (from ABI 4 on). Signals and abstract unix sockets cannot leave the jail (from ABI 6
-    on). Requires no_new_privs. Returns a description of what is in force. Raises OSError."""
+    on). Requires no_new_privs. Returns a description of the restrictions in force. Raises OSError."""
     version = abi()
     if not version:
         raise OSError("this kernel has no Landlock (5.13 or later with CONFIG_SECURITY_LANDLOCK)")

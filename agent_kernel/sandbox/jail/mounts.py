@@ -1,9 +1,8 @@
 """Builds the file tree of the jail: an empty tree into which only visible paths are mounted, read-only except for the
 work directory.
 
-Landlock later allows the same paths again. The mounts also cover what Landlock does not: chmod, file times, unix
-sockets, file names, and directories of which only some entries are visible.
-"""
+Landlock later allows the same paths again. The mounts also restrict accesses that Landlock does not restrict: chmod,
+file times, unix sockets, file names, and directories of which only some entries are visible."""
 
 from __future__ import annotations
 

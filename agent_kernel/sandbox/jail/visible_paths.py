@@ -219,8 +219,8 @@ _listings = _Listings()
 
 @contextlib.contextmanager
 def examining_once() -> Iterator[None]:
-    """Until the context ends, examine each directory at most once. A process that is forked meanwhile uses what this
-    one has found."""
+    """Until the context ends, examine each directory at most once. A process that is forked meanwhile uses the listings
+    of this process."""
     _listings.examined = {}
     try:
         yield

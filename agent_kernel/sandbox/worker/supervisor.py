@@ -212,7 +212,8 @@ class UsageWatch:
                     return _end_all()
 
     def _look(self) -> float:
-        """Check what the session uses and end a session that uses too much. Returns seconds until the next check."""
+        """Check the resource use of the session, and end the session if it uses too much. Returns seconds until the
+        next check."""
         limits, counted = self.jail.spec.limits, self.jail.spec.counted
         if self._why:
             return LOOK_S

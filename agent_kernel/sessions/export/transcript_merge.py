@@ -130,7 +130,7 @@ class _Merge:
             raise InvalidRequest("The two versions number their common turns differently, so they cannot be merged.")
 
     def _numbers(self, version: Transcript) -> set[tuple[str, int, int]]:
-        """Return (turn, segment, seq) of each item of a common turn."""
+        """Return (turn, segment, seq) of each item whose turn is in both versions."""
         return {
             (item.turn, version.tree.turns.get(item.turn, 0), item.seq)
             for item in version.items

@@ -67,8 +67,8 @@ class AnthropicHandler(DialectHandler):
     # ------------------------------------------------------------------------------------------------ fetching sources
 
     async def read_conversation(self, body: PromptBody) -> AnthropicConversation:
-        """Convert the conversation, after fetching what it refers to. Raises InvalidRequest, also for a source that
-        cannot be fetched; FileNotFound, Forbidden, LocalOnly."""
+        """Convert the conversation, after fetching the content to which it refers. Raises InvalidRequest, also for a
+        source that cannot be fetched; FileNotFound, Forbidden, LocalOnly."""
         wanted = sources(body)
         return await asyncio.to_thread(conversation, body, await self._all(wanted) if wanted else {})
 

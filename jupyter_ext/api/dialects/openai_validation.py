@@ -37,7 +37,7 @@ def describe_mistake(error: ValidationError, body: Any, model: type[BaseModel]) 
 
 
 def _path(body: Any, error: Mapping[str, Any]) -> str:
-    """Return the path of the field in the body. Validation adds names of union members to its paths; they are
+    """Return the path of the field in the body. The names of union members, which pydantic adds to its paths, are
     removed."""
     path, here = "", body
     for place in error["loc"]:

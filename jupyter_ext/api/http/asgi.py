@@ -1,9 +1,8 @@
 """Runs an ASGI application behind a tornado handler: passes one request to it, and sends its response as it is
 produced.
 
-Only what the transport of the MCP SDK needs is implemented: HTTP, a complete request body, a response that may stream,
-and the disconnect message. Cookies and credentials are not passed to the application.
-"""
+Only the features that the transport of the MCP SDK needs are implemented: HTTP, a complete request body, a response
+that may stream, and the disconnect message. Cookies and credentials are not passed to the application."""
 
 from __future__ import annotations
 

@@ -215,7 +215,8 @@ class ModelHandler(SharedHandler):
 
 
 def model_here(name: str, cache_dir: Path) -> dict[str, Any]:
-    """Return what is known of a model on disk without a network request; empty for a model that runs elsewhere."""
+    """Return the facts about a model that are known without a network request, from the disk; empty for a model that
+    runs elsewhere."""
     wanted = None if name.startswith(AGENT) else HubId.parse(name)
     if wanted is None:
         return model_to_json(entry_here(name, cache_dir), cache_dir) if is_named(name) else {}

@@ -1,5 +1,5 @@
-"""Finds what a request for a response continues. That is the response that the request names, the response of the items
-that it refers to, or the conversation that it contains."""
+"""Finds the conversation that a request for a response continues: the response that the request names, the response of
+the items that it refers to, or the conversation that it contains."""
 
 from __future__ import annotations
 

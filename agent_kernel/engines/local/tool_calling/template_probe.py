@@ -1,4 +1,4 @@
-"""Finds out what a chat template supports by rendering test conversations with it."""
+"""Determines which features a chat template supports by rendering test conversations with it."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class TemplateProbe:
 
 
 async def probe(render: Render) -> TemplateProbe:
-    """Render the test conversations and return what the template supports. ``render`` is ``Completer.render``, which
-    raises EngineError if the template refuses a conversation."""
+    """Render the test conversations and return the features that the template supports. ``render`` is
+    ``Completer.render``, which raises EngineError if the template refuses a conversation."""
 
     async def render_or_empty(*messages: ChatMessage) -> str:
         try:

@@ -2,9 +2,8 @@
 form of calls.
 
 The model's tokenizer declares the form. If the tokenizer declares no form, the parser uses the entry of FORMS that fits
-the model's chat template. Calls in JSON are parsed by ``call_parser.py`` only, which also accepts what models write
-instead of the declared form.
-"""
+the model's chat template. Calls in JSON are parsed by ``call_parser.py`` only, which also accepts the forms that models
+write instead of the declared one."""
 
 from __future__ import annotations
 
