@@ -133,7 +133,8 @@ def sessions_merge_files(args: argparse.Namespace) -> int:
         base, ours, theirs = (_read_version(path) for path in (args.base, args.ours, args.theirs))
         if ours is None or theirs is None:
             raise InvalidRequest("One of the two versions is empty, so there is nothing to merge.")
-        # Media that are in the documents stay there: git gives this command a path that is not the document's own.
+        # Media that are inside the documents stay there: git passes temporary paths, so the media directory beside the
+        # document cannot be found.
         document = export(merge_transcripts(base, ours, theirs), inline_bytes=None).document
         parse(document)
         atomic_file.write_synced(args.ours.with_name(f".{args.ours.name}.{os.getpid()}.tmp"), document, 0o666).replace(

@@ -133,7 +133,7 @@ class Client:
         return list((await self._connection.call("GET", "agent/approvals"))["approvals"])
 
     async def models(self) -> dict[str, Any]:
-        """Return the models of the server: those of the catalog, with what is installed and which one is loaded."""
+        """Return the models of the catalog of the server, and which of them are installed or loaded."""
         return await self._connection.call("GET", "models")
 
     async def health(self) -> dict[str, Any]:

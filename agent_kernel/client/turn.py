@@ -92,7 +92,8 @@ class Turn:
         if self._starting is None:
             self._starting = asyncio.create_task(_await(self._start))
         if self._started is None:
-            # Shielded, so that the id of a requested turn is always received and the turn can be stopped.
+            # The request is shielded from cancellation, so that the id of the turn always arrives and the turn can be
+            # stopped.
             self._started = await asyncio.shield(self._starting)
         if self._pump is None and not self._closed:
             follower = TurnFollower(
@@ -153,16 +154,16 @@ class Turn:
             )
         return self._gathered.result()
 
-    async def decide(self, asked: ApprovalRequired, said: Said) -> bool:
-        """Answer the approval request ``asked`` of this turn with ``said``: a Decision, True, False, or a string that
-        denies with this reason. Returns False if the call no longer waits."""
-        return await decide(self._connection, asked, decision_of(said))
+    async def decide(self, request: ApprovalRequired, decision: Said) -> bool:
+        """Answer the approval request ``request`` of this turn with ``decision``: a Decision, True, False, or a string
+        that denies with this reason. Returns False if the call no longer waits."""
+        return await decide(self._connection, request, decision_of(decision))
 
-    async def approve(self, asked: ApprovalRequired, remember: str = "once") -> bool:
-        return await self.decide(asked, Decision.approve(remember))
+    async def approve(self, request: ApprovalRequired, remember: str = "once") -> bool:
+        return await self.decide(request, Decision.approve(remember))
 
-    async def deny(self, asked: ApprovalRequired, message: str = "", remember: str = "once") -> bool:
-        return await self.decide(asked, Decision.deny(message, remember))
+    async def deny(self, request: ApprovalRequired, message: str = "", remember: str = "once") -> bool:
+        return await self.decide(request, Decision.deny(message, remember))
 
     async def cancel(self, reason: str = "stopped by the person") -> str:
         """Stop the turn if it runs, and return its state. The answer so far and the effects of its calls are kept."""
@@ -214,15 +215,15 @@ class CallbackRunner:
     async def aclose(self) -> None:
         await self._running.cancel()
 
-    async def _ask(self, asked: ApprovalRequired, approve: Approve) -> None:
+    async def _ask(self, request: ApprovalRequired, approve: Approve) -> None:
         """Let ``approve`` decide an approval request. When a turn is followed from its beginning, its events contain
         requests that have been decided already; those are skipped."""
         if self._attached:
             try:
-                await self._connection.call("GET", route("agent", "approvals", asked.approval))
+                await self._connection.call("GET", route("agent", "approvals", request.approval))
             except AgentKernelError:
                 return
-        await ask(self._connection, asked, approve)
+        await ask(self._connection, request, approve)
 
 
 async def _copy_events(

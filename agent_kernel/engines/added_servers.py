@@ -162,8 +162,8 @@ class AddedServers:
         return _write_private(self._keys / name, key)
 
     def _rows(self) -> dict[str, Any]:
-        """Return the list as it is stored, also the servers that this version cannot read, so that a change of one
-        server keeps the others. Raises StoreCorrupt."""
+        """Return all rows of the list, including servers that this version cannot read, so that a change of one server
+        keeps the others. Raises StoreCorrupt."""
         try:
             rows = json.loads(self._list.read_text("utf-8"))
         except FileNotFoundError:

@@ -87,7 +87,8 @@ def tool_settings(tasks: Sequence[Task], pages: PageServer, folder: Path) -> dic
     configuration is written into ``folder``. Raises InvalidRequest if the package ``mcp`` is needed and missing."""
     settings: dict[str, str] = {}
     if any(task.serves for task in tasks):
-        # A search provider switches the web tools on; the address of this one answers every search with an error.
+        # The web tools are on only if a search provider is set. The address of this provider answers every search with
+        # an error.
         settings |= {"web_hosts": pages.host, "web": f"searxng:http://{pages.host}/search"}
     if denied := sorted({name for task in tasks for name in task.forbidden}):
         settings["policy"] = json.dumps(dict.fromkeys(denied, "deny"))

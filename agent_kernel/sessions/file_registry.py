@@ -88,7 +88,7 @@ class FileRegistry:
             return None
         return cls(cast(FileStore, store), directory, output_bytes=output_mb << 20, upload_bytes=upload_mb << 20)
 
-    # ------------------------------------------------------------------------------------------------ from tools
+    # ------------------------------------------------------------------------------------------------ files of tools
 
     async def keep(
         self, files: Sequence[ProducedFile], context: ToolContext, *, within_s: float = KEEP_S
@@ -173,7 +173,7 @@ class FileRegistry:
         format = clean_name(form)[:40] if form else ""
         return File(id, clean_name(name), mime_of(form), 0, self._clock(), format, **facts)
 
-    # ------------------------------------------------------------------------------------------------ from people
+    # ------------------------------------------------------------------------------------------------ uploaded files
 
     def incoming(self) -> FileReceiver:
         """Return a receiver for the bytes of an upload. Blocking; raises StoreError."""

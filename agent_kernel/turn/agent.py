@@ -265,8 +265,8 @@ class Agent:
             return OfferedTools(theirs, offered.notes if turn.request.inputs else (), offered.page)
         own = {tool.spec.name for tool in self._tools}
         tools = (*self._tools, *(tool for tool in offered.tools if tool.spec.name not in own))
-        # A tool that runs a declared function has the schema object of the declaration itself, so "is not" finds the
-        # tools of the server that only have the same name.
+        # The tool of a declared function has the same schema object as the declaration. The comparison with "is not"
+        # therefore finds server tools that only have the same name.
         functions = (spec for spec in turn.request.functions if spec.source == "external" or spec.where == "caller")
         declared = {spec.name: spec.parameters for spec in functions}
         known = (tool.spec for tool in tools if tool.spec.name in declared)
@@ -331,8 +331,8 @@ class Agent:
         if not self._check_numbers:
             return
         clean = self._writer.redactor.text
-        answer, said = clean(turn.text), sum(len(message.text) for message in (*turn.earlier, *turn.messages))
-        if said > CHECKED_AT_ONCE:
+        answer, chars = clean(turn.text), sum(len(message.text) for message in (*turn.earlier, *turn.messages))
+        if chars > CHECKED_AT_ONCE:
             found = await asyncio.to_thread(check_turn, answer, turn.earlier, turn.messages)
         else:
             found = check_turn(answer, turn.earlier, turn.messages)
@@ -371,10 +371,10 @@ class Agent:
     async def _keep_unfinished(self, turn: ActiveTurn, reason: str) -> None:
         """Store the prompt of a turn that was stopped while its tools were being gathered, and what unfinished calls
         have printed. If the store fails here, the failure is reported when the turn is closed."""
-        said = turn.unfinished.results(reason) if turn.began else self._history.prompt_messages(turn.request)
-        if said:
+        messages = turn.unfinished.results(reason) if turn.began else self._history.prompt_messages(turn.request)
+        if messages:
             with contextlib.suppress(AgentKernelError):
-                turn.saved += len(await turn.opened.append(said))
+                turn.saved += len(await turn.opened.append(messages))
 
 
 async def _return_calls(turn: ActiveTurn, message: Message) -> None:

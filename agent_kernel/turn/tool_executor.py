@@ -107,7 +107,7 @@ class Toolbox:
         self._unoffered_replies += not self._offers_own_tools
         if self._unoffered_replies > MAX_UNOFFERED_REPLIES:
             raise EngineError(
-                f"The model keeps calling {calls[0].name!r}, which it was not offered.",
+                f"The model keeps calling the tool {calls[0].name!r}, which the request does not offer.",
                 hint="Send the prompt again, or use another model.",
             )
         alone = [call for call in calls if self._shares_state(call)]
@@ -242,7 +242,7 @@ def _not_produced(requested: RequestedFile) -> ProducedFile:
 
 
 def _absent(output: ToolOutput) -> list[File]:
-    """Return the files that the arguments of the call name and that the call did not produce. The model is informed
+    """Return the files that the arguments of the call name but the call did not produce, so that the model is informed
     about them."""
     names = [file.name for file in output.files if file.error == NOT_PRODUCED]
     return [File("", name, "", 0, 0.0, error=NOT_PRODUCED, message="not produced") for name in names]

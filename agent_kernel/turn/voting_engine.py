@@ -75,7 +75,7 @@ class VotingEngine:
             yield WaitChunk(f"comparing {self.samples + 1} programs")
             patience_s = max(MIN_PATIENCE_S, PATIENCE * (time.monotonic() - started))
             calls[0], spent = await self._best(request, calls[0], patience_s)
-            # A sample has the same prompt, so the context is as full as for the first program.
+            # All samples have the prompt of the first program, so the context is as full as for that program alone.
             end = replace(end, usage=end.usage + spent, context=end.context_tokens)
         for call in calls:
             yield call

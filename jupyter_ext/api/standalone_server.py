@@ -132,7 +132,8 @@ class HeadlessServer(ServerApp):
         web_app: Any = self.web_app
         web_app.settings[LINK_SETTING] = self.link
         web_app.settings[TOKEN_PLACE_SETTING] = self._token_place
-        # The value that tornado uses instead of Jupyter's default, with a warning in the terminal for the first page.
+        # tornado would change Jupyter's default to this value by itself, and print a warning when the first page
+        # connects.
         web_app.settings.setdefault("ws_ping_timeout", WS_PING_INTERVAL)
         web_app.add_handlers(".*$", [*page, *routes.mount(self.base_url), nothing])
 
@@ -204,5 +205,5 @@ def listen(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         raise InvalidRequest(
             f"The server cannot listen at {where}: {error.strerror or error}.",
-            hint="Give another --port, or --host, or stop what listens there.",
+            hint="Choose another --port or --host, or stop the program that listens there.",
         ) from error

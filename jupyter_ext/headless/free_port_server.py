@@ -1,8 +1,7 @@
 """Runs a Jupyter server on a free port of this machine: ``python -m jupyter_ext.headless.free_port_server OPTIONS``.
 
 Jupyter Server looks for a free port, releases it and binds it again later, so another program can take it in the
-meantime. This server keeps what it has bound. Its server information file has the port.
-"""
+meantime. This server keeps the socket that it has bound. Its server information file has the port."""
 
 from __future__ import annotations
 

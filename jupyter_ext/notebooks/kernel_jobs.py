@@ -139,7 +139,7 @@ class KernelJob:
         fresh = not execution.began.is_set()
         await execution.began.wait()
         if fresh:
-            # A kernel swallows an interrupt that comes before the first line of the code.
+            # A kernel ignores an interrupt that arrives before the first line of the code runs.
             await asyncio.sleep(SETTLED_S)
         if not self.ended.is_set() and not execution.reply.done():
             await ensure_async(self.manager.interrupt_kernel())

@@ -54,10 +54,8 @@ class SidecarMark:
 
 @dataclass(frozen=True, slots=True)
 class SidecarStat:
-    """The time and the size of a sidecar.
-
-    ``time`` in seconds since the epoch; ``size`` in bytes, without media files.
-    """
+    """The time and the size of a sidecar. ``time`` is in seconds since the epoch; ``size`` is in bytes, without media
+    files."""
 
     time: float
     size: int
@@ -114,7 +112,7 @@ class Sidecars:
         self._writer = asyncio.create_task(self._keep_writing(), name="sidecar writer")
 
     def on_saved(self, namespace: str, os_path: str) -> None:
-        """Note that a notebook was saved, so that its sidecar is written soon."""
+        """Record that a notebook was saved, so that its sidecar is written soon."""
         path = Path(os_path)
         if self._export != "off" and path.suffix == SUFFIX and path.is_relative_to(self._root):
             self._mark(SidecarMark(namespace, path.relative_to(self._root).as_posix()))
@@ -147,8 +145,8 @@ class Sidecars:
         return self._problems.get(mark, away if path and self._away else "")
 
     async def on_renamed(self, old: str, new: str) -> None:
-        """Move the sidecar of a renamed notebook. The sidecars in a renamed directory have already moved with it; what
-        the data directory holds for them has not."""
+        """Move the sidecar of a renamed notebook. The sidecars in a renamed directory have already moved with it, but
+        their files in the data directory have not."""
         if self._export != "off":
             is_notebook = old.endswith(SUFFIX) and new.endswith(SUFFIX)
             change = partial(self._file(old).move, self._file(new)) if is_notebook else None
@@ -224,8 +222,8 @@ class Sidecars:
             await self.write_marked()
 
     async def _write(self, mark: SidecarMark) -> None:
-        # Taken before the session is read: outputs that are cleared during the write are in this document still, and
-        # the next write makes it the backup.
+        # The mark is removed before the session is read. Outputs that are cleared during the write are still in this
+        # document, and the next write makes it the backup.
         forget = mark in self._without_bak
         self._without_bak.discard(mark)
         try:
@@ -325,7 +323,7 @@ class Sidecars:
         return SidecarFile(self._transcripts / name, make_parents=True)
 
     def _move_directory(self, old: str, new: str) -> None:
-        """Move what the data directory holds for the notebooks in a renamed directory."""
+        """Move the files in the data directory that belong to notebooks in a renamed directory."""
         for tree in (self._backups, self._transcripts):
             source, target = tree / old, tree / new
             if source.is_dir() and not target.exists():

@@ -52,7 +52,7 @@ class Access:
             return caller.kernel
         found = self.kernels.get(kernel)
         if kernel and (found is None or found.namespace != caller.namespace):
-            raise NotFound("There is no such kernel.")
+            raise NotFound("There is no kernel with this id.")
         return found
 
     async def kernel_of(self, caller: Caller, notebook: str) -> Kernel | None:

@@ -106,8 +106,8 @@ class DialectTurnStarter:
         return begun.turn
 
     async def _find_session(self, caller: Caller, asked: DialectRequest) -> SessionMatch:
-        """Return the named session; else, where server tools may run, the session whose conversation the request
-        continues; else a new one."""
+        """Return the session for a request: the session that it names; otherwise, where server tools may run, the
+        session whose conversation it continues; otherwise a new one."""
         store = self._runtime.store
         if asked.session or asked.continuable:
             id = asked.session or UNLISTED + new_id("session")
@@ -119,8 +119,8 @@ class DialectTurnStarter:
             waiting = self._pending_calls.find(caller.namespace, scope, asked.request.messages)
             if waiting is not None and await store.info(waiting) is not None:
                 return SessionMatch(OpenedSession(waiting), scope)
-            said = await self._runtime.ledger.clean(asked.request.messages)
-            found = await conversation_match.find_session(store, caller.namespace, scope, said)
+            messages = await self._runtime.ledger.clean(asked.request.messages)
+            found = await conversation_match.find_session(store, caller.namespace, scope, messages)
             if found is not None:
                 return SessionMatch(OpenedSession(found), scope)
         return SessionMatch(self._open_ephemeral(caller), scope)
@@ -187,9 +187,9 @@ class PendingClientCalls:
 
     def add(self, key: SessionKey, scope: str, messages: Iterable[Message]) -> None:
         """Add the calls of these messages that still wait for a result."""
-        for said in messages:
-            if said.role == "tool" and said.call_id and said.text == AWAITED:
-                name = (key.namespace, scope, said.call_id)
+        for message in messages:
+            if message.role == "tool" and message.call_id and message.text == AWAITED:
+                name = (key.namespace, scope, message.call_id)
                 self._sessions[name] = key
                 self._sessions.move_to_end(name)
         while len(self._sessions) > MOST:
@@ -197,9 +197,9 @@ class PendingClientCalls:
 
     def find(self, namespace: str, scope: str, messages: Sequence[Message]) -> SessionKey | None:
         """Return the session whose calls are answered by the results at the end of these messages."""
-        for said in reversed(messages):
-            if said.role == "assistant":
+        for message in reversed(messages):
+            if message.role == "assistant":
                 return None
-            if said.role == "tool" and (key := self._sessions.get((namespace, scope, said.call_id or ""))):
+            if message.role == "tool" and (key := self._sessions.get((namespace, scope, message.call_id or ""))):
                 return key
         return None

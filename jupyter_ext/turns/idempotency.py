@@ -178,7 +178,7 @@ class Idempotency:
         await self._reading.cancel()
         await self._ending.wait()
 
-    # ------------------------------------------------------------------------------------------------ the first time
+    # ------------------------------------------------------------------------------------ starting or recovering a turn
 
     async def _begin_or_recover(
         self, key: IdempotencyKey, begin: Callable[[str], Awaitable[StartedTurn | None]], before: LiveTurn | None
@@ -254,7 +254,7 @@ class Idempotency:
         turn.task = self._reading.start(_replay_into(self._store, stored, turn.log), f"again {stored.id}")
         return turn
 
-    # ------------------------------------------------------------------------------------------------ held
+    # ------------------------------------------------------------------------------------------------ entries in memory
 
     def _find_entry(self, key: IdempotencyKey) -> KeyEntry | None:
         entry = self._entries.get(key.identity)
@@ -276,7 +276,8 @@ class Idempotency:
         if not turn.running or entry.readers or self._turns.get(turn.id) is not turn:
             return
         if self._publisher is not None and self._publisher.is_followed(turn):
-            # The client may have come back to another server. That one asks again while it has readers.
+            # The client may have come back to another server, which renews its interest as long as it has readers.
+            # Check again later.
             asyncio.get_running_loop().call_later(GRACE_S, self._stop, entry, turn)
         else:
             self._ending.start(self._turns.cancel(turn, LEFT))

@@ -48,9 +48,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerQuestion:
-    """A question about a turn. ``action`` says what the asking server requests, and ``body`` are its parameters as
-    JSON. ``namespace`` is that of the caller, whom the asking server has authenticated.
-    """
+    """A question about a turn. ``action`` names the request of the asking server, and ``body`` are its parameters as
+    JSON. ``namespace`` is that of the caller, whom the asking server has authenticated."""
 
     namespace: str
     turn: str

@@ -85,7 +85,7 @@ def test_a_long_answer_stays_where_the_person_reads(lab: Lab, server: AgentServe
     panel = open_panel(lab)
     say(panel, "a long story")
     log = panel.get_by_role("log")
-    below = panel.get_by_role("button", name="New below")
+    below = panel.get_by_role("button", name="New messages below")
     expect(log).to_contain_text("word word", timeout=30_000)
     log.evaluate(WATCH_SHIFTS)
     lab.page.wait_for_function("() => document.querySelector('.ak-turns').scrollTop > 50", timeout=30_000)

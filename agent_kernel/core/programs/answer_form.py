@@ -37,8 +37,8 @@ FRACTION = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 
 
 def slots_of(question: str) -> dict[str, str]:
-    """Return the names of the values that the answer must have in the form ``@name[placeholder]``, in their order, each
-    with its placeholder."""
+    """Return the values that the question demands in the form ``@name[placeholder]``, as a mapping from each name to
+    its placeholder, in the order of the question."""
     slots: dict[str, str] = {}
     for name, placeholder in SLOT.findall(question)[:MAX_SLOTS]:
         slots.setdefault(name, placeholder.strip())
@@ -51,10 +51,11 @@ def slots_regex(names: Iterable[str]) -> str:
 
 
 def values_in_form(output: str, question: str, last_line: str = "") -> str:
-    """Return the values of an output in the form ``@name[value]``, each on its line, rounded as the question asks where
-    it describes the placeholder of the name. Return an empty string if the output lacks a value that the question
-    demands. If it has none of them, and its ``last_line`` consists of as many numbers as are demanded, or of as many
-    values after ``@``, these are the values in the same order: ``@247[@0.87]``, ``@a @5.09``."""
+    """Return the demanded values of an output in the form ``@name[value]``, one per line, each rounded as the question
+    describes its placeholder. Return an empty string if a demanded value is missing.
+
+    If the output has none of the names, but its ``last_line`` has one number, or one value after ``@``, for each name,
+    these are taken in order: ``@247[@0.87]``, ``@a @5.09``."""
     names = slots_of(question)
     values = {name: value.strip() for name, value in re.findall(rf"@(\w+)\[({SLOT_VALUE})\]", output)}
     if not set(names) & set(values):
@@ -71,9 +72,9 @@ def values_in_form(output: str, question: str, last_line: str = "") -> str:
 
 
 def unusable_value(output: str, question: str) -> str:
-    """Return what is wrong with a value that an output states in the form that the question demands, in the words of a
-    note for the model: it has several lines, is nan, or is a number where the question describes a text. Return an
-    empty string if there is no such value."""
+    """Return the problem with the first unusable value that ``output`` states in the demanded form: the value has
+    several lines, is nan, or is a number although the question describes a text, or the reverse. The text is part of a
+    note for the model. Return an empty string if all values are usable."""
     slots = slots_of(question)
     marks = list(re.finditer(r"@(\w+)\[", output))
     for match, after in zip_longest(marks, marks[1:]):

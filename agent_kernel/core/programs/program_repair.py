@@ -1,9 +1,8 @@
-"""Corrects a program that ended with an error, if the error itself says what to change: a method that newer versions
-of pandas have under another name, a column label that differs in case or spaces, text that must be converted. The
-functions have no side effects.
+"""Corrects a program that ended with an error, if the message of the error determines the correction: a method that
+newer versions of pandas have under another name, a column label that differs in case or spaces, text that must be
+converted. The functions have no side effects.
 
-Small models learned to write programs for older versions of pandas, and repeat a mistake when they try again.
-"""
+Small models learned to write programs for older versions of pandas, and repeat a mistake when they try again."""
 
 from __future__ import annotations
 
@@ -56,8 +55,8 @@ def repair_program(code: str, result: str) -> str:
 
 
 def _as_numbers(failure: FailedProgram, column: ast.expr) -> str:
-    """Return the variable to which an earlier statement assigned the numbers of a column of text, otherwise an
-    expression that converts it."""
+    """Return an expression for the numbers in a column of text: the variable to which an earlier statement assigned
+    them, otherwise a conversion."""
     source = failure.source(column)
     for node in failure.nodes:
         value = node.value if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) else None
@@ -79,7 +78,7 @@ def _labels(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
     columns = [label for listed in LABELS.findall(failure.text) for label in _strings(listed)]
     lacking = {found[1]} if found[1] else set(_strings(failure.error))
     for label in lacking - set(columns):
-        # A model may take a variable for a column: t['price_number'] after price_number = ...
+        # A model may mistake a variable for a column: it writes t['price_number'] after price_number = ...
         letters = letters_of(label)
         variables = [name for name in failure.assigned if name.endswith(CONVERTED) and letters_of(name) == letters]
         similar = {column for column in columns if letters_of(column) == letters}
@@ -109,7 +108,8 @@ def _singular(name: str) -> str:
 
 
 def _variables_as_columns(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
-    """Add a variable of the program to a table as a column, if a selection of columns names it."""
+    """Correct ``t[['a', 'b']]`` if the table lacks the column ``b``, but the program has a variable ``b``: add a line
+    before it that stores the variable as the column."""
     missing = [label for label in _strings(found[1]) if label in failure.assigned]
     for node in failure.failed if missing else ():
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and isinstance(node.slice, ast.List):
@@ -123,7 +123,7 @@ def _variables_as_columns(failure: FailedProgram, found: re.Match[str]) -> Itera
 
 
 def _frequency(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
-    """Replace the old name of a frequency by its present one: 'H' by 'h', 'M' by 'ME'."""
+    """Replace the old name of a frequency, such as 'H' or 'M', by the present one, 'h' or 'ME'."""
     for node in failure.failed:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             renamed = re.sub(rf"(?<![A-Za-z]){found['old']}(?![A-Za-z])", found["new"], node.value)
@@ -132,7 +132,7 @@ def _frequency(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
 
 
 def _removed_names(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
-    """Replace an attribute that pandas or NumPy has removed. ``append`` of a table becomes ``pd.concat``."""
+    """Replace an attribute that pandas or NumPy has removed. The method ``append`` of a table becomes ``pd.concat``."""
     name = found[1] or found[2]
     of_table = re.search(r"'(?:DataFrame|Series)' object has no attribute 'append'", failure.error)
     owners = {failure.source(node.value) for node in failure.failed if isinstance(node, ast.Attribute)}
@@ -154,7 +154,7 @@ def _removed_names(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edi
 
 
 def _options(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
-    """Correct an argument that newer versions do not accept."""
+    """Remove or replace a keyword argument that newer versions do not accept."""
     name = found[1]
     for call in failure.calls:
         value = next((one.value for one in call.keywords if one.arg == name), None)
@@ -173,7 +173,7 @@ def _options(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
 
 
 def _numbers_in_text(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
-    """Correct a conversion of text such as '1,234' or '5 kg' to numbers."""
+    """Correct the conversion of texts such as '1,234' or '5 kg' to numbers."""
     if DECIMAL_COMMA.search(next((one for one in found.groups() if one is not None), "")):
         return
     for call in failure.calls:
@@ -189,7 +189,8 @@ def _to_numbers(column: str) -> str:
 
 
 def _numeric_only(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
-    """Correct a statistic of a table that also has columns of text, or of a column of text."""
+    """Correct a statistic that fails because of text: restrict it to the numeric columns of a table, or convert a
+    column of text first."""
     for call in failure.calls:
         func = call.func
         if isinstance(func, ast.Attribute) and func.attr in REDUCTIONS and not (call.args or call.keywords):
@@ -202,7 +203,7 @@ def _numeric_only(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
 
 
 def _accessors(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
-    """Correct ``.dt`` on a column of text, or ``.str`` on a column of numbers."""
+    """Convert the column before ``.dt`` if it contains text, or before ``.str`` if it contains numbers."""
     converted = {"dt": "pd.to_datetime({})", "str": "{}.astype(str)"}[found[1]]
     owners = [node.value for node in failure.failed if isinstance(node, ast.Attribute) and node.attr == found[1]]
     for owner in owners:
@@ -210,7 +211,7 @@ def _accessors(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
 
 
 def _date_index(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
-    """Convert an index of text to dates, for a method of time series."""
+    """Convert the column of text that becomes the index to dates, if a method needs an index of dates."""
     for call in failure.calls:
         func = call.func
         indexed = isinstance(func, ast.Attribute) and func.attr == "set_index" and len(call.args) == 1
@@ -255,7 +256,7 @@ def _comparisons(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]
 
 
 def _missing_integers(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
-    """Correct a conversion to integers of a column that has missing values."""
+    """Convert a column with missing values to the type Int64 instead of int, which has no missing values."""
     for call in failure.calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr == "astype" and len(call.args) == 1:
             yield (*failure.span(call.args[0]), "'Int64'")
@@ -289,7 +290,7 @@ def _scalars(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
 
 
 def _unpacking(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
-    """Add names to an assignment that has fewer names than there are values."""
+    """Add ``*_`` to a tuple assignment that has fewer names than there are values."""
     targets = [target for node in failure.nodes if isinstance(node, ast.Assign) for target in node.targets]
     for target in targets:
         if isinstance(target, ast.Tuple) and target in failure.failed and isinstance(target.elts[-1], ast.Name):
@@ -302,7 +303,7 @@ def _days(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
     for node in failure.failed:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and is_integer(node.right):
             end = failure.span(node.left)[1]
-            # The text between the difference and the sign has its closing parenthesis.
+            # The closing parenthesis of the difference is between its node and the sign.
             closing = re.match(r"\s*\)", failure.code[end:])
             yield (end + (closing.end() if closing else 0),) * 2 + (".dt.days",)
             return

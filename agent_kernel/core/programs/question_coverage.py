@@ -1,10 +1,9 @@
-"""Finds the sentences of a question that a program ignores. The program ignores a sentence if it contains nothing of a
-statistic, column, value, threshold or treatment of missing values that the sentence names. The functions have no side
+"""Finds the sentences of a question that a program ignores: the sentence names a statistic, column, value, threshold or
+treatment of missing values, and the program contains nothing that corresponds to it. The functions have no side
 effects.
 
-A small model often drops one of several conditions. Each check is one-sided: it finds something only if the question
-names it explicitly and the program contains none of the usual ways to compute it.
-"""
+A small model often drops one of several conditions. The checks avoid false alarms: they report a sentence only if it
+names something explicitly and the program contains none of the usual ways to compute it."""
 
 from __future__ import annotations
 
@@ -98,7 +97,7 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
     program cannot be parsed. ``facts`` describe the tables and files of the question."""
     tree = ParsedProgram(code).nodes
     try:
-        # Without comments, because a model may write down a condition and still not follow it.
+        # Comments are removed, because a model may write a condition as a comment and still not apply it.
         program = ParsedProgram(ast.unparse(tree[0]) if tree else "")
     except RecursionError:  # a sum of hundreds of terms
         return []
@@ -135,12 +134,13 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str]) -> Itera
     yield bool(LEAVES_OUT.search(sentence)) and _keeps_outliers(program)
     numbers = [float(one) for match in THRESHOLD.finditer(sentence) for one in match.groups() if one]
     yield not all(_has_number(program, number) for number in numbers)
-    # A negative number is an operation on a positive one in a syntax tree.
+    # A syntax tree has a negative number as an operation on a positive one, so absolute values are compared.
     yield not all(_has_number(program, abs(float(one))) for one in SENTINEL.findall(sentence))
 
 
 def _keeps_outliers(program: ParsedProgram) -> bool:
-    """Return whether the program selects rows by a condition named after outliers that is ``low | high``."""
+    """Return whether the program selects the outliers instead of removing them: it uses a condition ``low | high``
+    whose name contains "outlier", without negating it."""
     selected = {
         node.slice.id
         for node in program.nodes
@@ -185,15 +185,15 @@ def _fills(code: str, label: str) -> bool:
 
 
 def _unused_names(program: ParsedProgram) -> Iterator[str]:
-    """Yield the names of variables, and the labels of columns, that the program computes and then does not use, if it
-    prints something."""
+    """Yield the names of variables and the labels of columns that the program computes but does not use later. Yield
+    nothing for a program that prints nothing."""
     calls = [node for node in program.nodes if isinstance(node, ast.Call)]
     if not any(ast.unparse(call.func) == "print" for call in calls):
         return
     names = [node for node in program.nodes if isinstance(node, ast.Name)]
     read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
     columns = [node for node in program.nodes if isinstance(node, ast.Subscript) and is_label(node.slice)]
-    # A table whose length or other column is read does not count as read.
+    # Reading only the length, the shape or another column of a table does not use the new column.
     narrow = {id(node.value) for node in columns}
     narrow |= {id(one) for call in calls if ast.unparse(call.func) == "len" for one in call.args}
     narrow |= {id(node.value) for node in program.nodes if isinstance(node, ast.Attribute) and node.attr == "shape"}
@@ -210,8 +210,8 @@ def _unused_names(program: ParsedProgram) -> Iterator[str]:
 
 
 def _has_number(program: ParsedProgram, number: float) -> bool:
-    """Return whether the program contains the number: as it is or as part of a text, as its neighbour (``>= 51`` for
-    "above 50"), or as a fraction if it is a percentage."""
+    """Return whether the program contains the number, also in a text, its neighbour (``>= 51`` for "above 50"), or the
+    fraction if it is a percentage."""
     if number in (0, 1):
         return True
     near = (number, number - 1, number + 1, number / 100, 1 - number / 100)

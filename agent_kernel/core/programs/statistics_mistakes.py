@@ -1,16 +1,16 @@
-"""Rewrites statements that compute another statistic than their author means. None of these statements raises an error.
-The functions have no side effects.
+"""Rewrites statements that compute a different statistic than their author intends. None of these statements raises an
+error. The functions have no side effects.
 
-- Tests of SciPy return nan for a column with a missing value, and ``ttest_ind(a.mean(), b.mean())`` for any values.
-- The results of a test have a fixed order: ``chi2, dof, p, _ = chi2_contingency(...)`` names the p-value ``dof``.
-- ``crosstab(..., margins=True)`` has totals, which a chi-square test would count once more.
-- ``t.isna().sum().sum()`` is the number of missing values, not of rows with one.
-- ``len(outliers)`` of a condition is the number of all rows.
-- ``mean_of_outliers = t[~outliers]['w'].mean()`` is the mean of all other rows.
-- Once they are removed or filled in, there are no duplicate rows and no missing values to count.
-- ``model.coef_[0]`` is the coefficient of the first column.
-- ``a + b.mean()`` is no mean: ``mean_total = t['a'] + t['b'].mean()``.
-- The score of a regression is R squared, and its square root is not the error.
+- Tests of SciPy return nan for a column with a missing value, and for means: ``ttest_ind(a.mean(), b.mean())``.
+- The results of a test have a fixed order: ``chi2, dof, p, _ = chi2_contingency(...)`` assigns the p-value to ``dof``.
+- ``crosstab(..., margins=True)`` has totals, which a chi-square test would count again.
+- ``t.isna().sum().sum()`` is the number of missing values, not of rows with a missing value.
+- ``len(outliers)`` of a condition is the number of all rows, not of the rows for which it is true.
+- ``mean_of_outliers = t[~outliers]['w'].mean()`` is the mean of the rows that are not outliers.
+- Duplicate rows or missing values that are counted after they were removed or filled in give 0.
+- ``model.coef_[0]`` is the coefficient of the first column, even if the variable is named after another column.
+- ``mean_total = t['a'] + t['b'].mean()`` is not a mean, because only the second column is reduced.
+- The score of a regression is R squared, and its square root is not the RMSE.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ OPTION_WORDS = (
 
 
 def _tests(program: ParsedProgram) -> Iterator[tuple[str, ast.Call]]:
-    """Yield the calls of functions of scipy.stats, each with the function's name."""
+    """Yield the calls of functions of scipy.stats as (name of the function, call)."""
     for node in program.expressions:
         if isinstance(node, ast.Call):
             module, _, name = ast.unparse(node.func).rpartition(".")
@@ -102,7 +102,7 @@ def _tests(program: ParsedProgram) -> Iterator[tuple[str, ast.Call]]:
 
 
 def _samples_of_means(program: ParsedProgram) -> Iterator[Edit]:
-    """Test the values themselves in place of their two means."""
+    """Pass the values instead of their means to a test of two samples."""
     means: dict[str, ast.expr] = {}
     for target, value in program.assignments:
         while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "round":
@@ -116,7 +116,7 @@ def _samples_of_means(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _complete_samples(program: ParsedProgram) -> Iterator[Edit]:
-    """Leave the missing values of a column out of a test."""
+    """Drop the missing values of a column that is passed to a test."""
     for name, call in _tests(program):
         for sample in call.args[: SAMPLES.get(name, 0)]:
             if is_column(sample) or _is_selected_column(sample):
@@ -124,8 +124,8 @@ def _complete_samples(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _complete_pairs(program: ParsedProgram) -> Iterator[Edit]:
-    """Leave the rows that lack one of two values out of a test of two columns of a table. A program that removes or
-    fills missing values anywhere stays as it is."""
+    """Drop the rows in which one of two values is missing, if a test compares two columns of a table. A program that
+    removes or fills missing values anywhere stays unchanged."""
     removes = re.search(r"\bdropna\(|\bfillna\(", program.code)
     for name, call in _tests(program) if not removes else ():
         pair = [one for one in call.args[:2] if isinstance(one, ast.Subscript) and is_column(one)]
@@ -137,7 +137,8 @@ def _complete_pairs(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _result_order(program: ParsedProgram) -> Iterator[Edit]:
-    """Put the names for the results of a test in the order of the results."""
+    """Reorder the variables to which the results of a test are assigned, if their names show that the order is
+    wrong."""
     for target, call in program.assignments:
         if not isinstance(target, ast.Tuple) or not isinstance(call, ast.Call):
             continue
@@ -172,7 +173,7 @@ def _table_without_totals(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _rows_with_gaps(program: ParsedProgram) -> Iterator[Edit]:
-    """Count the rows with a missing value once each, if the variable is named after rows."""
+    """Count each row with missing values once, if the name of the variable contains "row"."""
     for target, value in program.assignments:
         count = re.fullmatch(r"(.+\.(?:isna|isnull)\(\))\.sum\(\)\.sum\(\)", program.source(value))
         if isinstance(target, ast.Name) and "row" in target.id.lower() and count:
@@ -180,7 +181,7 @@ def _rows_with_gaps(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _number_of_outliers(program: ParsedProgram) -> Iterator[Edit]:
-    """Count the rows of which a condition for outliers is true, and not all of its rows."""
+    """Count the rows for which a condition for outliers is true, instead of all rows."""
     conditions = {ast.unparse(target) for target, value in program.assignments if is_condition(value)}
     for node in program.expressions:
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "len" and len(node.args) == 1:
@@ -211,8 +212,8 @@ def _is_extreme(condition: ast.expr) -> bool:
 
 
 def _counted_before(program: ParsedProgram) -> Iterator[Edit]:
-    """Move a statement that counts the duplicate rows of a table, or the missing values of a column, in front of the
-    statement that removes them or fills them in, if its variable is named after what was removed."""
+    """Move a statement that counts duplicate rows or missing values before the statement that removes or fills them, if
+    the name of its variable says that it counts what was removed."""
     body = program.statements
     for at, node in enumerate(body):
         code = program.source(node)
@@ -231,7 +232,8 @@ def _counted_before(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _coefficients(program: ParsedProgram) -> Iterator[Edit]:
-    """Take the coefficient of the column after which a variable is named. The program has one list of columns."""
+    """Use the coefficient of the column after which the variable is named, if the program has exactly one list of
+    columns."""
     lists = [node for node in program.expressions if isinstance(node, ast.List) and len(node.elts) > 1]
     columns = {tuple(ast.literal_eval(one)) for one in lists if all(map(is_label, one.elts))}
     for target, value in program.assignments if len(columns) == 1 else ():
@@ -246,7 +248,7 @@ def _coefficients(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _root_mean_squared_error(program: ParsedProgram) -> Iterator[Edit]:
-    """Compute the RMSE from the mean squared error in place of the model's score."""
+    """Compute the RMSE from the mean squared error instead of the model's score."""
     for target, value in program.assignments:
         if not isinstance(target, ast.Name) or "rmse" not in target.id.lower():
             continue
@@ -258,8 +260,8 @@ def _root_mean_squared_error(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _mean_of_a_sum(program: ParsedProgram) -> Iterator[Edit]:
-    """Reduce the sum or difference of two columns, if the variable is named after the reduction that only the second
-    column gets."""
+    """Apply a reduction to the sum or difference of two columns, and not only to the second column, if the variable is
+    named after the reduction."""
     for target, value in program.assignments:
         if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add | ast.Sub) or not is_column(value.left):
             continue
@@ -272,7 +274,7 @@ def _mean_of_a_sum(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _is_selected_column(node: ast.expr) -> bool:
-    """Return whether the expression is a column of selected rows: ``t[t['a'] > 1]['b']``, ``t.loc[rows, 'b']``."""
+    """Return whether the expression selects a column of some rows: ``t[t['a'] > 1]['b']``, ``t.loc[rows, 'b']``."""
     if not isinstance(node, ast.Subscript):
         return False
     if isinstance(node.slice, ast.Tuple):
@@ -283,8 +285,8 @@ def _is_selected_column(node: ast.expr) -> bool:
 
 
 def with_named_functions(code: str, question: str) -> str:
-    """Return the code with ``stats.skew(c)`` in place of ``c.skew()``, and the same for the kurtosis, if the question
-    names the function of SciPy: its results are biased by default, those of pandas are not."""
+    """Replace ``c.skew()`` by ``stats.skew(c)``, and the kurtosis likewise, if the question names the function of
+    SciPy, whose results are biased by default, unlike those of pandas."""
     program = ParsedProgram(code)
     edits: list[Edit] = []
     for node in program.expressions:

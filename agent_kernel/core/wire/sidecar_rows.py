@@ -113,8 +113,8 @@ def _expand_turns(rows: Any) -> Any:
 
 
 class _Inherited:
-    """The values that a row can leave out, because the rows before it have them. ``usual`` maps the fields of a row to
-    them, ``settings`` the names of SETTINGS in its record."""
+    """The values that a row can omit because they equal those of earlier rows. ``usual`` maps each field of a row to
+    its usual value, ``settings`` does the same for the names of SETTINGS in its record."""
 
     def __init__(self) -> None:
         self.usual: dict[str, Any] = {"ordinal": 1, **dict.fromkeys(_PLACE, "")}

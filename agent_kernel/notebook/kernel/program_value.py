@@ -59,9 +59,9 @@ def recording_value(shell: Any, found: list[ProgramValue]) -> Iterator[None]:
 
 
 def with_assignment(code: str, name: str) -> str:
-    """Return a program that does what ``code`` does, and that also assigns the value with which ``code`` ends to the
-    variable ``name``. Returns "" if ``code`` is not plain Python or ends without a value. If ``print`` shows the value,
-    the new program computes it a second time."""
+    """Return a program that runs ``code`` and also assigns the value with which ``code`` ends to the variable ``name``.
+    Returns "" if ``code`` is not plain Python or ends without a value. If ``print`` shows the value, the new program
+    computes it a second time."""
     tree = parse_or_empty(code)
     last = tree.body[-1] if tree.body else None
     match last:
@@ -100,8 +100,8 @@ def _with_stored_value(expression: ast.expr) -> ast.expr:
 
 
 def _with_stored_part(argument: ast.expr) -> ast.expr:
-    """Return the argument of a ``print`` with code that stores a value: of an f-string with one placeholder the value
-    in it, of ``table.to_string()`` the table, else the argument itself."""
+    """Return the argument of a ``print`` with code that stores a value: the value in an f-string with one placeholder,
+    the table in ``table.to_string()``, otherwise the argument itself."""
     match argument:
         case ast.JoinedStr(values=values):
             placeholders = [part for part in values if isinstance(part, ast.FormattedValue)]

@@ -33,7 +33,7 @@ def smallest_statement(tree: ast.Module, line: int) -> ast.stmt | None:
 
 
 def loop_names(code: str) -> set[str]:
-    """Return names that plain Python binds only as loop variables."""
+    """Return the names that the code binds as loop variables and in no other way. ``code`` has no IPython syntax."""
     tree = parse_or_empty(code)
     loops = [node.target for node in ast.walk(tree) if isinstance(node, ast.For | ast.AsyncFor)]
     targets = [node for loop in loops for node in ast.walk(loop) if isinstance(node, ast.Name)]
@@ -46,8 +46,8 @@ def loop_names(code: str) -> set[str]:
 
 
 def modified_in_place(code: str) -> set[str]:
-    """Return names whose objects the code modifies in place: ``d[k] = v``, ``o.a = v``, ``x += 1``, ``l.append(v)``,
-    ``inplace=True``."""
+    """Return the names whose objects the code modifies in place: ``d[k] = v``, ``o.a = v``, ``x += 1``,
+    ``l.append(v)``, ``inplace=True``."""
     return {name for node in ast.walk(parse_or_empty(code)) for target in _targets(node) if (name := _root(target))}
 
 

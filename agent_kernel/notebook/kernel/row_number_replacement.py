@@ -17,7 +17,7 @@ SEARCHES = ("idxmax", "idxmin")
 
 
 def with_row_values(code: str, output: str, namespace: Mapping[str, Any]) -> str:
-    """Return the output with the values of a row in place of its number. The output is returned unchanged unless it
+    """Replace the number of a row in the output with the values of this row. The output is returned unchanged unless it
     shows the number of a row that ``code`` searched in a table of the user. Code and output may be any text."""
     words = output.split()
     tree = parse_or_empty(code)
@@ -52,8 +52,8 @@ def _searched_table(node: ast.AST) -> str:
 
 def _place_of(tree: ast.AST, search: ast.AST, words: int) -> int | None:
     """Return the index of the word in the output that shows the value of ``search``; None if it is unknown. If the
-    output has one word, it is that word. Otherwise the index is the position of ``search`` among the arguments of
-    ``print``."""
+    output has only one word, that is its index. Otherwise the index is the position of ``search`` among the arguments
+    of ``print``."""
     if words == 1:
         return 0
     for node in ast.walk(tree):

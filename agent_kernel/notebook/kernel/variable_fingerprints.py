@@ -77,8 +77,8 @@ class VariableTracker:
         return [name for name, mark in marks.items() if not mark.fits(namespace.get(name, NOTHING))]
 
     def _names(self, code: str, *, read_only: bool) -> set[str] | None:
-        """Return the names in the code, or with ``read_only`` only those whose values come from outside the code. None
-        if the code cannot be parsed."""
+        """Return the names in the code; None if the code cannot be parsed. With ``read_only``, return only the names
+        whose values come from outside the code."""
         try:
             tree = ast.parse(self._shell.transform_cell(code))
         except UNPARSABLE:

@@ -48,8 +48,8 @@ class JailSupport:
 
 @dataclass(frozen=True, slots=True)
 class JailRequest:
-    """What a session needs of its jail: the work directory, the user id, and additional paths to read and write.
-    ``interpreter`` is the interpreter of the session's kernel, or "" for the server's own interpreter."""
+    """The requirements of a session for its jail: the work directory, the user id, and additional paths to read and
+    write. ``interpreter`` is the interpreter of the session's kernel, or "" for the server's own interpreter."""
 
     workdir: Path
     uid: int
@@ -126,7 +126,7 @@ class JailFactory:
                 await process.kill("the sandbox was closed")
             self._warm.clear()
 
-    # ------------------------------------------------------------------------------------------------ one jail
+    # ------------------------------------------------------------------------------------------------ creating one jail
 
     async def _start(self, interpreter: Path) -> JailedProcess:
         if self._cgroups is None:
@@ -177,7 +177,7 @@ class JailFactory:
             self._versions[interpreter] = await _version(interpreter) >= OLDEST
         return self._versions[interpreter]
 
-    # ------------------------------------------------------------------------------------------------ probing
+    # ----------------------------------------------------------------------------------------------- testing the system
 
     async def _probe(self) -> JailSupport:
         reason = missing_platform()
@@ -211,7 +211,7 @@ class JailFactory:
         try:
             self._work_root.mkdir(mode=0o700, parents=True, exist_ok=True)
             if plan.drop:
-                # lets each session's user reach its own directory without listing the others
+                # With this mode, each session's user can reach its own directory but cannot list the others.
                 self._work_root.chmod(0o711)
             process = await self._start(self.interpreter)
             await self._enter(process, plan, JailRequest(workdir, privileges.FIRST_UID), self.interpreter)

@@ -172,7 +172,7 @@ def target_of(head: bytes) -> ProxyTarget:
     shown = f"[{host}]" if ":" in host else host
     named = shown if port == 80 else f"{shown}:{port}"
     path = path if path.startswith("/") else f"/{path}"
-    # One request per connection, because the next one may be for another host.
+    # Each connection serves one request, because the next request may be for another host.
     first = [f"{method} {path} {version}".encode("latin-1"), f"Host: {named}".encode("latin-1"), b"Connection: close"]
     return ProxyTarget(host, port, b"\r\n".join([*first, *headers]) + b"\r\n\r\n")
 

@@ -69,7 +69,7 @@ def checked_vega(body: dict[str, Any]) -> dict[str, Any]:
     if {"pivot", "tooltip of all fields"} <= seen:  # a pivot turns values into field names
         raise field_refused("tooltip")
     if isinstance(schema, str) and SCHEMA.fullmatch(schema):
-        # The schema is identified by a URL, from which nothing is loaded.
+        # The value of $schema is a URL, but it is only an identifier: nothing is loaded from it.
         checked["$schema"] = schema
     return checked
 

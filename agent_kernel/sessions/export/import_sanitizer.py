@@ -31,18 +31,20 @@ def sanitize(
     ``trusted`` gets an empty object, which marks it as imported. Raises InvalidRequest for values that a store cannot
     hold."""
     left_out = dict(transcript.left_out)
-    come = transcript if trusted else _sanitize_content(transcript, now, left_out)
-    session = replace(come.session, key=key, imported=origin or come.session.imported)
-    come = _close_open_turn(replace(come, session=session, turns=tuple(replace(turn, key=key) for turn in come.turns)))
-    come = replace(
-        come,
-        files=tuple(_mark_missing_file(file, come.blobs, left_out, now) for file in come.files),
-        items=tuple(
-            replace(item, message=_note_missing_media(item.message, come.blobs, left_out)) for item in come.items
-        ),
-        summaries=tuple(replace(summary, key=key) for summary in come.summaries),
+    clean = transcript if trusted else _sanitize_content(transcript, now, left_out)
+    session = replace(clean.session, key=key, imported=origin or clean.session.imported)
+    clean = _close_open_turn(
+        replace(clean, session=session, turns=tuple(replace(turn, key=key) for turn in clean.turns))
     )
-    return replace(come, session=replace(session, head=come.session.head, tags=_validate(come)), left_out=left_out)
+    clean = replace(
+        clean,
+        files=tuple(_mark_missing_file(file, clean.blobs, left_out, now) for file in clean.files),
+        items=tuple(
+            replace(item, message=_note_missing_media(item.message, clean.blobs, left_out)) for item in clean.items
+        ),
+        summaries=tuple(replace(summary, key=key) for summary in clean.summaries),
+    )
+    return replace(clean, session=replace(session, head=clean.session.head, tags=_validate(clean)), left_out=left_out)
 
 
 def with_new_turn_ids(transcript: Transcript) -> Transcript:

@@ -38,7 +38,7 @@ class RedisConnection:
         try:
             self._options, self._prefix = _read_url(url, redis)
         except ValueError:
-            # The library's message quotes parts of the URL, perhaps of its password.
+            # The library's message quotes parts of the URL, which may include the password.
             raise InvalidRequest(
                 "The URL of the Redis store cannot be read.",
                 hint="Use redis://USER:PASSWORD@HOST:PORT/NUMBER, with %-escapes for special characters; rediss:// uses"
@@ -56,7 +56,8 @@ class RedisConnection:
 
     def run(self, name: str, keys: Sequence[Any], given: Sequence[Any]) -> Any:
         """Run one script. Raises StoreError."""
-        # The digest names a script that the server has. The library's own object for scripts takes a fifth longer.
+        # The server finds a script that it already has by the digest. The library's own object for scripts takes a
+        # fifth longer.
         script, digest = _read_scripts(self._scripts)[name]
 
         def run(client: Any) -> Any:

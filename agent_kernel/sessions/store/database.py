@@ -275,7 +275,7 @@ class Database:
         self._presence.check()
         self._empty_journal()
         self._close()
-        # Opened anew for each call, because another machine may write the file in the meantime.
+        # A file that this process cannot write is opened again for each call, because another machine may change it.
         self._read_only = self.path is not None and read_only_file.is_read_only(self.path)
         connection = self._connect()
         connection.files = self._files

@@ -59,7 +59,7 @@ def check_version(version: int, connection: sqlite3.Connection, path: Path) -> N
 
 
 def _version(connection: sqlite3.Connection, path: Path | None, newest: int) -> int:
-    # One transaction: between two reads another process could commit its migration.
+    # All reads are in one transaction, because another process could commit its migration between two reads.
     begins = not connection.in_transaction
     if begins:
         connection.execute("BEGIN")

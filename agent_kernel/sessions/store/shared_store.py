@@ -123,7 +123,8 @@ class _SharedDatabase(Database):
                     # The pause is random, so that two writers do not collide again and again.
                     time.sleep(random.random() * min(MAX_PAUSE_S, 0.001 * attempt))
             except AgentKernelError:
-                # Perhaps the call was refused for what another server has changed since.
+                # The call may have failed only because the local copy was outdated. It is repeated if other servers
+                # have written changes.
                 if not unread or self._replica.sent or not self._update():
                     raise
                 attempt += 1

@@ -119,7 +119,7 @@ class McpTools:
         self._beside.clear()
         await asyncio.gather(*(_close_group(group) for group in groups), self._ending.wait())
 
-    # ------------------------------------------------------------------------------------------------ which servers
+    # ------------------------------------------------------------------------------------------------ servers of a turn
 
     async def _find_configured(self, occasion: ToolSourceContext) -> ServerGroup | None:
         try:
@@ -174,7 +174,7 @@ class McpTools:
         )
         return ServerGroup(config, tuple(connections), asyncio.Semaphore(config.at_once), digest)
 
-    # ------------------------------------------------------------------------------------------------ their tools
+    # ------------------------------------------------------------------------------------------------ tools of a server
 
     async def _await_start(self, connections: Sequence[McpConnection]) -> None:
         """Wait for the MCP servers that start for the first time. MCP servers that start again are not awaited, because

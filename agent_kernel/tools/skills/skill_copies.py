@@ -106,8 +106,8 @@ def _copy(root: Path, name: str, path: Path) -> None:
 
 
 def _replace(workdir: Path, fresh: Path | None) -> None:
-    """Rename ``fresh`` to ``skills`` in the work directory, and remove what had that name before. With None, only
-    remove."""
+    """Rename ``fresh`` to ``skills`` in the work directory, and remove the directory that had this name before. If
+    ``fresh`` is None, only remove it."""
     old = Path(tempfile.mkdtemp(prefix=f".{workdir.name}.old-", dir=workdir.parent))
     here = os.open(workdir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

@@ -65,11 +65,11 @@ class AnthropicHandler(DialectHandler):
         status = 400 if isinstance(error, ContextOverflow) else status_of(error)
         return anthropic_errors.body(status, error.to_json(), self.request_id)
 
-    # ------------------------------------------------------------------------------------------------ what was sent
+    # ------------------------------------------------------------------------------------------------ fetching sources
 
     async def read_conversation(self, body: PromptBody) -> AnthropicConversation:
-        """Convert the conversation, after fetching what it refers to. Raises InvalidRequest, also for a source that
-        cannot be fetched; FileNotFound, Forbidden, LocalOnly."""
+        """Convert the conversation, after fetching the content to which it refers. Raises InvalidRequest, also for a
+        source that cannot be fetched; FileNotFound, Forbidden, LocalOnly."""
         wanted = sources(body)
         return await asyncio.to_thread(conversation, body, await self._all(wanted) if wanted else {})
 

@@ -1,5 +1,5 @@
-"""Converts content parts of OpenAI's format: data URLs become media, files become SubmittedFile. Pure functions; an
-invalid request raises ValueError with a message that does not repeat what was sent."""
+"""Converts content parts of OpenAI's format: data URLs become media, files become SubmittedFile. The functions have no
+side effects; an invalid request raises ValueError with a message that does not quote the request."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ def visible_media(mime: str, data: bytes) -> Media:
 
 
 def check_depth(value: Any) -> Any:
-    """Return the arguments of a call, or another value of a request. Raises ValueError if it is nested too deeply."""
+    """Return a value of a request, such as the arguments of a call, unchanged. Raises ValueError if it is nested too
+    deeply."""
     if is_too_deep(value, MAX_ARGUMENT_DEPTH):
         raise ValueError(f"at most {MAX_ARGUMENT_DEPTH} levels of lists and objects are allowed")
     return value
@@ -152,7 +153,7 @@ class RequestSize:
 
 
 def within_limits(messages: Sequence[Message], files: Sequence[SubmittedFile] = ()) -> None:
-    """Raise ValueError if the messages or the files are beyond a limit."""
+    """Check the size of the messages and the files of a request. Raises ValueError if they exceed a limit."""
     load = RequestSize.of(messages, files)
     if load.chars > MAX_TEXT:
         raise ValueError(TOO_LONG)

@@ -1,9 +1,8 @@
 """Runs an ASGI application behind a tornado handler: passes one request to it, and sends its response as it is
 produced.
 
-Only what the transport of the MCP SDK needs is implemented: HTTP, a complete request body, a response that may stream,
-and the disconnect message. Cookies and credentials are not passed to the application.
-"""
+Only the features that the transport of the MCP SDK needs are implemented: HTTP, a complete request body, a response
+that may stream, and the disconnect message. Cookies and credentials are not passed to the application."""
 
 from __future__ import annotations
 
@@ -75,7 +74,7 @@ class AsgiExchange:
             return
         if message["type"] == "http.response.start":
             self._handler.set_status(message["status"])
-            # tornado's default would be HTML if the application sets no Content-Type.
+            # Without this, tornado would send its default, HTML, if the application sets no Content-Type.
             self._handler.clear_header("Content-Type")
             for name, value in message.get("headers", []):
                 if name.lower() not in OWN:

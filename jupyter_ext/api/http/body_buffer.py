@@ -1,5 +1,5 @@
-"""Holds the body of a request while it arrives. The body is stored up to a limit. If it exceeds the limit, it is read
-and dropped, so that it never takes more memory."""
+"""Holds the body of a request while it arrives. A body that exceeds the limit is still read to its end, but the rest is
+dropped, so that it takes no more memory."""
 
 from __future__ import annotations
 

@@ -299,7 +299,7 @@ class AgentHandler(CrossOriginHandler):
         if isinstance(wait, int | float):
             self.set_header("Retry-After", str(math.ceil(wait)))
         if isinstance(error, KeyReused | TurnStopped) or (isinstance(wait, int | float) and wait > WORTH_WAITING_S):
-            # Otherwise OpenAI's and Anthropic's clients repeat the request at once, twice.
+            # Without this header, OpenAI's and Anthropic's clients repeat the request twice at once.
             self.set_header("X-Should-Retry", "false")
         self.reply(self.error_body(status, error.to_json()), status)
 
@@ -320,7 +320,7 @@ class AgentHandler(CrossOriginHandler):
             body["message"] = f"This URL does not support {self.request.method}, only {allow_header(type(self))}."
             self.set_header("Allow", allow_header(type(self)))
         if self.gathered is None and not hasattr(self, "caller"):
-            # tornado does not read the rest of a body after such an early answer.
+            # The connection is closed, because tornado does not read the rest of a body after such an early answer.
             self.set_header("Connection", "close")
         self.reply(self.error_body(status_code, body), status_code)
 
@@ -333,7 +333,7 @@ class AgentHandler(CrossOriginHandler):
         if self.request.method == "HEAD":
             self.finish(set_content_type=sse.CONTENT_TYPE)
             return
-        # Without this, the second small piece waits 40 ms for the delayed acknowledgement of the first.
+        # Without this option, the second small piece waits 40 ms for the delayed acknowledgement of the first.
         if (socket := getattr(self.request.connection, "stream", None)) is not None:
             socket.set_nodelay(True)
         is_token_valid = self.is_token_valid if self.has_token else None

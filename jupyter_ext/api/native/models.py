@@ -173,7 +173,7 @@ class EngineHandler(AgentHandler):
             key, _ = await self.services.notebooks.ensure_session(caller.namespace, place)
         else:
             raise InvalidRequest(
-                "The request does not say whose engine to choose: send session, or path or kernel in the query."
+                "The request does not name a session. Send session in the body, or path or kernel in the query."
             )
         access.check_visible(caller, body.model)
         info = self.services.runtime.engines.get(body.model).info()
@@ -215,7 +215,8 @@ class ModelHandler(SharedHandler):
 
 
 def model_here(name: str, cache_dir: Path) -> dict[str, Any]:
-    """Return what is known of a model on disk without a network request; empty for a model that runs elsewhere."""
+    """Return the facts about a model that are known without a network request, from the disk; empty for a model that
+    runs elsewhere."""
     wanted = None if name.startswith(AGENT) else HubId.parse(name)
     if wanted is None:
         return model_to_json(entry_here(name, cache_dir), cache_dir) if is_named(name) else {}

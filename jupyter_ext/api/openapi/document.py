@@ -1,4 +1,5 @@
-"""Build the OpenAPI 3.1 document from the routes, the methods of their handlers, and the description of each method."""
+"""Builds the OpenAPI 3.1 document from the routes, the methods of their handlers, and the description of each
+method."""
 
 from __future__ import annotations
 

@@ -65,7 +65,8 @@ class ConversationsAgentHandler(ResponsesAgentHandler):
         return [_complete_item(item, f"{key.id}_{number}") for number, item in enumerate(stored)]
 
     async def add(self, key: SessionKey, read: Sequence[Any]) -> list[dict[str, Any]]:
-        """Add the items of the body, which were read as ``read``, with all their fields, and return them."""
+        """Add the items of the request body to the conversation, with all their fields, and return them. ``read`` are
+        the same items after validation."""
         if any(isinstance(item, ReferenceItem) for item in read):
             raise InvalidRequest(
                 "items: send the items themselves, not references to them.", details={"param": "items"}

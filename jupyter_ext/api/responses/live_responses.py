@@ -147,9 +147,8 @@ class LiveResponses:
         return response
 
     async def again(self, owner: ResponseOwner, turn: str) -> StoredResponse | None:
-        """Return the stored response of a turn, for a request that was repeated with its idempotency key. The response
-        is stored a moment after the turn has started, so this waits up to two seconds. Return None for a response that
-        is not stored."""
+        """Return the stored response of a turn for a request that repeats an idempotency key; None if the response is
+        not stored. The response is stored a moment after the turn has started, so this waits up to two seconds."""
         id = response_id(owner.namespace, turn)
         for _ in range(AGAIN_TRIES):
             if (response := await self.store.get(owner, id)) is not None:

@@ -1,4 +1,4 @@
-"""The body of a request for a response. No side effects."""
+"""Defines the body of a request for a response. The module has no side effects."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ Metadata = Annotated[dict[Annotated[str, Field(max_length=64)], Label], Field(ma
 Input = Annotated[
     Annotated[str, Field(min_length=1, max_length=MAX_TEXT), Tag("text")]
     | Annotated[list[Item], Field(min_length=1, max_length=MAX_MESSAGES), Tag("items")],
-    Discriminator(lambda said: "items" if isinstance(said, list) else "text"),
+    Discriminator(lambda value: "items" if isinstance(value, list) else "text"),
 ]
 
 
@@ -172,7 +172,7 @@ class ResponsesBody(Decoding, AgentFields):
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """Return the values of ``include``, and those that other fields of the request imply."""
+        """Return the values of ``include`` together with those that other fields of the request imply."""
         return tuple(dict.fromkeys([*(self.include or ()), *([LOGPROBS] if self.top_logprobs else ())]))
 
     @property

@@ -1,5 +1,5 @@
 """Builds the JSON object of a response, which OpenAI's API calls its resource: the fields of the request, the status
-and the output. No side effects."""
+and the output. The module has no side effects."""
 
 from __future__ import annotations
 

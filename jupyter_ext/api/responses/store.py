@@ -68,7 +68,8 @@ class StoredResponse:
 
 
 class ResponseRows(Protocol):
-    """Where responses are stored. Raises StoreError, StoreFull."""
+    """The interface of a storage of responses. All methods raise StoreError; ``add`` and ``finish`` also raise
+    StoreFull."""
 
     async def add(self, response: StoredResponse) -> None:
         """Store a response. The oldest ones are deleted if there are too many."""
@@ -91,7 +92,7 @@ class ResponseRows(Protocol):
         """Return whether a response of the session is stored."""
 
     async def sessions(self) -> list[SessionKey]:
-        """Return the sessions of stored responses, so that the caller can look which of them still exist."""
+        """Return the sessions of stored responses, so that the caller can check which of them still exist."""
 
     async def forget(self, key: SessionKey) -> None:
         """Delete all responses of a session that no longer exists."""
@@ -150,13 +151,13 @@ class ResponseStore:
 
     @property
     def _places(self) -> list[ResponseRows]:
-        """The places where responses are stored. The rows in memory come first, because looking there costs nothing."""
+        """The storages that may hold responses of this server. The one in memory comes first, because a lookup in it is
+        fast."""
         return [self._memory] if self._kept is self._memory else [self._memory, self._kept]
 
     def _places_of(self, id: str) -> list[ResponseRows]:
-        """Return the places in which the response may be. A client may send any text as an id, even one that a database
-        refuses.
-        """
+        """Return the storages that may hold the response ``id``; none if ``id`` does not have the form of a response
+        id, because a client may send any text and a database could refuse it."""
         return self._places if is_response_id(id) else []
 
     def _of(self, response: StoredResponse) -> ResponseRows:

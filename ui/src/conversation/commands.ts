@@ -200,7 +200,7 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: "settings",
-    label: () => trans.__("What may run..."),
+    label: () => trans.__("Permissions..."),
     help: () => trans.__("Permissions, trusted folders, keyboard shortcuts of this panel."),
     group: "panel",
     enabled: always,

@@ -74,7 +74,7 @@ function Keep({ call }: { call: CallBlock }) {
     );
   return (
     <p class="ak-quiet">
-      {trans.__("In a draft only: %1.", names.join(", "))}{" "}
+      {trans.__("These variables exist only in a draft: %1.", names.join(", "))}{" "}
       <button type="button" class="ak-link" onClick={() => void insert()}>
         {trans.__("Keep in your kernel")}
       </button>{" "}

@@ -96,7 +96,7 @@ test("a turn that waits says for what", () => {
 test("a turn whose context did not fit says what was left out", () => {
   stage.show(more(turnOf("t"), ["context", { messages: 9, dropped: 6, shortened: 1, summary: true }], over()));
   expect(stage.find(".ak-quiet").textContent).toBe(
-    "6 earlier messages did not fit and are left out; a summary stands for them; 1 long result is shortened.",
+    "6 earlier messages did not fit and are left out; a summary replaces them; 1 long result is shortened.",
   );
 });
 

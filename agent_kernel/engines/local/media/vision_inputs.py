@@ -92,7 +92,7 @@ class Sight:
 
     def _process(self, text: str, pictures: Sequence[Picture]) -> Any:
         images = [open_image(picture) for picture in pictures]
-        # Templates write the special tokens that begin a prompt.
+        # The special tokens at the beginning of a prompt come from the chat template.
         return self._processor(text=text, images=images or None, return_tensors="pt", add_special_tokens=False)
 
     def _to_device(self, value: Any) -> Any:

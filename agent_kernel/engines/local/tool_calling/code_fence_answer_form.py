@@ -35,14 +35,15 @@ def with_printed_values(code: str, slots: Mapping[str, str]) -> str:
 
     code = IN_F_STRING.sub(placeholder, code) if names else code
     is_printed = all(f"@{slot}[" in code for slot in slots)
-    # A program without these variables prints the values in another way, and the model brings them into the form.
+    # A program without these variables prints its values in another way. The model then writes the answer in the
+    # demanded form.
     has_variables = 2 * len(names.intersection(slots)) >= len(slots)
     return code if is_printed or not has_variables else f"{_without_other_form(code, slots)}\n{_print_of(slots)}\n"
 
 
 def unset_values(code: str, slots: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Return the part of the code in front of its last lines, which print the values of ``slots``, and the names of the
-    variables that these lines print and that the part in front does not set. Return no names if there are none."""
+    """Split off the last lines of the code, which print the values of ``slots``. Return (the code before these lines,
+    the variables that the lines print and the code before them does not set)."""
     body = parse_or_empty(code).body
     printing = len(body)
     while printing and _prints_slot(body[printing - 1], slots):
@@ -78,9 +79,9 @@ def _print_of(slots: Mapping[str, str]) -> str:
 
 
 def _printed_slots(line: str, slots: Mapping[str, str]) -> str:
-    """Return a line ``@name[expression] ...`` as a call of print; any other line as it is. If it repeats the form of
-    the question, ``@mean[value], @count[n] where ...``, it prints a variable for each of ``slots``. A line that sets a
-    value, ``@mean = m``, sets the variable."""
+    """Convert a line ``@name[expression] ...``, which is not Python, to a call of print. A line that repeats the form
+    of the question, ``@mean[value], @count[n] where ...``, becomes a print of the variables named by ``slots``. A line
+    that sets a value, ``@mean = m``, becomes an assignment. Return any other line unchanged."""
     assigned = re.match(r"@(\w+)(?= ?= ?)", line)
     if assigned and assigned[1] in slots:
         return line.removeprefix("@")
@@ -102,14 +103,15 @@ def _printed_slots(line: str, slots: Mapping[str, str]) -> str:
 
 
 def _without_broken_print(code: str) -> str:
-    """Return the code without its last line if that is a call of print and only this line cannot be parsed."""
+    """Return the code without its last line if this is a call of print and the only line that cannot be parsed."""
     head, _, last = code.rstrip().rpartition("\n")
     is_broken = last.startswith("print(") and not parse_or_empty(code).body and bool(parse_or_empty(head).body)
     return f"{head}\n" if is_broken else code
 
 
 def _without_other_form(code: str, slots: Mapping[str, str]) -> str:
-    """Return the code without the last lines, which print values after ``@`` in another form: ``print(f"@{mean}")``."""
+    """Return the code without lines at its end that print values in another form after ``@``, such as
+    ``print(f"@{mean}")``."""
     lines = code.rstrip().split("\n")
     while lines and lines[-1].startswith("print(") and "@" in lines[-1]:
         body = parse_or_empty(lines[-1]).body
@@ -120,8 +122,9 @@ def _without_other_form(code: str, slots: Mapping[str, str]) -> str:
 
 
 def _printed_placeholders(line: str, slots: Mapping[str, str]) -> str:
-    """Return a line that prints a placeholder of the question as text, ``print("@mean[value]")``, or a number that it
-    has not computed, ``print("@mean[12.5]")``, so that it prints the variable of that name; any other line as it is."""
+    """Rewrite a line that prints a placeholder of the question as text, ``print("@mean[value]")``, or a number that the
+    program has not computed, ``print("@mean[12.5]")``: the new line prints the variable of that name. Return any other
+    line unchanged."""
     opening = re.match(r"print\(f?(?=['\"])", line)
     if opening is None:
         return line
