@@ -32,7 +32,7 @@ EXAMPLES = tuple(
         (r"\bspearman\b", "t['a'].corr(t['b'], method='spearman')"),
         (r"\bRMSE\b|\broot mean squared?\b", "rmse = mean_squared_error(y_test, model.predict(X_test)) ** 0.5"),
         (
-            r"\b(?:ordinary )?least squares\b|\bOLS\b",
+            r"\A(?![\s\S]*\b(?:train|scikit|sklearn|predictors|features|multiple))[\s\S]*\b(?:least squares|OLS)\b",
             "fit = stats.linregress(t['a'], t['b']); fit.slope, fit.rvalue**2; "
             "residuals = t['b'] - fit.intercept - fit.slope * t['a']",
         ),

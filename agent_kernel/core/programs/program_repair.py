@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from agent_kernel.core.programs.failed_program import FailedProgram
-from agent_kernel.core.programs.program_edits import REDUCTIONS, YEARS, Edit, is_integer, letters_of
+from agent_kernel.core.programs.program_edits import REDUCTIONS, YEARS, Edit, is_column, is_integer, letters_of
 
 LABELS = re.compile(r"Columns of [^:\n]+: ((?:(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|-?\d+)(?:, )?)+)")
 """Matches the fact about an error that lists the columns of a table (see ``error_hints``)."""
@@ -42,6 +42,7 @@ NOT_A_NUMBER = re.compile(
 )
 CONVERTED = ("_number", "_date", "_time", "_lower", "_true")
 """Ends of the names of variables with converted columns (``notebook.kernel.text_columns``)."""
+DATE_PART = re.compile(r"year|month|day|quarter|weekday|dayofweek|hour")
 DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?!\d)")
 
 
@@ -221,6 +222,21 @@ def _date_index(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
                 yield (*failure.span(func.value), f"{table}.assign(**{{{label}: pd.to_datetime({table}[{label}])}})")
 
 
+def _date_column(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
+    """Replace parts of the dates of an index that has none, ``t.index.year``, by those of the only column of dates."""
+    columns = set[str]()
+    for target, value in failure.assignments:
+        dates = re.search(r"parse_dates=\[('[^'\n]+'|\"[^\"\n]+\")\]", failure.source(value))
+        if isinstance(target, ast.Name) and dates:
+            columns.add(f"{target.id}[{dates[1]}]")
+        elif is_column(target) and failure.source(value).startswith("pd.to_datetime("):
+            columns.add(failure.source(target))
+    for node in failure.expressions if len(columns) == 1 else ():
+        is_part = isinstance(node, ast.Attribute) and DATE_PART.fullmatch(node.attr)
+        if isinstance(node, ast.Attribute) and is_part and failure.source(node.value).endswith(".index"):
+            yield (*failure.span(node), f"{next(iter(columns))}.dt.{node.attr}")
+
+
 def _date_formats(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
     """Correct the parsing of dates that are written in more than one format, or with the day first."""
     day_first = re.search(r"time data [\"'](?:\d{2}[/.]){2}\d{4}", failure.error)
@@ -331,6 +347,7 @@ RULES: tuple[tuple[re.Pattern[str], Callable[[FailedProgram, re.Match[str]], Ite
     (NUMERIC_ONLY, _numeric_only),
     (re.compile(r"Can only use \.(dt|str) accessor"), _accessors),
     (re.compile(r"Only valid with DatetimeIndex"), _date_index),
+    (re.compile(rf"Index' object has no attribute '(?:{DATE_PART.pattern})'"), _date_column),
     (re.compile(r"time data [\s\S]*doesn't match format"), _date_formats),
     (re.compile(r"The truth value of a (?:Series|DataFrame) is ambiguous"), _conditions),
     (re.compile(r"Invalid comparison between dtype=(datetime64|str|object)\S* and (int|float|date)"), _comparisons),

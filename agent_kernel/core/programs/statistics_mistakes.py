@@ -9,6 +9,7 @@ error. The functions have no side effects.
 - ``mean_of_outliers = t[~outliers]['w'].mean()`` is the mean of the rows that are not outliers.
 - Duplicate rows or missing values that are counted after they were removed or filled in give 0.
 - ``model.coef_[0]`` is the coefficient of the first column, even if the variable is named after another column.
+- ``t.corr()['a'].idxmax()`` is ``a``, because each column correlates best with itself.
 - ``mean_total = t['a'] + t['b'].mean()`` is not a mean, because only the second column is reduced.
 - The score of a regression is R squared, and its square root is not the RMSE.
 """
@@ -259,6 +260,17 @@ def _root_mean_squared_error(program: ParsedProgram) -> Iterator[Edit]:
                 yield (*program.span(call), error)
 
 
+def _other_correlations(program: ParsedProgram) -> Iterator[Edit]:
+    """Leave the correlation of a column with itself, which is 1, out of the largest correlations of the column."""
+    for target, value in program.assignments:
+        source = program.source(value)
+        if not isinstance(target, ast.Name) or "groupby" in source or not re.search(r"\.corr\([^)]*\)$", source):
+            continue
+        column = rf"\b{target.id}\[('[^'\n]+'|\"[^\"\n]+\")\](?=(?:\.abs\(\))?\.(?:idxmax|max|nlargest|sort_values)\()"
+        for match in re.finditer(column, program.code):
+            yield (match.end(), match.end(), f".drop({match[1]})")
+
+
 def _mean_of_a_sum(program: ParsedProgram) -> Iterator[Edit]:
     """Apply a reduction to the sum or difference of two columns, and not only to the second column, if the variable is
     named after the reduction."""
@@ -330,5 +342,6 @@ RULES: tuple[Callable[[ParsedProgram], Iterator[Edit]], ...] = (
     _counted_before,
     _coefficients,
     _root_mean_squared_error,
+    _other_correlations,
     _mean_of_a_sum,
 )

@@ -83,6 +83,12 @@ def test_a_test_of_a_table_leaves_out_its_totals() -> None:
         assert rewrite_mistakes(code) == code
 
 
+def test_the_largest_correlation_of_a_column_is_not_that_with_itself() -> None:
+    code = "c = t.corr(numeric_only=True)\nbest = c['w']{0}.abs().idxmax()\nr = c['w']{0}.max()\nx = c['w']['v']"
+    assert rewrite_mistakes(code.format("")) == code.format(".drop('w')")
+    assert rewrite_mistakes(code.format(".drop('w')")) == code.format(".drop('w')")
+
+
 def test_the_number_of_outliers_is_not_the_length_of_their_condition() -> None:
     condition = "outliers = (t['w'] < 2) | (t['w'] > 3)\n"
     assert rewrite_mistakes(f"{condition}n = len(outliers)") == f"{condition}n = outliers.sum()"
