@@ -541,8 +541,9 @@ def test_the_magic_brings_nothing_of_the_core_into_a_kernel() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = {name for name in done.stdout.split() if (ROOT / f"{name.replace('.', '/')}.py").exists()}
     names = (
-        "errors events files invisible_characters messages programs.program_outcome programs.syntax_tree version "
-        "wire.framing wire.agent_cells wire.export_format wire.server_sent_events wire.sidecar_rows wire.turn_follower"
+        "errors events files invisible_characters messages programs.program_outcome programs.syntax_tree "
+        "recent_entries version wire.framing wire.agent_cells wire.export_format wire.server_sent_events "
+        "wire.sidecar_rows wire.turn_follower"
     )
     core = {f"agent_kernel.core.{name}" for name in names.split()}
     others = {name for name in loaded if not name.startswith(("agent_kernel.notebook.", "agent_kernel.sandbox."))}

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 
 from agent_kernel.core.errors import SessionBusy
 from agent_kernel.core.messages import Message
+from agent_kernel.core.recent_entries import RecentEntries
 from agent_kernel.core.session import UNLISTED, SessionKey, new_id
 from agent_kernel.core.shielded_await import RunningTasks
 from agent_kernel.core.turn_request import TurnRequest
@@ -183,17 +183,13 @@ class PendingClientCalls:
     conversation."""
 
     def __init__(self) -> None:
-        self._sessions: OrderedDict[tuple[str, str, str], SessionKey] = OrderedDict()
+        self._sessions = RecentEntries[tuple[str, str, str], SessionKey](MOST)
 
     def add(self, key: SessionKey, scope: str, messages: Iterable[Message]) -> None:
         """Add the calls of these messages that still wait for a result."""
         for message in messages:
             if message.role == "tool" and message.call_id and message.text == AWAITED:
-                name = (key.namespace, scope, message.call_id)
-                self._sessions[name] = key
-                self._sessions.move_to_end(name)
-        while len(self._sessions) > MOST:
-            self._sessions.popitem(last=False)
+                self._sessions[key.namespace, scope, message.call_id] = key
 
     def find(self, namespace: str, scope: str, messages: Sequence[Message]) -> SessionKey | None:
         """Return the session whose calls are answered by the results at the end of these messages."""

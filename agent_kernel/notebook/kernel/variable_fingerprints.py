@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 import contextlib
 import weakref
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
 from agent_kernel.core.programs.syntax_tree import UNPARSABLE
+from agent_kernel.core.recent_entries import RecentEntries
 from agent_kernel.notebook.kernel.content_digest import content_digest
 
 KEPT = 200
@@ -47,7 +47,7 @@ class VariableTracker:
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
-        self._turns: OrderedDict[str, dict[str, WeakMark] | None] = OrderedDict()
+        self._turns = RecentEntries[str, dict[str, WeakMark] | None](KEPT)
 
     def ran(self, turn: str, code: str, *, drafted: bool = False) -> None:
         """Record the variables of code that a turn ran in the kernel, whether the code completed or not. With
@@ -60,9 +60,6 @@ class VariableTracker:
         else:
             marks = {name: WeakMark(namespace.get(name, NOTHING), content=True) for name in names}
             self._turns[turn] = before | marks
-        self._turns.move_to_end(turn)
-        while len(self._turns) > KEPT:
-            self._turns.popitem(last=False)
 
     def intact(self) -> list[str]:
         """Return the ids of the turns whose variables are unchanged since the turn ran."""

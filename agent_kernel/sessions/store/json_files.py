@@ -121,7 +121,7 @@ class _DocumentFolder:
         self._lock_file.note()
         holder = {"pid": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
         path = self._directory / "holder.json"
-        os.replace(_write_partial(path, json_document.to_bytes(holder)), path)
+        atomic_file.replace_file(path, json_document.to_bytes(holder))
 
     def _holder(self) -> str:
         try:
