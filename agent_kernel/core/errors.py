@@ -3,6 +3,7 @@
     AgentKernelError
     ├── InvalidRequest            the request contradicts itself or cannot be read
     │   ├── FileTooLarge          the file is larger than this server accepts
+    │   ├── RequestTooLarge       the request has more text than this server accepts
     │   └── Unprocessable         the request is well formed, but no part of it can be carried out
     ├── Forbidden                 the caller may not do this
     │   ├── LocalOnly             the action would connect to another machine
@@ -97,6 +98,9 @@ def refuse_fields(names: Sequence[str], who: str, hint: str = "") -> None:
 
 
 class FileTooLarge(InvalidRequest): ...
+
+
+class RequestTooLarge(InvalidRequest): ...
 
 
 class Unprocessable(InvalidRequest): ...
