@@ -16,7 +16,7 @@ import jsonschema
 import referencing
 import referencing.exceptions
 
-from agent_kernel.core.errors import AgentKernelError, EngineError
+from agent_kernel.core.errors import AgentKernelError, EngineError, client_text
 from agent_kernel.core.events import CallFinished, CallStarted, Emit, EventBody, FileProduced
 from agent_kernel.core.files import NOT_PRODUCED, File, ProducedFile, RequestedFile, describe_files
 from agent_kernel.core.messages import Message, ToolCall, shorten, tool_result
@@ -201,7 +201,7 @@ class Toolbox:
         try:
             call = await tool.prepare(call, context) if isinstance(tool, CallPreparer) else call
         except AgentKernelError as error:
-            return ToolOutput(str(error), "error")
+            return ToolOutput(client_text(error), "error")
         context = replace(context, call=call)
         verdict = await self._gate.decide(tool.spec, context)
         if not verdict.allowed:
