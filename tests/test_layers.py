@@ -43,7 +43,7 @@ HEAVY |= {"trafilatura", "transformers", "xgrammar"}
 # A notebook's kernel loads ``notebook`` and what it imports; the sandbox loads ``sandbox.worker`` and ``sandbox.jail``.
 LAYERS: dict[str, tuple[str, str]] = {
     "agent_kernel": (
-        "cli client core core.seams engines notebook.panel permissions sessions.store tools.base turn",
+        "client core core.seams engines notebook.panel permissions sessions.store tools.base turn",
         "",
     ),
     "cli": (
