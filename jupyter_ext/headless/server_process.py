@@ -8,6 +8,7 @@ import os
 import secrets
 import signal
 import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -89,9 +90,10 @@ async def jupyter_server(
     runtime = data / "runtime"
     own = {"JUPYTER_TOKEN": token, "AGENT_KERNEL_DATA_DIR": str(data), "JUPYTER_RUNTIME_DIR": str(runtime)}
     with log.open("wb") as sink:
-        # Its own process group: Ctrl-C in the terminal reaches us alone, and we stop the server in order.
+        # Its own process group: Ctrl-C in the terminal reaches us alone, and we stop the server in order. The pipe
+        # tells the server that this process has ended, also if it was killed.
         process = await asyncio.create_subprocess_exec(
-            *command, env={**env, **own}, stdout=sink, stderr=sink, start_new_session=True
+            *command, env={**env, **own}, stdin=PIPE, stdout=sink, stderr=sink, start_new_session=True
         )
     try:
         yield await _wait_until_ready(process, runtime / f"jpserver-{process.pid}.json", token, folder, log)
