@@ -18,6 +18,7 @@ REQUESTS: list[tuple[str, Json]] = [
     ("responses", {"model": "default", "input": MESSAGES}),
     ("responses", {"model": "default", "input": "short", "instructions": LONG}),
     ("responses/input_tokens", {"model": "default", "input": LONG}),
+    ("conversations", {"items": [{"type": "message", **MESSAGES[0]}]}),
     ("messages", {"model": "default", "max_tokens": 9, "messages": MESSAGES}),
     ("messages/count_tokens", {"model": "default", "messages": MESSAGES}),
 ]
@@ -57,3 +58,11 @@ async def test_a_long_field_of_a_turn_is_refused_by_its_name(server: AgentServer
         reply = await client.post("agent/v1/turns", json={"prompt": "hello", **body})
         assert reply.status_code == 400, reply.text
         assert next(iter(body)) in reply.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("tags", [["a"] * 101, ["x" * 201], [""]], ids=["many", "long", "empty"])
+async def test_tags_of_a_session_are_few_and_short(server: AgentServer, tags: list[str]) -> None:
+    async with server.client() as client:
+        session = (await client.post("agent/v1/sessions", json={})).json()["id"]
+        reply = await client.patch(f"agent/v1/sessions/{session}", json={"tags": tags})
+        assert (reply.status_code, "tags" in reply.json()["error"]["message"]) == (400, True)

@@ -357,7 +357,7 @@ class DescribeBody(Body):
     """The fields of a session to change; at least one is required."""
 
     title: Annotated[str, Field(max_length=500)] | None = None
-    tags: list[str] | None = None
+    tags: Annotated[list[Name], Field(max_length=100)] | None = None
     metadata: dict[str, Any] | None = None
     context: Any = None
 

@@ -299,9 +299,8 @@ def test_files_that_a_prompt_can_name_are_completed_and_nothing_outside_the_fold
 
 
 def test_names_that_are_no_text_and_links_to_themselves_do_not_hide_the_other_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     for number in range(3):
         Path(f"loop{number}").symlink_to(f"loop{number}")
     for name in (b"bad\xff.csv", b"two\nlines.csv", b"\x1b[31m.csv", b"tab.csv"):
