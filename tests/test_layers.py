@@ -43,7 +43,7 @@ HEAVY |= {"trafilatura", "transformers", "xgrammar"}
 # A notebook's kernel loads ``notebook`` and what it imports; the sandbox loads ``sandbox.worker`` and ``sandbox.jail``.
 LAYERS: dict[str, tuple[str, str]] = {
     "agent_kernel": (
-        "cli client core core.seams engines notebook.panel permissions sessions.store tools.base turn",
+        "client core core.seams engines notebook.panel permissions sessions.store tools.base turn",
         "",
     ),
     "cli": (
@@ -123,7 +123,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "sessions.search": ("core core.seams", ""),
     "sessions.store": ("core core.seams sessions sessions.log sessions.tables", "filelock keyring"),
     "sessions.tables": ("core sessions sessions.search", ""),
-    "tools.base": ("core core.net core.programs core.wire", "jsonschema"),
+    "tools.base": ("core core.net core.programs core.wire", "jsonschema referencing regex"),
     "tools.code": ("core core.programs core.seams sessions tools.base", ""),
     "tools.files": ("core core.seams sessions tools.base tools.code", ""),
     "tools.mcp": ("core tools.base", "jsonschema"),
@@ -136,7 +136,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "engines.openai_api permissions sandbox.host sandbox.jail sessions sessions.export sessions.redaction "
         "sessions.retention sessions.search sessions.store sessions.tables tools.base tools.code tools.files "
         "tools.mcp tools.memory tools.notebook tools.skills tools.web turn.number_check",
-        "jsonschema referencing",
+        "",
     ),
     "turn.number_check": ("core", ""),
     "demo": ("jupyter_ext.headless", "nbformat"),
@@ -314,6 +314,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/sessions/export/formats/notebook.py": {"nbformat"},
     "agent_kernel/sessions/store/row_changes.py": {"pydantic_core"},
     "agent_kernel/sessions/redaction/redaction.py": {"regex"},
+    "agent_kernel/tools/base/argument_check.py": {"regex"},
     "agent_kernel/tools/base/dispatch.py": {"httpx"},
     "agent_kernel/tools/files/document_worker.py": {"docx", "nbformat", "openpyxl", "pyarrow", "pypdf"},
     "agent_kernel/tools/web/search_providers.py": {"ddgs"},

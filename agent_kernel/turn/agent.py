@@ -14,7 +14,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Unpack
 
-from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest
+from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest, client_text
 from agent_kernel.core.events import (
     AnswerChecked,
     CallReturned,
@@ -170,7 +170,7 @@ class Agent:
         except Exception as error:  # noqa: BLE001  a turn that fails in any way ends with one event
             if isinstance(error, Conflict):
                 await self._observers.notify_conflict(self.key.id, error)
-            return await await_uncancelled(self._finish(turn, "failed", str(error), _to_agent_error(error)))
+            return await await_uncancelled(self._finish(turn, "failed", client_text(error), _to_agent_error(error)))
         result = await await_uncancelled(self._finish(turn, "committed", ""))
         first = opened.turn.ordinal == 1
         self._post_turn_tasks.note_end(
@@ -360,7 +360,7 @@ class Agent:
         failure = {"error": self._writer.redactor.value(fault)} if fault else {}
         unsaved = await turn.opened.close(state, reason, turn.usage, turn.record | failure)
         if unsaved is not None:
-            turn.emit(Notice("error", f"The end of this turn is not stored yet and will be written again: {unsaved}"))
+            turn.emit(Notice("error", f"The end of this turn is not stored yet; it is retried: {client_text(unsaved)}"))
         if self._writer.transcripts is not None and (problem := self._writer.transcripts.take_problem()):
             turn.emit(Notice("warning", problem))
         finish, stopped = (turn.finish, turn.stopped) if state == "committed" else ("", "")

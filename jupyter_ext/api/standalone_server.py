@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -22,6 +23,7 @@ from traitlets.config import Config
 
 from agent_kernel.core.errors import InvalidRequest, ServerStopping
 from jupyter_ext.api import routes
+from jupyter_ext.api.http import request_log
 from jupyter_ext.api.http.http_server import create_http_server
 from jupyter_ext.api.unknown_route import UnknownHandler
 from jupyter_ext.api.webapp.login import LoginHandler
@@ -139,6 +141,8 @@ class HeadlessServer(ServerApp):
 
     def init_httpserver(self) -> None:
         """Use the sockets that are already bound."""
+        for name in ("tornado.general", "tornado.application"):  # these log refused requests, and uncaught errors
+            logging.getLogger(name).addFilter(request_log.hide_queries)
         self._http_server = create_http_server(self)
 
     def init_signal(self) -> None:

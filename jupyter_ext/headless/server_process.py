@@ -8,6 +8,7 @@ import os
 import secrets
 import signal
 import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -92,8 +93,9 @@ async def jupyter_server(
     with log.open("wb") as sink:
         # The server gets its own process group, so that Ctrl-C in the terminal reaches only this process, which then
         # stops the server in an orderly way.
+        # The pipe tells the server that this process has ended, even if it was killed.
         process = await asyncio.create_subprocess_exec(
-            *command, env={**env, **own}, stdout=sink, stderr=sink, start_new_session=True
+            *command, env={**env, **own}, stdin=PIPE, stdout=sink, stderr=sink, start_new_session=True
         )
     try:
         yield await _wait_until_ready(process, runtime / f"jpserver-{process.pid}.json", token, folder, log)

@@ -38,6 +38,9 @@ from jupyter_ext.turns.turns import TurnSpec
 LOG_S = 30.0
 """How long the event log is kept after the end of a turn in a session that is deleted when it is unused."""
 
+TITLE_SOURCE = 100_000
+"""Maximum number of characters of a prompt that are read to make a title. A secret in them is removed as a whole."""
+
 log = logging.getLogger(__name__)
 
 
@@ -270,7 +273,8 @@ class TurnStarter:
         return StoredAnswer(turn, session, version, opened.notebook)
 
     def _title(self, prompt: str) -> str:
-        return self.runtime.afterwards.title(self.runtime.ledger.redactor.text(prompt))
+        beginning = prompt.lstrip()[:TITLE_SOURCE]
+        return self.runtime.afterwards.title(self.runtime.ledger.redactor.text(beginning))
 
     async def _remove(self, caller: Caller, key: SessionKey) -> None:
         if self.access.turns.of_session(key) is not None:

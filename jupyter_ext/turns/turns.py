@@ -365,4 +365,5 @@ def failed_event(error: BaseException) -> TurnFinished:
         error = AgentKernelError(
             f"{type(error).__name__}: {error}", hint="The log of the Jupyter server contains the error."
         )
-    return TurnFinished("failed", error.message, 0, {}, error.to_json())
+    fault = error.to_json()
+    return TurnFinished("failed", fault["message"], 0, {}, fault)

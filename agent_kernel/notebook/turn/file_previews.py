@@ -106,9 +106,9 @@ def complete_file(beginning: str) -> list[str]:
         with os.scandir(folder or ".") as entries:
             for entry in itertools.islice(entries, MAX_ENTRIES):
                 path = f"{folder}{slash}{entry.name}"
-                if not entry.name.startswith(name) or entry.name.startswith("."):
+                if not entry.name.startswith(name) or entry.name.startswith(".") or not entry.name.isprintable():
                     continue
-                if entry.is_dir():
+                if os.path.isdir(path):  # entry.is_dir() raises an error for a link to itself
                     paths.append(f"{path}/")
                 elif NAMED.fullmatch(path) and _readable_path(path) is not None:
                     paths.append(path)

@@ -12,6 +12,7 @@ STATUS: Mapping[type[AgentKernelError], int] = MappingProxyType(
     {
         errors.InvalidRequest: 400,
         errors.FileTooLarge: 413,
+        errors.RequestTooLarge: 413,
         errors.Unprocessable: 422,
         errors.FileGone: 410,
         errors.FileNotProduced: 422,

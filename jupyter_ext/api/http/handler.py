@@ -104,7 +104,7 @@ class AgentHandler(CrossOriginHandler):
         self.services.requests.began(self)
         self.request.connection.set_max_body_size(UNLIMITED)  # type: ignore[union-attr]  # it is HTTP/1
         length = self.request.headers.get("Content-Length", "")
-        self.gathered = BodyBuffer(self.max_body, int(length) if length.isdecimal() else 0)
+        self.gathered = BodyBuffer(self.max_body, int(length[:20]) if length.isdecimal() else 0)
         await self.identify(super().prepare)
         if self.refusal is not None or not page_may_call(self) or not await self._knows_sender():
             self.gathered.most = 0  # nothing is stored of a body whose sender is not authenticated

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from agent_kernel.core.errors import AgentKernelError, NotFound
+from agent_kernel.core.errors import AgentKernelError, NotFound, client_text
 from agent_kernel.core.thread_offload import run_in_own_thread
 from agent_kernel.core.version import __version__
 from jupyter_ext.api.http.asgi import AsgiExchange
@@ -117,7 +117,7 @@ def _manager(tools: McpTools) -> Any:
         except InvalidArguments as error:
             raise MCPError(INVALID_PARAMS, str(error)) from None
         except AgentKernelError as error:
-            told = TextContent(type="text", text=str(error))
+            told = TextContent(type="text", text=client_text(error))
             return CallToolResult(content=[told], structured_content={"error": error.to_json()}, is_error=True)
         if isinstance(made, McpQuestion):
             return InputRequiredResult(input_requests={made.id: _elicitation(made)}, request_state=made.state)

@@ -20,6 +20,7 @@ from agent_kernel.core.errors import (
     ModelMissing,
     StoreError,
     UnknownModel,
+    client_text,
 )
 from agent_kernel.core.protocols import EngineInfo
 from agent_kernel.core.session import SessionKey
@@ -78,7 +79,7 @@ async def current_engine(services: Services, caller: Caller, key: SessionKey | N
         name = await services.access.engine(caller, key) if key else ""
         return {**engine_to_json(services.runtime.engines.get(name).info()), "name": name, "problem": ""}
     except AgentKernelError as error:
-        return {**engine_to_json(own), "name": "", "problem": str(error)}
+        return {**engine_to_json(own), "name": "", "problem": client_text(error)}
 
 
 def model_to_json(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
@@ -303,7 +304,7 @@ class HealthHandler(AgentHandler):
         try:
             await runtime.store.list(self.caller.namespace, 1)
         except StoreError as error:
-            store = error.message
+            store = error.to_json()["message"]
         sandbox = {name: dict(layer) for name, layer in (await runtime.sandbox.report()).items()}
         servers = await available_models.mcp_servers(self.services.runtime)
         well = store == "ok" and all(row["state"] != "failed" for row in servers)

@@ -14,7 +14,7 @@ from agent_kernel.core.messages import Media, Message, Part
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions import history_merge
-from jupyter_ext.api.dialects.openai_content import MAX_TEXT, TOO_LONG
+from jupyter_ext.api.dialects.openai_content import check_length
 from jupyter_ext.api.responses.input_items import AnyItem, FunctionCallItem, ReferenceItem, characters, items_of
 from jupyter_ext.api.responses.live_responses import LiveResponses
 from jupyter_ext.api.responses.request import ResponsesBody
@@ -112,8 +112,7 @@ async def _resolve(responses: LiveResponses, owner: ResponseOwner, items: Sequen
                 )
             (by_id[id],) = items_of([meant[id]])
             length += wanted[id] * characters(by_id[id])
-            if length > MAX_TEXT:
-                raise InvalidRequest(f"input: {TOO_LONG}", details={"param": "input"})
+            check_length(length, "input")
     return [by_id[item.id] if isinstance(item, ReferenceItem) else item for item in items]
 
 

@@ -125,8 +125,8 @@ def messages_of(
 ) -> tuple[list[Message], tuple[SubmittedFile, ...]]:
     """Return the messages and the submitted files. ``alone``: results at the beginning are accepted without their
     calls. If all messages are instructions, the last one becomes the prompt."""
-    if sum(characters(item) for item in items if not (known and isinstance(item, SERVED))) > openai_content.MAX_TEXT:
-        raise ValueError(openai_content.TOO_LONG)  # checked before the texts are joined
+    length = sum(characters(item) for item in items if not (known and isinstance(item, SERVED)))
+    openai_content.check_length(length, "input")  # checked before the texts are joined
     reading = Reading(fetched, known, names)
     for item in items:
         reading.read(item)
@@ -135,7 +135,7 @@ def messages_of(
     if messages and all(message.role == "system" for message in messages):
         messages[-1] = Message("user", messages[-1].parts)
     fetched_ids = {id(one) for one in fetched.files.values()}
-    openai_content.within_limits(messages, [one for one in reading.files if id(one) not in fetched_ids])
+    openai_content.within_limits(messages, [one for one in reading.files if id(one) not in fetched_ids], "input")
     return openai_content.name_results(messages, alone=alone), tuple(reading.files)
 
 

@@ -91,7 +91,10 @@ def json_grammar(
         raise InvalidRequest(f"A schema can have at most {MAX_SCHEMA_CHARS} characters and {MAX_DEPTH} levels.")
     _check(schema)
     compiler = _Compiler(schema, bounds or SchemaBounds())
-    root = compiler.value(schema, compiler.bounds.recursion)
+    try:
+        root = compiler.value(schema, compiler.bounds.recursion)
+    except RecursionError as error:
+        raise InvalidRequest("The $refs of this schema follow each other too often.") from error
     if root is None:
         raise InvalidRequest("No value fits this schema.")
     return compiler.rules.grammar(root), tuple(sorted(compiler.loose))
