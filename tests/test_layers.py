@@ -43,7 +43,7 @@ HEAVY |= {"trafilatura", "transformers", "xgrammar"}
 # A notebook's kernel loads ``notebook`` and what it imports; the sandbox loads ``sandbox.worker`` and ``sandbox.jail``.
 LAYERS: dict[str, tuple[str, str]] = {
     "agent_kernel": (
-        "client core core.seams engines notebook.panel permissions sessions.store tools.base turn",
+        "cli client core core.seams engines notebook.panel permissions sessions.store tools.base turn",
         "",
     ),
     "cli": (
@@ -257,6 +257,8 @@ FORWARDING = {
 
 # file: the libraries that it imports inside a function, at their first use. Nothing else is imported inside functions.
 LAZY: dict[str, set[str]] = {
+    # Ctrl-C during the import of the command is handled like any other.
+    "agent_kernel/__main__.py": {"agent_kernel"},
     # Only a store that several servers share needs the log and the library of its database.
     "agent_kernel/sessions/store/store_url.py": {"agent_kernel"},
     "agent_kernel/sessions/log/postgresql_connection.py": {"psycopg"},

@@ -19,7 +19,9 @@ from jupyter_ext.api.mcp.turn import ASK, Client, InvalidArguments, McpQuestion
 from jupyter_ext.auth.callers import Caller, subject
 from jupyter_ext.services import Services
 
-MAX_SESSIONS = 64
+MAX_SESSIONS = 1_000
+"""Maximum number of open MCP sessions, of 50 kB each. Many clients end without a DELETE; their sessions stay open until
+they are idle."""
 IDLE_S = 30 * 60.0
 MAX_BODY = 4 << 20
 CALLER = "agent_kernel.caller"

@@ -265,3 +265,9 @@ async def test_a_stream_of_server_messages_begins_at_once(server: AgentServer, r
     headers = HEADERS | resumed | await new_session(server)
     async with server.client(None) as http, http.stream("GET", "agent/v1/mcp", headers=headers, timeout=5) as stream:
         assert (stream.status_code, stream.headers["content-type"]) == (200, "text/event-stream")
+
+
+async def test_sessions_that_their_clients_never_ended_leave_room_for_others(server: AgentServer) -> None:
+    for _ in range(80):
+        await new_session(server)
+    assert (await raw(server, {"jsonrpc": "2.0", "id": 1, "method": "ping"}, await new_session(server))).is_success
