@@ -339,7 +339,7 @@ def _days(failure: FailedProgram) -> Iterator[Edit]:
     for node in failure.failed if "integer-arrays with TimedeltaArray" in failure.error else ():
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and _is_number(node.right):
             end = failure.span(node.left)[1]
-            # The closing parenthesis of the difference is between its node and the sign.
+            # The node of ``(a - b)`` ends before the closing parenthesis; ``.dt.days`` belongs behind it.
             closing = re.match(r"\s*\)", failure.code[end:])
             yield (end + (closing.end() if closing else 0),) * 2 + (".dt.days",)
             return

@@ -156,7 +156,7 @@ def _view(own: str) -> tuple[list[str], list[str]]:
 
 
 def _parts_without(directory: str, hidden: Sequence[str]) -> list[str]:
-    """Return the largest parts of ``directory`` that contain nothing hidden."""
+    """Return the paths of the largest files and directories in ``directory`` that contain no path of ``hidden``."""
     if directory in hidden:
         return []
     if not visible_paths.holds(directory, hidden):

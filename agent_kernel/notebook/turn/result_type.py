@@ -94,7 +94,8 @@ def check_name(name: str) -> None:
 
 
 def resolve_type(text: str, namespace: Mapping[str, Any]) -> ResultType:
-    """Resolve a type by names, dots, brackets and ``|`` only. Raises AgentError."""
+    """Return the type that ``text`` names, looked up in ``namespace``. Names, dots, brackets and ``|`` are allowed;
+    nothing is evaluated. Raises AgentError."""
     try:
         kind = _resolve(ast.parse(text.strip(), mode="eval").body, namespace) if len(text) <= MAX_TYPE else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):

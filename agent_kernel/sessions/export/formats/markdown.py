@@ -184,7 +184,7 @@ def _code(text: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """Remove what UTF-8 cannot encode and control characters that a terminal would interpret."""
+    """Remove characters that UTF-8 cannot encode or that a terminal would interpret as control characters."""
     plain = re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", text.replace("\r\n", "\n").replace("\r", "\n"))
     return plain.encode("utf-8", "replace").decode()
 
