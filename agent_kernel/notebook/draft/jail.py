@@ -262,7 +262,7 @@ class SharedMapping(NamedTuple):
         at, size, offset = ctypes.c_void_p(self.start), ctypes.c_size_t(self.length), ctypes.c_long(self.offset)
         if libc.mmap(at, size, protection, flags | FIXED, fd, offset) != self.start:
             code = ctypes.get_errno()
-            raise OSError(code, f"mmap: {os.strerror(code)}")
+            raise OSError(code, f"mmap failed: {os.strerror(code)}")
 
 
 def unshare_memory() -> None:

@@ -225,7 +225,8 @@ def _wrap(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
 
 
 def _of_pydantic(text: str, kind: Any) -> ResultType:
-    """Resolve a type that is made of classes of the user: models, dataclasses, enumerations, typed dicts."""
+    """Return the result type for classes that the user has defined: pydantic models, dataclasses, enumerations, typed
+    dicts."""
     if not _has_fields(kind):
         raise AgentError(f"{_cut(text)} is not a type that an answer can have. Use {EXAMPLES}.")
     try:
