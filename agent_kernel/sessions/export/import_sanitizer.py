@@ -31,20 +31,18 @@ def sanitize(
     session that is not ``trusted`` gets an empty object, which marks it as imported. Raises InvalidRequest for values
     that a store cannot hold."""
     left_out = dict(transcript.left_out)
-    clean = transcript if trusted else _sanitize_content(transcript, now, left_out)
-    session = replace(clean.session, key=key, imported=origin or clean.session.imported)
-    clean = _close_open_turn(
-        replace(clean, session=session, turns=tuple(replace(turn, key=key) for turn in clean.turns))
-    )
-    clean = replace(
-        clean,
-        files=tuple(_mark_missing_file(file, clean.blobs, left_out, now) for file in clean.files),
+    kept = transcript if trusted else _sanitize_content(transcript, now, left_out)
+    session = replace(kept.session, key=key, imported=origin or kept.session.imported)
+    kept = _close_open_turn(replace(kept, session=session, turns=tuple(replace(turn, key=key) for turn in kept.turns)))
+    kept = replace(
+        kept,
+        files=tuple(_mark_missing_file(file, kept.blobs, left_out, now) for file in kept.files),
         items=tuple(
-            replace(item, message=_note_missing_media(item.message, clean.blobs, left_out)) for item in clean.items
+            replace(item, message=_note_missing_media(item.message, kept.blobs, left_out)) for item in kept.items
         ),
-        summaries=tuple(replace(summary, key=key) for summary in clean.summaries),
+        summaries=tuple(replace(summary, key=key) for summary in kept.summaries),
     )
-    return replace(clean, session=replace(session, head=clean.session.head, tags=_validate(clean)), left_out=left_out)
+    return replace(kept, session=replace(session, head=kept.session.head, tags=_validate(kept)), left_out=left_out)
 
 
 def with_new_turn_ids(transcript: Transcript) -> Transcript:

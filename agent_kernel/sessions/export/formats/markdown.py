@@ -79,12 +79,10 @@ class _MarkdownPage:
                 of_turn.setdefault(item.turn, []).append(item)
                 self._items.add(item.seq)
         for number, turn in enumerate(turns, start=1):
-            is_continued = turn.id in self._turns
-            if not is_continued or turn.id in of_turn:
+            continued = turn.id in self._turns
+            if not continued or turn.id in of_turn:
                 self._turns.add(turn.id)
-                yield from self._turn(
-                    f"{number}{', continued' if is_continued else ''}", turn, of_turn.get(turn.id, [])
-                )
+                yield from self._turn(f"{number}{', continued' if continued else ''}", turn, of_turn.get(turn.id, []))
 
     def _turn(self, number: str, turn: Turn, items: Sequence[Item]) -> Iterator[str]:
         facts = [_when(turn.opened), *([_code(turn.model)] if turn.model else [])]
