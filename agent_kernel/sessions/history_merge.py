@@ -78,8 +78,8 @@ def first_added(messages: Sequence[Message]) -> int:
 
 
 def mode(messages: Sequence[Message], requested: History = "auto") -> Literal["append", "replay"]:
-    """Return ``requested`` unless it is ``auto``. For ``auto``, return ``replay`` if an assistant message precedes what
-    the request adds, otherwise ``append``."""
+    """Return ``requested`` unless it is ``auto``. For ``auto``, return ``replay`` if an assistant message precedes the
+    messages that the request adds, otherwise ``append``."""
     if requested != "auto":
         return requested
     return "replay" if any(message.role == "assistant" for message in messages[: first_added(messages)]) else "append"

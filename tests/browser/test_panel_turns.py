@@ -68,7 +68,7 @@ def test_a_turn_is_read_decided_about_edited_and_asked_again(lab: Lab) -> None:
     turn.get_by_role("button", name="Retry").click()
     expect(turn).to_contain_text("Forty-two, again.", timeout=30_000)
     expect(panel.locator(".ak-turn")).to_have_count(1)
-    turn.get_by_role("button", name="Version before").click()
+    turn.get_by_role("button", name="Previous version").click()
     expect(turn).to_contain_text("no rain", timeout=30_000)
     turn.get_by_role("button", name="Edit").click()
     expect(panel.get_by_label("Message to the agent")).to_have_value("add them")

@@ -319,7 +319,7 @@ def _days(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
     for node in failure.failed:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and is_integer(node.right):
             end = failure.span(node.left)[1]
-            # The closing parenthesis of the difference is between its node and the sign.
+            # The node of ``(a - b)`` ends before the closing parenthesis; ``.dt.days`` belongs behind it.
             closing = re.match(r"\s*\)", failure.code[end:])
             yield (end + (closing.end() if closing else 0),) * 2 + (".dt.days",)
             return

@@ -18,7 +18,8 @@ MAX_QUESTION = 4_000
 MAX_SENTENCE = 240
 """Maximum number of characters of a sentence that is returned."""
 FORM = re.compile(r"@\w+\[")
-"""Matches the beginning of the form in which a question demands its values. What follows describes the form only."""
+"""Matches ``@name[``, the beginning of the form in which a question demands its values. The rest of such a sentence
+describes only the form."""
 SENTENCE = re.compile(r"(?:[^.?!\n]|[.?!](?!\s|$))+[.?!]?")
 LIST_MARK = re.compile(r"^\s*(?:\d{1,2}[.)]|[-*])\s+")
 METHODS = tuple(
@@ -59,25 +60,25 @@ METHODS = tuple(
 )
 """Words of a question, and the ways in which a program does what they ask for."""
 WORD = re.compile(r"[a-z]{4,}")
-"""Matches a part of a name by which a sentence is found that asks for the variable."""
+"""Matches a word in the name of a variable. A sentence with this word asks for the variable."""
 COLUMNS = re.compile(r"\d+ rows x \d+ columns: ([^\n]+)")
 """Matches the columns and their types in the facts about a table or a file."""
 KEEPS_COMPLETE = re.compile(r"dropna|cut\(|notna|notnull|isna|isnull|isnan|> 0|!= ''")
-"""Finds how a program leaves out rows without a value."""
+"""Matches code that leaves out rows without a value."""
 KEEPS_ALL = re.compile(
     r"\b(?:including|no matter|regardless|do not (?:remove|drop|exclude|filter|transform|use))\b", re.IGNORECASE
 )
-"""Finds a sentence that says what must not be done, so that a program need not use the columns that it names."""
+"""Matches words that say what must not be done, so that a program need not use the columns that it names."""
 DISTINCT = re.compile(r"[_\d]|[a-z][A-Z]|[^\W\d_] [^\W\d_]|\w\.\w")
 """Matches a label that is not an ordinary word, so that a question with this text means the column."""
 WHOLE_TABLE = re.compile(r"select_dtypes|\.columns|describe\(|\biloc|numeric_only|\.(?:corr|isna|isnull|dropna)\(\)")
-"""Finds how a program uses columns without naming them."""
+"""Matches code that uses columns without naming them."""
 FILLS = re.compile(r"\b(?:fill|replac|treat|imput)\w*\b[^.;\n]{0,20}\bmissing\b(.{0,40})", re.IGNORECASE)
 """Matches words that ask to fill missing values, with the text behind them, which names a column."""
 LEAVES_OUT = re.compile(r"\b(?:remov\w+|exclud\w+|drop|leave out|without|delete|filter out)\b[^.;]*\boutliers?\b", re.I)
 """Finds a sentence that asks to remove outliers."""
 IDENTIFIER = re.compile(r"(?<![\w.@/-])(?:[A-Z]{1,3}-?\d{1,6}|[a-z]\d{1,4})(?![\w(/-]|\.\w)")
-"""Matches the name of a thing with letters and digits: ``s3``, ``W-07``."""
+"""Matches an identifier of letters and digits: ``s3``, ``W-07``."""
 SENTINEL = re.compile(r"(?<![\w.,-])(-9{2,4}|9{3,4})(?![\w-]|[.,]\d)")
 """Matches a number that stands for a missing value."""
 THRESHOLD = re.compile(

@@ -48,7 +48,7 @@ SAMPLES = {
 REMOVED = re.compile(r"\w*(?:fill|imput|interpolat|replac|remov|dropp|duplicat)\w*", re.IGNORECASE)
 """Matches the name of a variable for the number of values or rows that were removed or filled in."""
 LEFT = re.compile(r"after|left|remain|still|now", re.IGNORECASE)
-"""Finds a word that makes it the number of values or rows that are left."""
+"""Matches a word with which the name of such a variable means the number of the remaining values or rows."""
 OF_OUTLIERS = re.compile(
     r"(?!.*(?:non|not|no_|without|clean|filter|remov|exclu|drop|after|minus|inlier)).*outliers?", re.IGNORECASE
 )

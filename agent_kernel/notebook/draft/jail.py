@@ -156,7 +156,7 @@ def _view(own: str) -> tuple[list[str], list[str]]:
 
 
 def _parts_without(directory: str, hidden: Sequence[str]) -> list[str]:
-    """Return the largest parts of ``directory`` that contain nothing hidden."""
+    """Return the paths of the largest files and directories in ``directory`` that contain no path of ``hidden``."""
     if directory in hidden:
         return []
     if not visible_paths.holds(directory, hidden):
@@ -262,7 +262,7 @@ class SharedMapping(NamedTuple):
         at, size, offset = ctypes.c_void_p(self.start), ctypes.c_size_t(self.length), ctypes.c_long(self.offset)
         if libc.mmap(at, size, protection, flags | FIXED, fd, offset) != self.start:
             code = ctypes.get_errno()
-            raise OSError(code, f"mmap: {os.strerror(code)}")
+            raise OSError(code, f"mmap failed: {os.strerror(code)}")
 
 
 def unshare_memory() -> None:

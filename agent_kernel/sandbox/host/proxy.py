@@ -151,7 +151,8 @@ class Proxy:
 
 
 def target_of(head: bytes) -> ProxyTarget:
-    """Parse the head of a proxy request, up to and including its empty line. Raises InvalidRequest."""
+    """Return the target of a proxy request. ``head`` is the request up to and including the empty line after its
+    headers. Raises InvalidRequest."""
     lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     words = lines[0].split(b" ")
     if len(words) != 3 or not words[2].startswith(b"HTTP/1.") or b"\0" in head:

@@ -35,7 +35,7 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class ImportPreview:
-    """Describes a document before its import: what it contains, and what of it would not be imported.
+    """Describes a document before its import: its content, and the parts that would not be imported.
 
     ``begins`` is the beginning of the first user message; ``left_out`` counts what is not imported, by kind;
     ``media_bytes`` excludes files beside the document; ``files`` counts files of the session.
@@ -157,7 +157,7 @@ async def _copy_large_files(store: SessionStore, key: SessionKey, copy: Session,
 async def preview(
     document: bytes, *, format: str | None = None, files: Mapping[str, bytes] | None = None, trusted: bool = False
 ) -> ImportPreview:
-    """Return what ``import_session`` would do, without writing. Raises the same InvalidRequest errors."""
+    """Return the result that ``import_session`` would have, without writing. Raises the same InvalidRequest errors."""
     read, name = await asyncio.to_thread(_parse_as, document, format, files or {})
     key = SessionKey("preview", "preview")
     clean = await asyncio.to_thread(sanitize, read, key, now=time.time(), trusted=trusted and name in OWN)

@@ -104,8 +104,8 @@ class _Merge:
         )
 
     def _contains_all(self, version: Transcript, turns: Sequence[Turn], items: Sequence[Item]) -> bool:
-        """Return whether a version has all turns of the result and nothing else. ``turns`` and ``items`` are those of
-        the result without the new turns of ``theirs``."""
+        """Return whether ``version`` equals the result of the merge. ``turns`` and ``items`` are those of the result,
+        except the turns that only ``theirs`` has."""
         by_id = {turn.id: turn for turn in version.turns}
         by_seq = {item.seq: item for item in version.items}
         names = {branch.name for one in (self._ours, self._theirs) for branch in one.branches}

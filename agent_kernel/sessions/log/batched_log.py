@@ -281,8 +281,8 @@ class BatchedLog:
             self._table.touch_blob(_blob_key(namespace, digest))
 
     def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
-        """Delete unused media as LogStore describes, and also what dead writers left behind: replaced entries, and
-        pieces that no batch names.
+        """Delete unused media as LogStore describes, and the remains of writers that were stopped: replaced entries,
+        and pieces that no batch names.
         """
         until = self._table.now() - grace
         pieces = self._table.old_pieces(until)  # before the batches and blobs that name them are read

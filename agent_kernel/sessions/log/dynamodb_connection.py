@@ -162,7 +162,7 @@ class DynamoConnection:
             except self._botocore.exceptions.ClientError as error:
                 if error.response["Error"]["Code"] != "ValidationException":
                     raise
-                # If this fails, another server has enabled it at the same moment.
+                # A ValidationException means that another server has enabled the expiry at the same moment.
 
     def _to_store_error(self, error: Exception) -> StoreError:
         return log_errors.unusable(

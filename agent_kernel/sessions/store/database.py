@@ -145,7 +145,7 @@ class Database:
             job.outcome.set_result(result)
 
     def _run_with_reserve(self, job: PendingCall) -> Any:
-        """Run a call that may use the disk reserve, then refill the reserve from what the call freed.
+        """Run a call that may use the disk reserve, then refill the reserve from the space that the call freed.
 
         Some builds of SQLite overwrite deleted content (secure_delete). That needs as much space in the journal as the
         content has, so it is switched off for this call."""

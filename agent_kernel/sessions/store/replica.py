@@ -33,11 +33,11 @@ from agent_kernel.sessions.tables import blobs, search_texts
 
 T = TypeVar("T")
 MAX_AGE_S = 10.0
-"""A write relies on what was read in the last MAX_AGE_S, and the log compares whether it is still current. After longer
-it reads first, so that ``offset`` follows the clock of the database."""
+"""Maximum age, in seconds, of the last read from the log on which a write relies; the log then checks whether that read
+is still current. A write after a longer time reads first, so that ``offset`` follows the clock of the database."""
 QUIET_S = 1.0
-"""After another server wrote at the same moment, writes read first for so many seconds: then reading before is cheaper
-than writing twice."""
+"""Number of seconds for which writes read first after another server wrote at the same moment: during this time,
+reading before a write is cheaper than writing twice."""
 MIN_CHANGES, CHANGES_PER_ROW = 400, 4
 """All rows of a session are written again in one entry when its entries together have more than MIN_CHANGES +
 CHANGES_PER_ROW * (rows of the session) changes."""

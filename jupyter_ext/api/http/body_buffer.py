@@ -16,7 +16,8 @@ comes earlier. If the client sends more, it is answered at once and the connecti
 
 @dataclass(slots=True)
 class BodyBuffer:
-    """Stores at most ``most`` bytes. ``announced`` is the Content-Length, 0 if the request has none."""
+    """Stores the body of a request, at most ``most`` bytes of it. ``announced`` is the Content-Length, 0 if the request
+    has none."""
 
     most: int
     announced: int = 0

@@ -155,7 +155,7 @@ function Corrected({ failed }: { failed: CallBlock }) {
   const error = failed.result.trimEnd().split("\n").at(-1) ?? "";
   return (
     <details>
-      <summary class="ak-quiet">{trans.__("Corrected without the model after: %1", error)}</summary>
+      <summary class="ak-quiet">{trans.__("Corrected without the model. The error was: %1", error)}</summary>
       <Source code={codeOf(failed)} language="python" label={trans.__("What ran")} />
       <Output text={failed.result} label={trans.__("Result")} />
       {failed.corrects && <Corrected failed={failed.corrects} />}

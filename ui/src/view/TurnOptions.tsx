@@ -18,7 +18,7 @@ const places = (): Words<Where> => ({
     trans.__("Draft"),
     trans.__("Where code runs: in a draft of your kernel, which sees your variables and does not change them"),
   ],
-  live: [trans.__("Kernel"), trans.__("Where code runs: in your kernel, after asking")],
+  live: [trans.__("Kernel"), trans.__("Where code runs: in your kernel, after you approve it")],
   sandbox: [trans.__("Sandbox"), trans.__("Where code runs: in the sandbox, which has none of your variables")],
 });
 

@@ -31,7 +31,8 @@ KIND = (
 )
 OTHERS = ("column", "columns", "feature", "field", "function", "sheet")
 NO_TABLE = "".join(rf"(?<!{word}\s)" for word in OTHERS)
-"""Refuses the name of something else than a table, with a look-behind for each word, because their widths differ."""
+"""Refuses a name that follows one of OTHERS and so is not a table. Each word has its own look-behind, because
+look-behinds need a fixed width."""
 MAX_ASKED = 4_000
 """Maximum number of characters of a question that are searched for files and names."""
 MAX_FACT = 2_000

@@ -31,7 +31,7 @@ ONE_VALUE = re.compile(
 MANY_ROWS = 6
 """The smallest number of rows that is too many for a question that asks for one value."""
 LENGTH = re.compile(r"^(?:.*\bLength: (\d+).*|\[(\d+) rows x \d+ columns\])$", re.MULTILINE)
-"""Finds the number of rows of which pandas shows only the first and the last."""
+"""Matches the line in which pandas states the number of rows, if it prints only the first and the last rows."""
 CONVERSION = re.compile(
     r"^(?P<place>(?P<frame>[A-Za-z_]\w*)\['(?P<label>[^'\\\n]+)'\]) "
     r"(?P<problem>holds text|has equal values in different (?:case or spaces|case|spaces))\. "
