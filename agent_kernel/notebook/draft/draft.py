@@ -100,8 +100,7 @@ class Drafts:
         atexit.register(self.drop)
 
     def unfit(self) -> str:
-        """Return why this kernel cannot be copied now, as the end of a sentence; "" if it can. The first call tries it
-        by creating a draft."""
+        """Return why this kernel cannot be copied now, as the end of a sentence; "" if a draft could be created."""
         if reason := self._unfit or ("" if self._process else fork_safety.unsafe()):
             return reason
         if not self._proved:

@@ -73,8 +73,7 @@ class AgentHandler(CrossOriginHandler):
     keep_alive = sse.KEEP_ALIVE
     """The bytes that a stream sends if it had no other data for KEEP_ALIVE_S seconds."""
     lasting = ""
-    """The lasting token (``agent-kernel token new``) that came with the request, whether valid or not; empty if none
-    came."""
+    """The lasting token (``agent-kernel token new``) of the request, whether valid or not; empty if there is none."""
     token_in_address = False
     refusal: web.HTTPError | AgentKernelError | None = None
     """An error that is known before the body is read. It is sent after the body, because a client that is still sending
