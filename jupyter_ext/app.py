@@ -37,7 +37,8 @@ class AgentKernel(ExtensionApp):
     """The services of the server; None until the extension is loaded. This module imports them only when it builds
     them, because every Jupyter command imports this module to list the extensions."""
 
-    # The traits have to be of this class, not of a base class: else ``c.AgentKernel`` would not list them.
+    # The traits must belong to this class and not to a base class, because ``c.AgentKernel`` lists only those of the
+    # class.
     vars().update(_setting_traits())
 
     @default("data_dir")

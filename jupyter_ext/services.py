@@ -73,7 +73,8 @@ class PartsOnDemand:
         self._parts: dict[type[Any], Any] = {}
 
     def get(self, kind: type[T], make: Callable[[], T]) -> T:
-        """Return the part of the class ``kind``. If there is none yet, ``make`` is called to create it."""
+        """Return the object of the class ``kind``. The first call creates it with ``make``; later calls return the same
+        object."""
         part: T | None = self._parts.get(kind)
         if part is None:
             part = self._parts[kind] = make()
@@ -158,10 +159,11 @@ class Services:
         if self.event_publisher is not None:
             await self.event_publisher.aclose()
         await self.remote_turns.aclose()
-        # Responses of turns that have just ended are written through the link.
+        # The responses of turns that have just ended are written through the link, so it must still be open.
         await self.on_demand.aclose()
         if self.server_link is not None:
-            # What turns have spent is written while there is a link; what the steps below spend is written at the end.
+            # The tokens of these turns are written while the link is open; tokens that the next steps use are written
+            # at the end.
             await self.user_limits.aclose()
             await self.server_link.aclose()
         await self.idempotency.aclose()
@@ -293,7 +295,7 @@ def _build_notebooks(
     runtime.root = notebooks.root
     sidecars = Sidecars(runtime.store, notebooks, runtime.settings, contents.is_hidden, local=local)
     sidecar_imports = SidecarImport(runtime.store, notebooks, sidecars)
-    # The session for a notebook that has none may come with the notebook's file.
+    # A notebook that has no session may have come with a sidecar that contains one.
     notebooks.find_arriving = sidecar_imports.find_arriving_session
     notebooks.on_bound = partial(announce_binding, notifications, notebooks)
     return notebooks, sidecars, sidecar_imports, ClearedOutputs(runtime.store, sidecars)
@@ -356,7 +358,7 @@ def _note_activity(server: ServerApp, kernels: Kernels, busy: set[str]) -> None:
 
 
 def each(*hooks: Callable[P, None]) -> Callable[P, None]:
-    """Return a function that calls all hooks, in order."""
+    """Return a function that calls all of ``hooks``, in order, with its arguments."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> None:
         for hook in hooks:

@@ -93,9 +93,10 @@ LAYERS: dict[str, tuple[str, str]] = {
         "core core.programs core.wire core.wire.framing notebook.display notebook.kernel sandbox.jail sandbox.worker",
         "",
     ),
-    "notebook.kernel": ("core sandbox.worker", "IPython"),
+    "notebook.kernel": ("core core.programs sandbox.worker", "IPython"),
     "notebook.magic": (
-        "core core.wire notebook notebook.display notebook.draft notebook.kernel notebook.turn sandbox.worker",
+        "core core.programs core.wire notebook notebook.display notebook.draft notebook.kernel notebook.turn "
+        "sandbox.worker",
         "IPython",
     ),
     "notebook.panel": ("core notebook", "IPython anywidget traitlets"),
@@ -122,7 +123,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "sessions.search": ("core core.seams", ""),
     "sessions.store": ("core core.seams sessions sessions.log sessions.tables", "filelock keyring"),
     "sessions.tables": ("core sessions sessions.search", ""),
-    "tools.base": ("core core.net core.wire", "jsonschema"),
+    "tools.base": ("core core.net core.programs core.wire", "jsonschema referencing regex"),
     "tools.code": ("core core.programs core.seams sessions tools.base", ""),
     "tools.files": ("core core.seams sessions tools.base tools.code", ""),
     "tools.mcp": ("core tools.base", "jsonschema"),
@@ -135,7 +136,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "engines.openai_api permissions sandbox.host sandbox.jail sessions sessions.export sessions.redaction "
         "sessions.retention sessions.search sessions.store sessions.tables tools.base tools.code tools.files "
         "tools.mcp tools.memory tools.notebook tools.skills tools.web turn.number_check",
-        "jsonschema referencing",
+        "",
     ),
     "turn.number_check": ("core", ""),
     "demo": ("jupyter_ext.headless", "nbformat"),
@@ -256,6 +257,8 @@ FORWARDING = {
 
 # file: the libraries that it imports inside a function, at their first use. Nothing else is imported inside functions.
 LAZY: dict[str, set[str]] = {
+    # Ctrl-C during the import of the command is handled like any other.
+    "agent_kernel/__main__.py": {"agent_kernel"},
     # Only a store that several servers share needs the log and the library of its database.
     "agent_kernel/sessions/store/store_url.py": {"agent_kernel"},
     "agent_kernel/sessions/log/postgresql_connection.py": {"psycopg"},
@@ -313,6 +316,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/sessions/export/formats/notebook.py": {"nbformat"},
     "agent_kernel/sessions/store/row_changes.py": {"pydantic_core"},
     "agent_kernel/sessions/redaction/redaction.py": {"regex"},
+    "agent_kernel/tools/base/argument_check.py": {"regex"},
     "agent_kernel/tools/base/dispatch.py": {"httpx"},
     "agent_kernel/tools/files/document_worker.py": {"docx", "nbformat", "openpyxl", "pyarrow", "pypdf"},
     "agent_kernel/tools/web/search_providers.py": {"ddgs"},
@@ -540,8 +544,9 @@ def test_the_magic_brings_nothing_of_the_core_into_a_kernel() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = {name for name in done.stdout.split() if (ROOT / f"{name.replace('.', '/')}.py").exists()}
     names = (
-        "errors events files invisible_characters messages programs.program_outcome version wire.framing "
-        "wire.agent_cells wire.export_format wire.server_sent_events wire.sidecar_rows wire.turn_follower"
+        "errors events files invisible_characters messages programs.program_outcome programs.syntax_tree "
+        "recent_entries version wire.framing wire.agent_cells wire.export_format wire.server_sent_events "
+        "wire.sidecar_rows wire.turn_follower"
     )
     core = {f"agent_kernel.core.{name}" for name in names.split()}
     others = {name for name in loaded if not name.startswith(("agent_kernel.notebook.", "agent_kernel.sandbox."))}

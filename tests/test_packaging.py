@@ -130,7 +130,7 @@ def test_the_metadata_name_the_command_the_pythons_and_the_licence(wheel: Path) 
     assert "License-Expression: BSD-3-Clause" in text
     assert "Framework :: Jupyter :: JupyterLab :: Extensions :: Prebuilt" in text
     assert "Requires-Python: <3.14,>=3.11" in text
-    assert "agent-kernel = agent_kernel.cli:main" in commands
+    assert "agent-kernel = agent_kernel.__main__:main" in commands
     assert f"Version: {version_in_source()}\n" in text
 
 

@@ -65,9 +65,9 @@ class UnreadableSession:
 
 @dataclass(slots=True)
 class CopyReport:
-    """The result of a copy. ``copies`` are the sessions of the source, each with what happened to it. ``left_out`` are
-    bindings of notebooks that the target binds to another session. ``running`` is the number of sessions that were not
-    copied, because a turn of theirs was running."""
+    """The result of a copy. ``copies`` has one result for each session of the source. ``left_out`` are bindings of
+    notebooks that the target binds to another session. ``running`` is the number of sessions that were not copied,
+    because a turn of theirs was running."""
 
     copies: list[SessionCopy] = field(default_factory=list)
     unreadable: list[UnreadableSession] = field(default_factory=list)
@@ -154,7 +154,7 @@ async def _copy_files(
     seen: set[tuple[str, str]] = set()
     for session in _count(chosen, len(chosen)):
         if (place := (session.namespace, session.id)) in seen:
-            # With --replace, it would overwrite the copy of the other one.
+            # With --replace, this session would overwrite the copy of the other session.
             reason = "Another session of the source has the same namespace and id."
             report.unreadable.append(UnreadableSession(session, reason))
             continue

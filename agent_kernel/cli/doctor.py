@@ -63,8 +63,9 @@ def doctor(args: argparse.Namespace) -> int:
 
 
 def describe_store(settings: Settings) -> dict[str, Any]:
-    """Return the kind of the session store, what the servers that use it share, and what each server has for itself.
-    The function does not open the store, and its result does not contain the URL of a database."""
+    """Return the kind of the session store, the data that the servers of this store share, and the data that each
+    server has for itself. The function does not open the store, and its result does not contain the URL of a
+    database."""
     scheme = settings.store.partition(":")[0]
     if scheme not in LOGS:
         return {"kind": settings.store_name, "shared": [], "separate": []}

@@ -80,7 +80,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _measure(args: argparse.Namespace, tasks: list[tuple[Task, int]], outcome: EvaluationRun, path: Path) -> None:
-    # Imported here, because they load tornado, nbformat and Jupyter's client, which no other command needs.
+    # These modules are imported here, because they load tornado, nbformat and Jupyter's client, which no other command
+    # needs.
     from jupyter_ext.headless.sandbox_inspection import OPTIONS
     from jupyter_ext.headless.server_process import ServerFailed, jupyter_server
     from jupyter_ext.headless.task_notebooks import TaskNotebooks

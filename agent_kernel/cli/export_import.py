@@ -7,14 +7,13 @@ import argparse
 import asyncio
 import dataclasses
 import json
-import os
 import sys
 from pathlib import Path
 
 from agent_kernel.cli.base.command import Command, argument, settings_of
 from agent_kernel.cli.base.output import facts
 from agent_kernel.cli.base.store_access import namespace_of, run_with_store, store_arguments
-from agent_kernel.core import atomic_file
+from agent_kernel.core.atomic_file import replace_file
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.wire.export_format import format_of_file
@@ -73,12 +72,7 @@ def _write(output: Path, exported: Exported, *, force: bool) -> None:
         path = output.parent / name if "/" in name else beside(output) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    partial = output.with_name(f".{output.name}.{os.getpid()}.tmp")
-    try:
-        partial.write_bytes(exported.document)
-        partial.replace(output)
-    finally:
-        partial.unlink(missing_ok=True)
+    replace_file(output, exported.document, mode=0o666)
 
 
 def beside(document: Path) -> Path:
@@ -133,12 +127,11 @@ def sessions_merge_files(args: argparse.Namespace) -> int:
         base, ours, theirs = (_read_version(path) for path in (args.base, args.ours, args.theirs))
         if ours is None or theirs is None:
             raise InvalidRequest("One of the two versions is empty, so there is nothing to merge.")
-        # Media that are in the documents stay there: git gives this command a path that is not the document's own.
+        # Media that are inside the documents stay there: git passes temporary paths, so the media directory beside the
+        # document cannot be found.
         document = export(merge_transcripts(base, ours, theirs), inline_bytes=None).document
         parse(document)
-        atomic_file.write_synced(args.ours.with_name(f".{args.ours.name}.{os.getpid()}.tmp"), document, 0o666).replace(
-            args.ours
-        )
+        replace_file(args.ours, document, mode=0o666)
     except OSError as error:
         raise InvalidRequest(f"{error.filename} cannot be read or written: {error.strerror}.") from error
     return 0

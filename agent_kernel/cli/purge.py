@@ -38,8 +38,8 @@ ALWAYS_LEFT = (
 
 @dataclass(slots=True)
 class PurgePlan:
-    """The data that the command removes: ``sessions``, what the Responses API stored of the sessions ``responses``, and
-    files and directories (``paths``). ``left`` describes the known data that it does not remove."""
+    """The data that the command removes: ``sessions``, the stored responses of the sessions ``responses``, and files
+    and directories (``paths``). ``left`` describes the known data that it does not remove."""
 
     sessions: list[Session] = field(default_factory=list)
     responses: list[SessionKey] = field(default_factory=list)

@@ -189,8 +189,8 @@ def _config(args: argparse.Namespace, private: Path, settings: Settings, port: i
         "log_level": getattr(logging, args.log_level.upper()),
     }
     if args.hub:
-        # The hub's proxy forwards the Host header of the client, which may be any. A page of another site gains nothing
-        # from that: this server reads no cookie, and such a page has no token.
+        # The hub's proxy forwards the Host header of the client, so any value is accepted. A page of another site gains
+        # nothing from that: this server reads no cookie, and such a page has no token.
         server |= {"identity_provider_class": hub_service.LOGIN, "allow_remote_access": True}
     if args.allow_host:
         server["local_hostnames"] = ["localhost", *args.allow_host]

@@ -14,6 +14,7 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agent_kernel.core.atomic_file import write_synced
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.settings import Settings
 
@@ -126,11 +127,7 @@ def _write(path: Path, value: str) -> None:
     """Create the file ``path`` with its content in one step. Raises FileExistsError if it exists, and OSError."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(value + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(draft, path)
+        os.link(write_synced(draft, f"{value}\n".encode()), path)
     finally:
         draft.unlink(missing_ok=True)
 

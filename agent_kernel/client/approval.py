@@ -63,38 +63,38 @@ def decision_of(answer: object) -> Decision:
     )
 
 
-async def decide(connection: ServerConnection, asked: ApprovalRequired, decision: Decision) -> bool:
+async def decide(connection: ServerConnection, request: ApprovalRequired, decision: Decision) -> bool:
     """Send the decision. The server applies it only to the call exactly as it was shown. Returns False if the call no
     longer waits for a decision."""
     body: dict[str, Any] = {
         "decision": decision.decision,
         "remember": decision.remember,
         "message": decision.message,
-        "shown": asked.shown,
+        "shown": request.shown,
     }
     if decision.edited is not None:
         body["edited"] = decision.edited
     try:  # the first decision counts, so the request may be repeated
-        await connection.call("POST", route("agent", "approvals", asked.approval), body, repeatable=True)
+        await connection.call("POST", route("agent", "approvals", request.approval), body, repeatable=True)
     except NotFound:
         return False
     return True
 
 
-async def ask(connection: ServerConnection, asked: ApprovalRequired, approve: Approve) -> None:
+async def ask(connection: ServerConnection, request: ApprovalRequired, approve: Approve) -> None:
     """Call ``approve`` and send the decision that it returns. A synchronous callback runs in a thread of its own.
 
     If the callback raises an exception, the call is denied. If an approval cannot be remembered, it applies once. If
     the server rejects a decision, the call is denied, so that it does not wait forever.
     """
     try:
-        decision = decision_of(await _call_approve(approve, asked))
+        decision = decision_of(await _call_approve(approve, request))
     except Exception:  # the callback is code of the caller and may raise anything
         log.exception("the callback approve raised an exception, so the call is denied")
         decision = Decision.deny(FAILED)
     for attempt in dict.fromkeys((decision, replace(decision, remember="once"), Decision.deny(FAILED))):
         try:
-            await decide(connection, asked, attempt)
+            await decide(connection, request, attempt)
             return
         except ServerUnreachable as error:
             log.warning("the decision about a call could not be sent to the server: %s", error)
@@ -103,8 +103,8 @@ async def ask(connection: ServerConnection, asked: ApprovalRequired, approve: Ap
             log.warning("the server refused the decision about a call: %s", error)
 
 
-async def _call_approve(approve: Approve, asked: ApprovalRequired) -> object:
+async def _call_approve(approve: Approve, request: ApprovalRequired) -> object:
     if inspect.iscoroutinefunction(approve):
-        return await approve(asked)
-    answer = await run_in_own_thread(lambda: approve(asked), "approval")
+        return await approve(request)
+    answer = await run_in_own_thread(lambda: approve(request), "approval")
     return await answer if inspect.isawaitable(answer) else answer

@@ -7,7 +7,6 @@ import secrets
 import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any, Unpack, cast
 
 from agent_kernel.client.approval import Approve
@@ -73,9 +72,7 @@ class Client:
     async def __aenter__(self) -> Client:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -136,7 +133,7 @@ class Client:
         return list((await self._connection.call("GET", "agent/approvals"))["approvals"])
 
     async def models(self) -> dict[str, Any]:
-        """Return the models of the server: those of the catalog, with what is installed and which one is loaded."""
+        """Return the models of the catalog of the server, and which of them are installed or loaded."""
         return await self._connection.call("GET", "models")
 
     async def health(self) -> dict[str, Any]:

@@ -29,7 +29,8 @@ EFFECTS = "function.effects"
 
 
 class ClientFunctions:
-    """The functions by name. ``client`` is the name that users see next to the calls that this process runs."""
+    """The functions of this process that a model may call, by name. ``client`` is the name that users see
+    next to the calls that this process runs."""
 
     def __init__(self, given: Sequence[Tool | Callable[..., Any]], client: str) -> None:
         tools = [as_tool(each) for each in given]

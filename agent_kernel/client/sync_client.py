@@ -11,7 +11,6 @@ import functools
 import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from types import TracebackType
 from typing import Any
 
 from agent_kernel.client.client import Client
@@ -204,10 +203,8 @@ class SyncProxy:
         self._bridge.run(self._target.__aenter__)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bridge.run(functools.partial(self._target.__aexit__, kind, error, trace))
+    def __exit__(self, *error: object) -> None:
+        self._bridge.run(functools.partial(self._target.__aexit__, *error))
 
     def close(self) -> None:
         self._bridge.run(self._target.aclose)
@@ -229,9 +226,7 @@ class SyncClient(SyncProxy):
     def __enter__(self) -> SyncClient:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from agent_kernel.client.approval import Approve, Decision, Said, ask, decide, decision_of
 from agent_kernel.client.client_functions import ClientFunctions
@@ -20,7 +19,7 @@ from agent_kernel.client.output_schema import OutputType
 from agent_kernel.client.result import Result, ResultBuilder
 from agent_kernel.core.errors import AgentKernelError, NotFound
 from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, CallOffered, Event, TextDelta, TurnFinished
-from agent_kernel.core.shielded_await import cancel_tasks
+from agent_kernel.core.shielded_await import RunningTasks, cancel_tasks
 from agent_kernel.core.wire.turn_follower import TurnFollower
 from agent_kernel.notebook.server_client import route
 
@@ -93,7 +92,8 @@ class Turn:
         if self._starting is None:
             self._starting = asyncio.create_task(_await(self._start))
         if self._started is None:
-            # Shielded, so that the id of a requested turn is always received and the turn can be stopped.
+            # The request is shielded from cancellation, so that the id of the turn always arrives and the turn can be
+            # stopped.
             self._started = await asyncio.shield(self._starting)
         if self._pump is None and not self._closed:
             follower = TurnFollower(
@@ -110,9 +110,7 @@ class Turn:
     async def __aenter__(self) -> Turn:
         return await self.begin()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     def __aiter__(self) -> AsyncGenerator[Event, None]:
@@ -156,16 +154,16 @@ class Turn:
             )
         return self._gathered.result()
 
-    async def decide(self, asked: ApprovalRequired, said: Said) -> bool:
-        """Answer the approval request ``asked`` of this turn with ``said``: a Decision, True, False, or a string that
-        denies with this reason. Returns False if the call no longer waits."""
-        return await decide(self._connection, asked, decision_of(said))
+    async def decide(self, request: ApprovalRequired, decision: Said) -> bool:
+        """Answer the approval request ``request`` of this turn with ``decision``: a Decision, True, False, or a string
+        that denies with this reason. Returns False if the call no longer waits."""
+        return await decide(self._connection, request, decision_of(decision))
 
-    async def approve(self, asked: ApprovalRequired, remember: str = "once") -> bool:
-        return await self.decide(asked, Decision.approve(remember))
+    async def approve(self, request: ApprovalRequired, remember: str = "once") -> bool:
+        return await self.decide(request, Decision.approve(remember))
 
-    async def deny(self, asked: ApprovalRequired, message: str = "", remember: str = "once") -> bool:
-        return await self.decide(asked, Decision.deny(message, remember))
+    async def deny(self, request: ApprovalRequired, message: str = "", remember: str = "once") -> bool:
+        return await self.decide(request, Decision.deny(message, remember))
 
     async def cancel(self, reason: str = "stopped by the person") -> str:
         """Stop the turn if it runs, and return its state. The answer so far and the effects of its calls are kept."""
@@ -203,35 +201,29 @@ class CallbackRunner:
         self._terms = terms
         self._attached = attached
         self._asked: dict[str, asyncio.Task[None]] = {}
-        self._running: set[asyncio.Task[None]] = set()
+        self._running = RunningTasks()
 
     def hear(self, event: Event) -> None:
         body = event.body
         if isinstance(body, CallOffered) and self._terms.functions.has(body.name):
-            self._do(self._terms.functions.run(self._connection, event, body))
+            self._running.start(self._terms.functions.run(self._connection, event, body))
         elif isinstance(body, ApprovalRequired) and self._terms.approve is not None:
-            self._asked[body.approval] = self._do(self._ask(body, self._terms.approve))
+            self._asked[body.approval] = self._running.start(self._ask(body, self._terms.approve))
         elif isinstance(body, ApprovalResolved) and (task := self._asked.pop(body.approval, None)):
             task.cancel()
 
     async def aclose(self) -> None:
-        await cancel_tasks(*self._running)
+        await self._running.cancel()
 
-    async def _ask(self, asked: ApprovalRequired, approve: Approve) -> None:
+    async def _ask(self, request: ApprovalRequired, approve: Approve) -> None:
         """Let ``approve`` decide an approval request. When a turn is followed from its beginning, its events contain
         requests that have been decided already; those are skipped."""
         if self._attached:
             try:
-                await self._connection.call("GET", route("agent", "approvals", asked.approval))
+                await self._connection.call("GET", route("agent", "approvals", request.approval))
             except AgentKernelError:
                 return
-        await ask(self._connection, asked, approve)
-
-    def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        return task
+        await ask(self._connection, request, approve)
 
 
 async def _copy_events(

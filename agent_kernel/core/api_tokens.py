@@ -120,11 +120,10 @@ class TokenRecords(Protocol):
 
 
 class ApiTokenStore:
-    """The tokens whose files are in ``directory``, which is created with the first token.
+    """Stores API tokens, each in a file of ``directory``, which is created with the first token.
 
-    Servers that share a database also have the records ``shared`` in it. They then store new tokens there, which are
-    valid on all these servers. Tokens in the files stay valid on this server only.
-    """
+    If several servers share a database, ``shared`` is the table of tokens in it. New tokens are then stored there and
+    are valid on all these servers. Tokens in the files stay valid on this server only."""
 
     def __init__(self, directory: Path, shared: TokenRecords | None = None) -> None:
         files = TokenFiles(directory)
@@ -249,7 +248,7 @@ class TokenFiles:
 
 
 def _decode(id: str, body: bytes, used: float) -> tuple[ApiToken | None, str]:
-    """Return the token in a document and the hash of its secret part; (None, "") for a document that is no token."""
+    """Return the token in a document and the hash of its secret part; (None, "") for a document that is not a token."""
     try:
         facts = json.loads(body)
         scopes = frozenset(map(str, facts["scopes"])) & SCOPES.keys()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,6 +27,16 @@ def write_synced(partial: Path, data: bytes, mode: int = 0o600) -> Path:
         partial.unlink(missing_ok=True)
         raise
     return partial
+
+
+def replace_file(path: Path, data: bytes, mode: int = 0o600) -> Path:
+    """Write the file ``path`` in one step: other processes see either its former content or all of ``data``. Return the
+    path. Raises OSError; the former file is then unchanged."""
+    partial = write_synced(path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp"), data, mode)
+    try:
+        return partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 @contextmanager

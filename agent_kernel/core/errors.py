@@ -3,6 +3,7 @@
     AgentKernelError
     ├── InvalidRequest            the request contradicts itself or cannot be read
     │   ├── FileTooLarge          the file is larger than this server accepts
+    │   ├── RequestTooLarge       the request has more text than this server accepts
     │   └── Unprocessable         the request is well formed, but no part of it can be carried out
     ├── Forbidden                 the caller may not do this
     │   ├── LocalOnly             the action would connect to another machine
@@ -56,6 +57,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+DIRECTORIES = re.compile(r"(?<![\w/:\\])(?:[A-Za-z]:)?(?:[/\\][^\s/\\]+)+[/\\]")
+"""Matches the directories of an absolute path, up to a space."""
+
 
 class AgentKernelError(Exception):
     """Base class of all errors. ``message`` says what happened, ``hint`` what to do next, and ``details`` holds facts
@@ -97,6 +101,9 @@ def refuse_fields(names: Sequence[str], who: str, hint: str = "") -> None:
 
 
 class FileTooLarge(InvalidRequest): ...
+
+
+class RequestTooLarge(InvalidRequest): ...
 
 
 class Unprocessable(InvalidRequest): ...
@@ -221,7 +228,21 @@ class ServerStopping(AgentKernelError): ...
 class HubUnavailable(AgentKernelError): ...
 
 
-class StoreError(AgentKernelError): ...
+class StoreError(AgentKernelError):
+    """The message names the file of the store with its directory; clients receive the name of the file alone."""
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"message": hide_directories(self.message), "hint": hide_directories(self.hint)}
+
+
+def client_text(error: BaseException) -> str:
+    """Return the text of an error as clients receive it."""
+    return hide_directories(str(error)) if isinstance(error, StoreError) else str(error)
+
+
+def hide_directories(text: str) -> str:
+    """Return the text with the last part of each absolute path alone, after an ellipsis."""
+    return DIRECTORIES.sub("…/", text)
 
 
 class StoreFull(StoreError): ...

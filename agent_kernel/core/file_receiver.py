@@ -186,12 +186,10 @@ class FileReceiver:
 
 
 def copy_from_descriptor(source: int, directory: Path, limit: int, budget: CopyBudget) -> ReceivedFile:
-    """Copy what remains to be read from the open file descriptor ``source`` to a file in ``directory``, and close the
-    descriptor.
+    """Copy the rest of the open file descriptor ``source`` to a file in ``directory``, and close the descriptor.
 
     Raises FileTooLarge, StoreError, CopyTimeout, CopyStopped, and OSError if ``source`` cannot be read. In each case
-    the incomplete copy is removed.
-    """
+    the incomplete copy is removed."""
     with os.fdopen(source, "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         if status.st_size > limit:

@@ -180,8 +180,8 @@ def tool_result(call: ToolCall, text: str, status: Status, media: Iterable[Media
 
 
 def correction_id(call_id: str) -> str:
-    """Return the id of the call that runs the program of the call ``call_id`` with a correction. The id itself says so,
-    because it is stored and sent wherever the call is."""
+    """Return the id of the call that runs the program of the call ``call_id`` with a correction. The id itself marks
+    the call as a correction, because every place that stores or receives a call has its id."""
     return f"{call_id}{CORRECTION}"
 
 

@@ -174,7 +174,8 @@ class CallChunk:
 
 @dataclass(frozen=True, slots=True)
 class WaitChunk:
-    """No output yet: the model is loading (``fraction`` 0 to 1, or None), or the request waits at ``position`` >= 1."""
+    """Reports that there is no output yet: the model is loading (``fraction`` 0 to 1, or None), or the request waits at
+    ``position`` >= 1."""
 
     stage: str
     fraction: float | None = None
@@ -252,12 +253,11 @@ class PathPermissions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What a tool knows about the turn and the call for which it runs.
+    """The turn and the call for which a tool runs.
 
     ``emit`` announces progress (CallOutput). ``ordinal`` is the number of the turn in its session, from 0. ``foreign``
     names the source of text from unknown people, such as a web page, that entered this turn before the call; empty if
-    there is none. ``edited`` is true if a person changed the call before they approved it.
-    """
+    there is none. ``edited`` is true if a person changed the call before they approved it."""
 
     key: SessionKey
     turn: str

@@ -52,7 +52,7 @@ def open_file(root: Path, name: str) -> int:
         raise FileNotFoundError(f"{name} is not below the work directory")
     *folders, last = PurePosixPath(real).relative_to(inside).parts
     with _open_directory(inside, folders) as folder:
-        # O_NONBLOCK, because opening a pipe would wait for its writer.
+        # With O_NONBLOCK, opening a pipe does not wait for its writer.
         file = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)

@@ -48,7 +48,7 @@ def check_id(value: str, what: str = "session id") -> str:
 
     This is the only place where ids are checked.
     """
-    # Nearly every id is printable, so it has no control characters; looking at each character takes 50 times as long.
+    # Nearly every id is printable and thus has no control characters. Examining each character takes 50 times as long.
     if not 1 <= len(value) <= MAX_ID or (
         not value.isprintable() and any(unicodedata.category(char) in ("Cc", "Cs") for char in value)
     ):
@@ -280,8 +280,8 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True)
 class OpeningMatch:
-    """A session that begins as requested. Its first ``length`` visible messages match, and ``seq`` is the item of the
-    last of them."""
+    """A session whose beginning matches that of a request. The first ``length`` visible messages match; ``seq`` is the
+    item of the last one."""
 
     key: SessionKey
     length: int

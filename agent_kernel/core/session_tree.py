@@ -158,7 +158,7 @@ def resolve_branches(
     for turn in turns:
         opened.setdefault(segment_of[turn.id], []).append(turn.since)
     before = {0: (0, 0, 0)}
-    # segment -> (since, seq of the newest item before it begins, number of turns up to there)
+    # ``before`` maps a segment to (since, seq of the newest item before the segment, number of turns up to that item).
     for segment in tree.segments:
         _, head, count = before[segment.parent]
         shown = bisect_right(seqs.get(segment.parent, ()), segment.since)

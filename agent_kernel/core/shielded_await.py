@@ -7,7 +7,7 @@ import asyncio
 import functools
 import threading
 from collections import defaultdict
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -48,6 +48,34 @@ async def cancel_tasks(*tasks: asyncio.Task[Any] | None, reason: str | None = No
         task.cancel(reason)
     if running:
         await asyncio.wait(running)
+
+
+class RunningTasks:
+    """Tasks that nobody awaits while they run. This object refers to them, because an event loop only has weak
+    references."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Future[Any]] = set()
+
+    def start(self, work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
+        task = asyncio.create_task(work, name=name)
+        self.add(task)
+        return task
+
+    def add(self, task: asyncio.Future[Any]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def wait(self) -> None:
+        """Wait until all tasks have ended."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def cancel(self) -> None:
+        """Cancel all tasks and wait until they have ended."""
+        for task in self._tasks:
+            task.cancel()
+        await self.wait()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Estimates the length of a conversation for a model, in characters. No I/O."""
+"""Estimates the length of a conversation for a model, in characters. The functions do no I/O."""
 
 from __future__ import annotations
 

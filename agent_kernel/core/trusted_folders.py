@@ -17,7 +17,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from agent_kernel.core.atomic_file import write_synced
+from agent_kernel.core.atomic_file import replace_file
 from agent_kernel.core.errors import InvalidRequest
 
 WATCHED = (".mcp.json",)
@@ -108,7 +108,7 @@ class TrustStore:
 
     def _write(self, body: Mapping[str, Any]) -> None:
         text = json.dumps({"version": 1, "folders": body}, indent=1, sort_keys=True)
-        write_synced(self._path.with_suffix(f".{os.getpid()}.new"), text.encode()).replace(self._path)
+        replace_file(self._path, text.encode())
 
 
 def file_digest(path: Path) -> str:

@@ -34,7 +34,7 @@ class PageCell:
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """What a client asks for in one turn.
+    """The request of a client for one turn.
 
     Origin: ``cell`` is the notebook cell, ``epoch`` identifies one run of the kernel, and ``answers`` are the kinds of
     calls for which the client can ask a person (``*`` = all). ``model`` selects an engine if the server has several; an
@@ -69,8 +69,7 @@ class TurnRequest:
 
     Notebook: ``page`` selects the cells that the model sees in place of the conversation: ``above`` (the cells above
     ``cell``, in page order), ``none``, or cells by number or id as ``3, 5-8``; empty selects the conversation. ``ran``
-    are ids of cells in execution order, for cells that are not saved yet.
-    """
+    are ids of cells in execution order, for cells that are not saved yet."""
 
     prompt: str = ""
     media: tuple[Media, ...] = ()

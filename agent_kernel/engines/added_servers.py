@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import json
 import logging
-import os
 import secrets
 import time
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 from filelock import FileLock, Timeout
 
+from agent_kernel.core.atomic_file import replace_file
 from agent_kernel.core.errors import AgentKernelError, Conflict, StoreCorrupt
 from agent_kernel.engines.openai_api.api_keys import delete_from_keyring, write_to_keyring
 from agent_kernel.engines.openai_api.endpoint import Endpoint
@@ -159,11 +159,11 @@ class AddedServers:
 
     def _write_key(self, name: str, key: str) -> Path:
         self._keys.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return _write_private(self._keys / name, key)
+        return replace_file(self._keys / name, key.encode())
 
     def _rows(self) -> dict[str, Any]:
-        """Return the list as it is stored, also the servers that this version cannot read, so that a change of one
-        server keeps the others. Raises StoreCorrupt."""
+        """Return all rows of the list, including servers that this version cannot read, so that a change of one server
+        keeps the others. Raises StoreCorrupt."""
         try:
             rows = json.loads(self._list.read_text("utf-8"))
         except FileNotFoundError:
@@ -181,7 +181,7 @@ class AddedServers:
         )
 
     def _write(self, rows: Mapping[str, Any]) -> None:
-        _write_private(self._list, json.dumps(rows, indent=1))
+        replace_file(self._list, json.dumps(rows, indent=1).encode())
 
 
 def _parse(rows: Mapping[str, Any]) -> dict[str, AddedServer]:
@@ -200,15 +200,3 @@ def _to_row(namespace: str, endpoint: Endpoint) -> dict[str, Any]:
     facts = {"url": endpoint.url, "model": endpoint.model}
     facts |= {"api_key_keyring": endpoint.api_key_keyring, "api_key_file": endpoint.api_key_file}
     return {"namespace": namespace} | {name: value for name, value in facts.items() if value}
-
-
-def _write_private(path: Path, text: str) -> Path:
-    """Write a file that only this user can read. The file is written completely or not at all."""
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with os.fdopen(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(fresh, path)
-    finally:
-        fresh.unlink(missing_ok=True)
-    return path

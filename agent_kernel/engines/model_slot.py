@@ -20,8 +20,8 @@ class SlottedEngine:
         return self.engine.info()
 
     def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
-        """Stream one model call in the shared queue. The sessions count as the queue's users here. A server does not
-        call this method: it uses ``queue`` itself and passes its real users."""
+        """Stream one model call in the shared queue. Each session counts as one user of the queue here. A server does
+        not call this method: it uses ``queue`` itself and passes its real users."""
         return self.queue.stream(self.engine, request, request.session, next(self.queue.numbers))
 
     async def aclose(self) -> None:

@@ -221,7 +221,8 @@ def engine_of(settings: Settings, local: Callable[[Settings], Engine]) -> Engine
 
 
 def _remote(endpoint: Endpoint, name: str = "") -> Engine:
-    # Every server loads this module, and few have an engine elsewhere.
+    # The engine is imported here, because every server loads this module, but few servers use a model on another
+    # server.
     from agent_kernel.engines.openai_api.engine import OpenAIEngine
 
     return OpenAIEngine(endpoint, name)

@@ -47,7 +47,7 @@ def _read_task(body: dict[str, Any], labels: dict[str, dict[str, Any]], director
     try:
         values = {str(name): str(value) for name, value in labels[id]["common_answers"]}
     except (TypeError, ValueError):
-        raise InvalidRequest(f"The label {id} of {directory} is no list of pairs of name and value.") from None
+        raise InvalidRequest(f"The label {id} of {directory} is not a list of pairs of name and value.") from None
     return Task(id, str(body.get("level", "question")), (prompt,), values=values, files=(table,))
 
 

@@ -1,9 +1,8 @@
-"""Describes what a matplotlib figure draws as numbers and texts, so that an expression can check whether the figure is
-right.
+"""Describes the content of a matplotlib figure as numbers and texts, so that an expression can check whether the figure
+is right.
 
 This module imports only the standard library and matplotlib, because its source is also executed in the kernel or
-sandbox in which the agent's code runs.
-"""
+sandbox in which the agent's code runs."""
 
 from __future__ import annotations
 

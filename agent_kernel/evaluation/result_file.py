@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.core.atomic_file import write_synced
+from agent_kernel.core.atomic_file import replace_file
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.evaluation.task_result import TaskResult
 
@@ -43,7 +43,7 @@ class EvaluationRun:
         data = json.dumps(self.to_json(), indent=1, ensure_ascii=False).encode("utf-8", "backslashreplace")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_synced(path.with_name(f".{path.name}.partial"), data, mode=0o644).replace(path)
+            replace_file(path, data, mode=0o644)
         except OSError as error:
             raise InvalidRequest(f"{path} cannot be written: {error.strerror}.") from error
 

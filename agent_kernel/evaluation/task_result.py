@@ -21,7 +21,8 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """A call of ``tool``. ``status`` is that of its result, empty if the call has no result."""
+    """A call of a tool. ``tool`` is the tool's name, and ``status`` the status of the result, empty if there
+    is none."""
 
     tool: str
     status: str

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from agent_kernel.core.errors import InvalidRequest
@@ -76,9 +75,7 @@ class PageServer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -90,7 +87,8 @@ def tool_settings(tasks: Sequence[Task], pages: PageServer, folder: Path) -> dic
     configuration is written into ``folder``. Raises InvalidRequest if the package ``mcp`` is needed and missing."""
     settings: dict[str, str] = {}
     if any(task.serves for task in tasks):
-        # A search provider switches the web tools on; the address of this one answers every search with an error.
+        # The web tools are on only if a search provider is set. The address of this provider answers every search with
+        # an error.
         settings |= {"web_hosts": pages.host, "web": f"searxng:http://{pages.host}/search"}
     if denied := sorted({name for task in tasks for name in task.forbidden}):
         settings["policy"] = json.dumps(dict.fromkeys(denied, "deny"))

@@ -143,7 +143,8 @@ class ServerClient:
         headers = {"X-Agent-Kernel-Token": self.token, "Content-Type": "application/json", "Accept": "application/json"}
         target = f"{urllib.parse.urlsplit(self.url).path}agent/v1/{path}"
         if isinstance(body, Mapping):
-            # Output of code can have half of a surrogate pair (a name that is not UTF-8), which the server refuses.
+            # Output of code can contain half of a surrogate pair (for example in a file name that is not UTF-8), which
+            # the server refuses.
             body = json.dumps(body, ensure_ascii=False).encode(errors="replace")
         connection.request(method, target, body, {**headers, **more})
         response = connection.getresponse()

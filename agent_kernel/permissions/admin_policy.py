@@ -96,7 +96,7 @@ def _read(path: Path) -> AdminFile | None:
     except (OSError, ValueError, RecursionError) as error:
         raise InvalidRequest(
             f"The administrator's policy {path} cannot be used: {error}.",
-            hint="The server does not start without it. Ask the administrator of this machine to correct the file.",
+            hint="The server cannot start with this file. Ask the administrator of this machine to correct it.",
         ) from error
 
 

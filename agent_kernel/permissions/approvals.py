@@ -105,7 +105,8 @@ class Approvals:
         answer = replace(answer, shown=waiting.required.shown)
         async with waiting.saving:
             if waiting.answer is None:
-                # The stored answer may be an earlier one whose caller was cancelled while it was being stored.
+                # The stored answer may come from an earlier call of this method that was cancelled while it stored the
+                # answer.
                 waiting.edits[hash_edit(answer.edited)] = answer.edited
                 question = await self._store_answer(waiting, answer)
                 waiting.answer = replace(to_answer(question), edited=waiting.edits.get(question.edited))

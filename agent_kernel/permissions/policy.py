@@ -1,5 +1,5 @@
 """Determines the permission of a call: auto, ask or deny. It is the strictest permission among the defaults, the
-server's settings, the administrator's policy and the request. No I/O."""
+server's settings, the administrator's policy and the request. The module does no I/O."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ async def find_session(
 ) -> SessionKey | None:
     """Return the session that a request with these messages continues. The messages must be in the form in which they
     are stored: with secrets removed."""
-    _, spoken = history_merge.split_instructions(messages)
-    chain = await _run_off_loop(_opening_hashes, spoken)
+    _, visible = history_merge.split_instructions(messages)
+    chain = await _run_off_loop(_opening_hashes, visible)
     match = await store.match(namespace, scope, chain) if chain else None
     return match.key if match else None
 
@@ -92,10 +92,10 @@ def _opening_hashes(messages: Sequence[Message]) -> list[str]:
     answered, hashes = False, []
     for at, digest in zip(places, message_comparison.hash_chain(known[at] for at in places), strict=True):
         answered = answered or known[at].role == "assistant"
-        goes_on = at + 1 < len(known) and (
+        has_successor = at + 1 < len(known) and (
             known[at + 1].role == "user" or message_comparison.is_tool_traffic(known[at + 1])
         )
-        if answered and goes_on and at < end:
+        if answered and has_successor and at < end:
             hashes.append(digest)
     return hashes
 

@@ -7,7 +7,6 @@ import hashlib
 import logging
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +38,7 @@ from agent_kernel.core.files import (
     with_body,
 )
 from agent_kernel.core.protocols import ToolContext
+from agent_kernel.core.recent_entries import RecentEntries
 from agent_kernel.core.seams.session_store import FileStore, SessionStore
 from agent_kernel.core.session import SessionKey
 
@@ -79,7 +79,7 @@ class FileRegistry:
         self._directory = directory
         self._output_bytes = output_bytes
         self._clock = clock
-        self._numbers: OrderedDict[tuple[SessionKey, str, int], int] = OrderedDict()
+        self._numbers = RecentEntries[tuple[SessionKey, str, int], int](TURNS)
 
     @classmethod
     def of(cls, store: SessionStore, directory: Path, output_mb: int, upload_mb: int) -> FileRegistry | None:
@@ -88,7 +88,7 @@ class FileRegistry:
             return None
         return cls(cast(FileStore, store), directory, output_bytes=output_mb << 20, upload_bytes=upload_mb << 20)
 
-    # ------------------------------------------------------------------------------------------------ from tools
+    # ------------------------------------------------------------------------------------------------ files of tools
 
     async def keep(
         self, files: Sequence[ProducedFile], context: ToolContext, *, within_s: float = KEEP_S
@@ -161,9 +161,6 @@ class FileRegistry:
         turn, round = context.ordinal, max(0, context.round - 1)
         place = (context.key, context.turn, round)
         number = self._numbers[place] = self._numbers.get(place, -1) + 1
-        self._numbers.move_to_end(place)
-        while len(self._numbers) > TURNS:
-            self._numbers.popitem(last=False)
         form = (produced.format or format_of(produced.name)).lower()
         origin = {"tool": context.call.name, "round": round, "turn": turn}
         return self._empty_file(make_id(context.turn, round, number), produced.name, form, **origin)
@@ -173,7 +170,7 @@ class FileRegistry:
         format = clean_name(form)[:40] if form else ""
         return File(id, clean_name(name), mime_of(form), 0, self._clock(), format, **facts)
 
-    # ------------------------------------------------------------------------------------------------ from people
+    # ------------------------------------------------------------------------------------------------ uploaded files
 
     def incoming(self) -> FileReceiver:
         """Return a receiver for the bytes of an upload. Blocking; raises StoreError."""

@@ -31,10 +31,10 @@ MOST_BRANCHES = 32
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """How the messages of a request continue the stored ones. The first ``kept`` stored messages stay, and the messages
-    ``new`` follow them: the model sees ``stored[:kept]`` and then ``new``. The last ``added`` messages of ``new`` are
-    those that the request adds to the conversation. ``agreed`` is the number of visible messages at the beginning that
-    the request and the store have in common."""
+    """Describes how the messages of a request continue the stored ones. The first ``kept`` stored messages stay, and
+    the messages ``new`` follow them: the model sees ``stored[:kept]`` and then ``new``. The last ``added`` messages of
+    ``new`` are those that the request adds to the conversation. ``agreed`` is the number of visible messages at the
+    beginning that the request and the store have in common."""
 
     kept: int
     new: tuple[Message, ...]
@@ -60,8 +60,8 @@ class Step:
 def split_instructions(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
     """Return (system messages at the beginning, all other messages without hidden and empty ones)."""
     start = message_comparison.count_instructions(messages)
-    spoken = [message for message in messages[start:] if not (message.hidden or message_comparison.is_empty(message))]
-    return list(messages[:start]), spoken
+    others = [message for message in messages[start:] if not (message.hidden or message_comparison.is_empty(message))]
+    return list(messages[:start]), others
 
 
 def first_added(messages: Sequence[Message]) -> int:
@@ -78,8 +78,8 @@ def first_added(messages: Sequence[Message]) -> int:
 
 
 def mode(messages: Sequence[Message], requested: History = "auto") -> Literal["append", "replay"]:
-    """Return ``requested`` unless it is ``auto``. For ``auto``, return ``replay`` if an assistant message precedes what
-    the request adds, otherwise ``append``."""
+    """Return ``requested`` unless it is ``auto``. For ``auto``, return ``replay`` if an assistant message precedes the
+    messages that the request adds, otherwise ``append``."""
     if requested != "auto":
         return requested
     return "replay" if any(message.role == "assistant" for message in messages[: first_added(messages)]) else "append"
@@ -103,10 +103,10 @@ def splice_append(stored: Sequence[Message], incoming: Sequence[Message]) -> Spl
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """Where the messages of a request are stored. ``history`` are the stored messages that stay; after them follow
-    ``carried``, earlier messages of the client that are not stored, and then ``added``, the messages that the request
-    adds. ``behind`` is the seq of the item after which they are stored: None for the end of the current branch, 0 if no
-    stored message stays."""
+    """States where the messages of a request are stored. ``history`` are the stored messages that stay; after them
+    follow ``carried``, earlier messages of the client that are not stored, and then ``added``, the messages that the
+    request adds. ``behind`` is the seq of the item after which they are stored: None for the end of the current branch,
+    0 if no stored message stays."""
 
     history: tuple[Message, ...]
     carried: tuple[Message, ...]
@@ -170,8 +170,8 @@ def splice(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
             break
         agreed += 1
         last = other is theirs[-1]
-        goes_on = last and added < len(known) and message_comparison.is_tool_traffic(known[added])
-        adds = frozenset(call.id for call in known[added].calls) if goes_on else frozenset[str]()
+        begins_with_calls = last and added < len(known) and message_comparison.is_tool_traffic(known[added])
+        adds = frozenset(call.id for call in known[added].calls) if begins_with_calls else frozenset[str]()
         end, used, all_of_it = _merge_rounds(stored, mine, known, other, adds)
         if not all_of_it:
             break
@@ -247,13 +247,13 @@ def _is_same_message(stored: Sequence[Message], mine: Step, known: Sequence[Mess
         return True
     if not one.role == two.role == "assistant" or one.media != two.media:
         return False
-    spoken = message_comparison.spoken_text([two])
+    text = message_comparison.spoken_text([two])
     last, whole = (
         message_comparison.spoken_text([one]),
         message_comparison.spoken_text([*(stored[index] for index in mine.before), one]),
     )
-    stopped = one.status == "interrupted" and bool(spoken)
-    return spoken == whole or (stopped and (last.startswith(spoken) or whole.startswith(spoken)))
+    stopped = one.status == "interrupted" and bool(text)
+    return text == whole or (stopped and (last.startswith(text) or whole.startswith(text)))
 
 
 def _merge_rounds(

@@ -1,6 +1,5 @@
-"""Reads the annotations of a turn (what it reported beside its messages) from its record;
-`agent_kernel/turn/turn_annotations.py` writes them.
-"""
+"""Reads the annotations of a turn (facts that its events reported in addition to its messages) from its record;
+`agent_kernel/turn/turn_annotations.py` writes them."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ EDITED = "edited"
 
 
 class StoredAnnotations:
-    """The annotations of a stored turn, read in the order in which the turn is shown again."""
+    """The annotations of a stored turn. They are read in the order in which the turn is displayed again."""
 
     def __init__(self, record: Mapping[str, Any]) -> None:
         kept = record.get(ANNOTATIONS)
@@ -50,8 +49,8 @@ class StoredAnnotations:
     def notices(self, blocks: int | None = None) -> list[tuple[str, str, str]]:
         """Remove and return the notices, as (level, text, details), from before block ``blocks`` (None: all that are
         left)."""
-        told: list[tuple[str, str, str]] = []
+        notices: list[tuple[str, str, str]] = []
         while self._notices and (blocks is None or self._notices[0]["at"] <= blocks):
             notice = self._notices.popleft()
-            told.append((str(notice["level"]), str(notice["text"]), str(notice.get("details", ""))))
-        return told
+            notices.append((str(notice["level"]), str(notice["text"]), str(notice.get("details", ""))))
+        return notices

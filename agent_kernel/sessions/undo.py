@@ -11,9 +11,9 @@ from agent_kernel.core.session import Item, SessionKey
 
 @dataclass(frozen=True, slots=True)
 class UndoResult:
-    """What ``undo`` removed: the id of the turn and its number of items. ``prompt`` is the text of the user message,
-    and ``ran`` are the names of the tools that ran in the turn. The effects of these calls (variables, files, sent
-    data) remain."""
+    """The turn that ``undo`` removed: its id and its number of items. ``prompt`` is the text of the user message, and
+    ``ran`` are the names of the tools that ran in the turn. The effects of these calls (variables, files, sent data)
+    remain."""
 
     turn: str
     items: int
@@ -22,7 +22,7 @@ class UndoResult:
 
 
 async def undo(store: SessionStore, key: SessionKey) -> UndoResult | None:
-    """Remove the newest turn from the current branch, and return what was removed; None if there is no turn. Other
+    """Remove the newest turn from the current branch, and return a description of it; None if there is no turn. Other
     branches that contain the turn keep it. Raises SessionBusy, SessionNotFound, or Conflict if the session changed
     meanwhile."""
     tail = await _newest_turn_items(store, key)

@@ -1,1 +1,1 @@
-"""The tools that a model can call, grouped by what they work on."""
+"""The tools that a model can call, grouped by the objects that they work on."""

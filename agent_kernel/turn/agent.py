@@ -14,7 +14,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Unpack
 
-from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest
+from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest, client_text
 from agent_kernel.core.events import (
     AnswerChecked,
     CallReturned,
@@ -170,7 +170,7 @@ class Agent:
         except Exception as error:  # noqa: BLE001  a turn that fails in any way ends with one event
             if isinstance(error, Conflict):
                 await self._observers.notify_conflict(self.key.id, error)
-            return await await_uncancelled(self._finish(turn, "failed", str(error), _to_agent_error(error)))
+            return await await_uncancelled(self._finish(turn, "failed", client_text(error), _to_agent_error(error)))
         result = await await_uncancelled(self._finish(turn, "committed", ""))
         first = opened.turn.ordinal == 1
         self._post_turn_tasks.note_end(
@@ -265,8 +265,8 @@ class Agent:
             return OfferedTools(theirs, offered.notes if turn.request.inputs else (), offered.page)
         own = {tool.spec.name for tool in self._tools}
         tools = (*self._tools, *(tool for tool in offered.tools if tool.spec.name not in own))
-        # A tool that runs a declared function has the schema object of the declaration itself, so "is not" finds the
-        # tools of the server that only have the same name.
+        # The tool of a declared function has the same schema object as the declaration. The comparison with "is not"
+        # therefore finds server tools that only have the same name.
         functions = (spec for spec in turn.request.functions if spec.source == "external" or spec.where == "caller")
         declared = {spec.name: spec.parameters for spec in functions}
         known = (tool.spec for tool in tools if tool.spec.name in declared)
@@ -331,8 +331,8 @@ class Agent:
         if not self._check_numbers:
             return
         clean = self._writer.redactor.text
-        answer, said = clean(turn.text), sum(len(message.text) for message in (*turn.earlier, *turn.messages))
-        if said > CHECKED_AT_ONCE:
+        answer, chars = clean(turn.text), sum(len(message.text) for message in (*turn.earlier, *turn.messages))
+        if chars > CHECKED_AT_ONCE:
             found = await asyncio.to_thread(check_turn, answer, turn.earlier, turn.messages)
         else:
             found = check_turn(answer, turn.earlier, turn.messages)
@@ -360,7 +360,7 @@ class Agent:
         failure = {"error": self._writer.redactor.value(fault)} if fault else {}
         unsaved = await turn.opened.close(state, reason, turn.usage, turn.record | failure)
         if unsaved is not None:
-            turn.emit(Notice("error", f"The end of this turn is not stored yet and will be written again: {unsaved}"))
+            turn.emit(Notice("error", f"The end of this turn is not stored yet; it is retried: {client_text(unsaved)}"))
         if self._writer.transcripts is not None and (problem := self._writer.transcripts.take_problem()):
             turn.emit(Notice("warning", problem))
         finish, stopped = (turn.finish, turn.stopped) if state == "committed" else ("", "")
@@ -371,10 +371,10 @@ class Agent:
     async def _keep_unfinished(self, turn: ActiveTurn, reason: str) -> None:
         """Store the prompt of a turn that was stopped while its tools were being gathered, and what unfinished calls
         have printed. If the store fails here, the failure is reported when the turn is closed."""
-        said = turn.unfinished.results(reason) if turn.began else self._history.prompt_messages(turn.request)
-        if said:
+        messages = turn.unfinished.results(reason) if turn.began else self._history.prompt_messages(turn.request)
+        if messages:
             with contextlib.suppress(AgentKernelError):
-                turn.saved += len(await turn.opened.append(said))
+                turn.saved += len(await turn.opened.append(messages))
 
 
 async def _return_calls(turn: ActiveTurn, message: Message) -> None:

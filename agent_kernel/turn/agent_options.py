@@ -43,12 +43,11 @@ class AgentOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class TurnServices:
-    """What a server provides to the agents of all its sessions.
+    """The services that a server provides to the agents of all its sessions.
 
     ``writer`` writes the turns; by default each agent has its own. ``post_turn_tasks`` run in the background after a
     turn; without them older turns are summarised only on request. ``sources`` provide tools at the start of each turn,
-    and ``files`` stores what tools produce.
-    """
+    and ``files`` stores what tools produce."""
 
     writer: TurnWriter | None = None
     post_turn_tasks: PostTurnTasks | None = None

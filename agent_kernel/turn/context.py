@@ -1,10 +1,9 @@
-"""Builds what the model sees, which differs from what is stored: instructions, a summary of the oldest part, as much of
-the history as fits, then this turn.
+"""Builds the messages that the model sees, which differ from the stored ones: instructions, a summary of the oldest
+part, as much of the history as fits, then this turn.
 
 The history shrinks in steps, so that between two steps the beginning of the prompt stays the same and its KV cache
 prefix is reused. First, long tool results of older turns are shortened; then older turns are left out. Recent turns
-stay unchanged. A note in the prompt informs the model about either change.
-"""
+stay unchanged. A note in the prompt informs the model about either change."""
 
 from __future__ import annotations
 
@@ -137,8 +136,8 @@ def _turn_at(history: Sequence[Message], cut: int) -> int:
 
 
 def _first_fitting(older: Sequence[Message], room: int) -> int:
-    """Return the smallest index at which a turn begins and from which all messages of ``older`` together fit into
-    ``room`` characters."""
+    """Return the smallest index in ``older`` at which a turn begins and from which on all messages fit into ``room``
+    characters."""
     kept, start = 0, len(older)
     for index in range(len(older) - 1, -1, -1):
         kept += token_estimate.message_chars(older[index])

@@ -40,7 +40,7 @@ def instructions_of_session(metadata: Mapping[str, Any]) -> str:
 def _find_file(folder: Path | None, trust: TrustStore) -> Path | None:
     if folder is None or not trust.trusts(folder):
         return None
-    # A trusted folder need not have a trusted parent, so each one is looked up.
+    # A folder above a trusted folder need not be trusted, so each one is checked.
     candidates = (parent / FILE for parent in (folder, *folder.parents) if trust.trusts(parent))
     return next((file for file in candidates if file.is_file()), None)
 

@@ -38,7 +38,7 @@ class PreparedTurn:
     ``history`` are the earlier messages as the model sees them. ``current`` are the messages of this turn that the
     model sees before it answers.
 
-    ``said`` are the messages that are stored as the first items of the turn. They are placed after item ``behind``
+    ``to_store`` are the messages that are stored as the first items of the turn. They are placed after item ``behind``
     (None: at the end of the current branch) and after ``earlier``, which are turns that the client sent along and that
     are not stored yet. ``instructions`` are the client's own, for this turn only. ``lost`` is true if the kernel was
     restarted or replaced since the last turn.
@@ -46,7 +46,7 @@ class PreparedTurn:
 
     history: Sequence[Message]
     current: Sequence[Message]
-    said: Sequence[Message]
+    to_store: Sequence[Message]
     behind: int | None = None
     earlier: Sequence[Sequence[Message]] = ()
     instructions: str = ""
@@ -105,8 +105,8 @@ class ConversationHistory:
             placed = await self._plan_append(incoming, window, summary)
         lost = await self._has_kernel_changed(request.epoch)
         prepared = await self._apply_hook(placed, _notes(request, lost), window)
-        told = "\n\n".join(message.text for message in instructions if message.text)
-        return replace(prepared, instructions=told, lost=lost, summary=summary.text if summary else "")
+        instructions_text = "\n\n".join(message.text for message in instructions if message.text)
+        return replace(prepared, instructions=instructions_text, lost=lost, summary=summary.text if summary else "")
 
     def prompt_messages(self, request: TurnRequest) -> Sequence[Message]:
         """Return the messages to store for a turn that ends before it was prepared: its prompt.
@@ -186,19 +186,19 @@ class ConversationHistory:
         Earlier exchanges that the client sent along are stored as separate turns, unless the hook changed them.
         """
         earlier, unanswered = history_merge.split_exchanges(placed.carried)
-        said = [*unanswered, *notes, *placed.added]
+        to_store = [*unanswered, *notes, *placed.added]
         carried = [message for batch in earlier for message in batch]
         history = history_merge.newest_messages(placed.history, window)
         if self._hook is None:
             seen = history_merge.newest_messages([*placed.history, *carried], window)
-            return PreparedTurn(seen, said, said, placed.behind, earlier)
-        shaped = await input_hook.apply_hook(self._hook, history, [*carried, *said])
+            return PreparedTurn(seen, to_store, to_store, placed.behind, earlier)
+        shaped = await input_hook.apply_hook(self._hook, history, [*carried, *to_store])
         before, now = (
             history_merge.drop_unpaired(part) for part in (shaped.seen[: shaped.before], shaped.seen[shaped.before :])
         )
-        if shaped.said == (*carried, *said):
-            return PreparedTurn(before, now, said, placed.behind, earlier)
-        return PreparedTurn(before, now, history_merge.drop_unpaired(shaped.said), placed.behind)
+        if shaped.to_store == (*carried, *to_store):
+            return PreparedTurn(before, now, to_store, placed.behind, earlier)
+        return PreparedTurn(before, now, history_merge.drop_unpaired(shaped.to_store), placed.behind)
 
     async def _has_kernel_changed(self, epoch: str) -> bool:
         """Return whether the newest earlier turn with a kernel ran in another epoch of the kernel than ``epoch`` (a
@@ -218,8 +218,8 @@ def _begins_with_results(incoming: Sequence[Message]) -> bool:
 
 
 def _incoming(request: TurnRequest) -> list[Message]:
-    said = [user(request.prompt, request.media)] if request.prompt or request.media else []
-    return [*request.messages, *said]
+    prompt = [user(request.prompt, request.media)] if request.prompt or request.media else []
+    return [*request.messages, *prompt]
 
 
 def _notes(request: TurnRequest, lost: bool) -> list[Message]:

@@ -26,12 +26,12 @@ InputHook: TypeAlias = Callable[[list[Message], list[Message]], "list[Message] |
 class ShapedInput:
     """The messages that a hook returned.
 
-    ``seen`` is everything that the model sees, in order; ``said`` is the part of it that is stored. ``before`` is the
-    number of messages in ``seen`` before the first new one.
+    ``seen`` is everything that the model sees, in order; ``to_store`` is the part of it that is stored. ``before`` is
+    the number of messages in ``seen`` before the first new one.
     """
 
     seen: tuple[Message, ...]
-    said: tuple[Message, ...]
+    to_store: tuple[Message, ...]
     before: int
 
 
@@ -44,7 +44,7 @@ def check_hook(hook: Any) -> InputHook | None:
 
 async def apply_hook(hook: InputHook, history: Sequence[Message], new: Sequence[Message]) -> ShapedInput:
     """Call the hook. Raises InvalidRequest if it does not return a list of messages, and whatever the hook raises."""
-    # A message that occurs in two places gets two copies.
+    # The parts are copied separately, so that a message that occurs in both has two copies.
     given_history, given_new = ([copy.deepcopy(message) for message in part] for part in (history, new))
     owners = _Owners(given_history, given_new)
     answer: Any = hook(given_history, given_new)
@@ -52,8 +52,8 @@ async def apply_hook(hook: InputHook, history: Sequence[Message], new: Sequence[
     if not isinstance(seen, list) or not all(isinstance(message, Message) for message in seen):
         raise InvalidRequest("An input hook must return a list of messages.")
     is_new = owners.new(seen, given_history)
-    said = tuple(message for message, fresh in zip(seen, is_new, strict=True) if fresh)
-    return ShapedInput(tuple(seen), said, is_new.index(True) if said else len(seen))
+    to_store = tuple(message for message, fresh in zip(seen, is_new, strict=True) if fresh)
+    return ShapedInput(tuple(seen), to_store, is_new.index(True) if to_store else len(seen))
 
 
 class _Owners:

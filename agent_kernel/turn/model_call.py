@@ -78,8 +78,8 @@ def _take_callers_calls(reply: Reply, theirs: frozenset[str]) -> Message | None:
 def _tell_logprobs(turn: ActiveTurn, reply: Reply, redactor: Redactor) -> None:
     """Emit the log probabilities once the text is complete. They are dropped if a secret was redacted from the text,
     because their tokens would reveal the secret."""
-    said = "".join(reply.text)
-    if reply.logprobs and redactor.text(said) == said:
+    text = "".join(reply.text)
+    if reply.logprobs and redactor.text(text) == text:
         turn.emit(answer_logprobs(reply.logprobs))
 
 

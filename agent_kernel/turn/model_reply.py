@@ -50,8 +50,8 @@ class Reply:
     @property
     def chars(self) -> int:
         """Total characters of the text, the reasoning and the call arguments."""
-        said = sum(map(len, (*self.text, *self.reasoning)))
-        return said + sum(len(str(call.arguments)) for call in self.calls)
+        chars = sum(map(len, (*self.text, *self.reasoning)))
+        return chars + sum(len(str(call.arguments)) for call in self.calls)
 
     @property
     def worth_saving(self) -> bool:
@@ -60,5 +60,5 @@ class Reply:
     @property
     def message(self) -> Message:
         """The reply as a message. Calls of an incomplete reply never run, so the message omits them."""
-        said = assistant("".join(self.text), self.calls if self.end else (), "".join(self.reasoning))
-        return said if self.end else said.with_status("interrupted")
+        message = assistant("".join(self.text), self.calls if self.end else (), "".join(self.reasoning))
+        return message if self.end else message.with_status("interrupted")

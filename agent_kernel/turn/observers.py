@@ -74,8 +74,8 @@ class Observers:
     async def _tell(self, event: str, *facts: Any) -> None:
         for observer in self._observers:
             try:
-                told = getattr(observer, event)(*facts)
-                if inspect.isawaitable(told):
-                    await asyncio.wait_for(told, OBSERVER_S)
+                result = getattr(observer, event)(*facts)
+                if inspect.isawaitable(result):
+                    await asyncio.wait_for(result, OBSERVER_S)
             except Exception as error:  # noqa: BLE001  an observer's failure is its own
                 log.error("%s of %s failed: %s", event, type(observer).__qualname__, type(error).__name__)

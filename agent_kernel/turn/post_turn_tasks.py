@@ -28,12 +28,12 @@ FAILED += "Compact the conversation to try again."
 
 @dataclass(frozen=True, slots=True)
 class AnsweredTurn:
-    """A committed turn. ``first`` is true if it is the session's first turn. ``said`` is the user's message and
+    """A committed turn. ``first`` is true if it is the session's first turn. ``question`` is the user's message and
     ``answer`` the model's answer. ``share`` is the part of the model's context length that was in use."""
 
     key: SessionKey
     first: bool
-    said: str
+    question: str
     answer: str
     share: float
 
@@ -73,8 +73,8 @@ class PostTurnTasks:
 
     def news(self, key: SessionKey) -> list[Notice]:
         """Return the notices about finished tasks of a session, each once."""
-        told = self._news.pop(key, None)
-        return [told] if told else []
+        notices = self._news.pop(key, None)
+        return [notices] if notices else []
 
     def title(self, message: str) -> str:
         """Return the title of a session whose first message is ``message``; empty if titles are off."""
@@ -97,7 +97,7 @@ class PostTurnTasks:
     async def _follow(self, answered: AnsweredTurn, engine: Engine) -> None:
         try:
             if answered.first and (ruled := self._ruled.pop(answered.key, "")):
-                await retitle(self._store, answered.key, engine, answered.said, answered.answer, instead_of=ruled)
+                await retitle(self._store, answered.key, engine, answered.question, answered.answer, instead_of=ruled)
                 self.notify(answered.key, "title")
         except Exception as error:  # noqa: BLE001  nobody waits for a title
             log.warning("session %s got no title: %s", answered.key.id, type(error).__name__)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from agent_kernel.core.messages import shorten
 from agent_kernel.core.programs.program_outcome import ProgramOutcome
+from agent_kernel.core.programs.syntax_tree import parse_or_empty
 
 OTHER_LINES = 8
 OTHER_CHARS = 600
@@ -38,11 +39,13 @@ DISPLAY = re.compile(r"\b(?:np|numpy)\.\w+\((.*?)\)")
 @dataclass(frozen=True, slots=True)
 class TriedProgram:
     """A program with the outcome of its trial. ``omits`` is the number of sentences of the question that it leaves
-    out."""
+    out, and of values that cannot be meant. ``answer`` has the values that it printed in the form that the question
+    demands. Then nothing else of its outcome is compared. It is empty if the question demands no form."""
 
     code: str
     outcome: ProgramOutcome
     omits: int = 0
+    answer: str = ""
 
     @property
     def ran(self) -> bool:
@@ -157,16 +160,16 @@ class OutcomeView:
 
     def __init__(self, program: TriedProgram) -> None:
         outcome = program.outcome
-        text = FOOTER.sub("", DISPLAY.sub(r"\1", outcome.text))
-        literals = " ".join(_literals(program.code))
+        text = program.answer or FOOTER.sub("", DISPLAY.sub(r"\1", outcome.text))
+        literals = "" if program.answer else " ".join(_literals(program.code))
         labels = {match[0] for match in NUMBER.finditer(literals)}
         self.numbers = [match[0] for match in NUMBER.finditer(text) if match[0] not in labels]
         last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
         self.last_numbers = [match[0] for match in NUMBER.finditer(last) if match[0] not in labels]
         self.words = [word.lower() for word in WORD.findall(text)]
         self.labels = {word.lower() for word in WORD.findall(literals)}
-        self.figures = outcome.figures
-        self.variables = dict(outcome.variables)
+        self.figures = 0 if program.answer else outcome.figures
+        self.variables = {} if program.answer else dict(outcome.variables)
 
     @property
     def is_empty(self) -> bool:
@@ -214,8 +217,5 @@ def _decimals(number: str) -> int:
 
 def _literals(code: str) -> list[str]:
     """Return the string literals of the program, which it may print as labels."""
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    return [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    nodes = ast.walk(parse_or_empty(code))
+    return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]

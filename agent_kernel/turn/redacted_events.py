@@ -11,7 +11,6 @@ import asyncio
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from agent_kernel.core.events import (
@@ -111,8 +110,8 @@ class RedactedEvents:
 
     def _flush_before(self, body: EventBody) -> None:
         for key in list(self._streams):
-            goes_on = key[0] == CallOutput.type and not isinstance(body, TurnFinished)
-            if not goes_on or (isinstance(body, CallFinished) and body.call == key[1]):
+            continues = key[0] == CallOutput.type and not isinstance(body, TurnFinished)
+            if not continues or (isinstance(body, CallFinished) and body.call == key[1]):
                 self._flush(key)
 
     def _clean(self, body: EventBody) -> EventBody:
@@ -152,10 +151,10 @@ def _common(first: str, second: str) -> int:
 
 class JoinedDeltas:
     """An ``emit`` function that joins deltas, so that it passes on at most ``per_s`` of them a second, and every other
-    event at once, after the deltas before it. With ``per_s`` infinite it passes on each delta as it is.
+    event at once, after the deltas before it. With ``per_s`` infinite it passes on each delta unchanged.
 
-    Belongs to one event loop; create and call it only there. As a context manager it passes on what it still holds.
-    """
+    Belongs to one event loop; create and call it only there. As a context manager it passes on the remaining deltas at
+    the end."""
 
     def __init__(self, emit: Emit, per_s: float = math.inf) -> None:
         self._emit = emit
@@ -169,9 +168,7 @@ class JoinedDeltas:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._flush()
 
     def __call__(self, body: EventBody) -> None:
@@ -205,8 +202,9 @@ class JoinedDeltas:
         if len(self._pending) > 1:
             body = replace(body, text="".join([delta.text for delta in self._pending]))
         self._pending = []
-        # One interval after the time that was due, and not after now: what was passed on late does not lower the rate.
-        # After a pause the tolerance is added, so that no event comes earlier than an interval after this one.
+        # The next time is counted from the time that was due and not from now, so that a late delta does not lower the
+        # rate. After a pause the tolerance is added, so that the next delta does not come earlier than one interval
+        # after this one.
         now = self._loop.time()
         is_late = now > self._next + self._tolerance
         self._next = (now + self._tolerance if is_late else self._next) + self._interval

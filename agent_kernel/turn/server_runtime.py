@@ -199,8 +199,8 @@ class Runtime:
         self.engine = engine
         self.engines = NamedEngines(settings, engine, _create_local_engine)
         self.observers = _observers(settings)
-        told = [self.observers.notify_expire] if settings.observers else ()
-        self.store = limit_store(with_private(store), RetentionLimits.of(settings), told)
+        callbacks = [self.observers.notify_expire] if settings.observers else ()
+        self.store = limit_store(with_private(store), RetentionLimits.of(settings), callbacks)
         self.sandbox = sandbox
         self.ledger = TurnWriter(self.store, redactor=Redactor.of(settings), transcripts=_transcripts(settings))
         policy = CompactionPolicy(auto=settings.compaction == "auto", threshold=settings.compaction_threshold)
@@ -212,7 +212,7 @@ class Runtime:
         self.guard = Guard(settings.web_hosts)
         self.root = ""
         self.trust = TrustStore(settings.trust_path)
-        # Only a store that several servers share may have a bus.
+        # Only a store that several servers share may have a bus; other stores lack this method.
         self.skills = SkillStore(settings.skills_path, getattr(self.store, "bus", lambda: None)())
         self.files = FileRegistry.of(self.store, settings.data_dir / "incoming", settings.output_mb, settings.upload_mb)
         self.sources = create_sources(self._parts())
@@ -272,7 +272,7 @@ class Runtime:
             slept = time.time()
             await asyncio.sleep(RECOVER_EVERY_S)
             # After the machine was suspended or its clock was set forward, every lease looks expired until its server
-            # has renewed it. So the first look after that is left out.
+            # has renewed it. The first check after that is therefore skipped.
             if time.time() - slept < RECOVER_EVERY_S + HEARTBEAT_S:
                 await self._recover()
             if (now := time.monotonic()) - swept > SWEEP_EVERY_S:

@@ -14,8 +14,8 @@ MAX_TITLE = 60
 ellipsis."""
 EXCERPT = 1_500
 TASK = (
-    "A conversation began like this:\n\nPERSON: {said}\n\nASSISTANT: {answer}\n\nWrite a title for it: 3 to 7 words in "
-    "the language of the person, no quotation marks, nothing else."
+    "A conversation began like this:\n\nPERSON: {question}\n\nASSISTANT: {answer}\n\nWrite a title for it: 3 to 7 "
+    "words in the language of the person, no quotation marks, nothing else."
 )
 
 
@@ -29,11 +29,11 @@ def title_from_text(text: str) -> str:
 
 
 async def retitle(
-    store: SessionStore, key: SessionKey, engine: Engine, said: str, answer: str, *, instead_of: str
+    store: SessionStore, key: SessionKey, engine: Engine, question: str, answer: str, *, instead_of: str
 ) -> None:
     """Let the model write a title and store it in place of the title ``instead_of``. If the session has a different
     title by then, that title stays. Raises EngineError, StoreError."""
-    prompt = TASK.format(said=shorten(said, EXCERPT), answer=shorten(answer, EXCERPT))
+    prompt = TASK.format(question=shorten(question, EXCERPT), answer=shorten(answer, EXCERPT))
     sampling = Sampling(temperature=0.0, max_tokens=40)
     request = EngineRequest((user(prompt),), (), sampling, f"{key.namespace}/{key.id}#title")
     reply = Reply()

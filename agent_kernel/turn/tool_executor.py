@@ -10,13 +10,8 @@ import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-import jsonschema
-import referencing
-import referencing.exceptions
-
-from agent_kernel.core.errors import AgentKernelError, EngineError
+from agent_kernel.core.errors import AgentKernelError, EngineError, client_text
 from agent_kernel.core.events import CallFinished, CallStarted, Emit, EventBody, FileProduced
 from agent_kernel.core.files import NOT_PRODUCED, File, ProducedFile, RequestedFile, describe_files
 from agent_kernel.core.messages import Message, ToolCall, shorten, tool_result
@@ -36,6 +31,7 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.permissions import Gate
 from agent_kernel.permissions.path_grants import ApprovedPaths
 from agent_kernel.permissions.policy import FOREIGN
+from agent_kernel.tools.base.argument_check import describe_misfit
 from agent_kernel.turn.voting_engine import Try
 from agent_kernel.turn.work_time import WorkTime
 
@@ -46,8 +42,6 @@ call failed, and can then answer. Without this limit, a model that only calls to
 EDITED = "The person changed your text before they approved the call. In its place they wrote:\n{text}\n\n"
 EDITED_CHARS = 4_000
 """Maximum characters of a person's edited text that the model reads in place of the text that it wrote itself."""
-NOTHING_FETCHED: referencing.Registry[Any] = referencing.Registry()
-"""An empty registry, so that a $ref to another document is an error; by default the library would fetch it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +101,7 @@ class Toolbox:
         self._unoffered_replies += not self._offers_own_tools
         if self._unoffered_replies > MAX_UNOFFERED_REPLIES:
             raise EngineError(
-                f"The model keeps calling {calls[0].name!r}, which it was not offered.",
+                f"The model keeps calling the tool {calls[0].name!r}, which the request does not offer.",
                 hint="Send the prompt again, or use another model.",
             )
         alone = [call for call in calls if self._shares_state(call)]
@@ -196,12 +190,12 @@ class Toolbox:
             return ToolOutput(
                 f"There is no tool {call.name!r}; there are: {', '.join(self._tools) or 'none'}.", "error"
             )
-        if problem := _invalid(call, tool.spec):
+        if problem := describe_misfit(call, tool.spec.schema):
             return ToolOutput(problem, "error")
         try:
             call = await tool.prepare(call, context) if isinstance(tool, CallPreparer) else call
         except AgentKernelError as error:
-            return ToolOutput(str(error), "error")
+            return ToolOutput(client_text(error), "error")
         context = replace(context, call=call)
         verdict = await self._gate.decide(tool.spec, context)
         if not verdict.allowed:
@@ -242,21 +236,10 @@ def _not_produced(requested: RequestedFile) -> ProducedFile:
 
 
 def _absent(output: ToolOutput) -> list[File]:
-    """Return the files that the arguments of the call name and that the call did not produce. The model is informed
+    """Return the files that the arguments of the call name but the call did not produce, so that the model is informed
     about them."""
     names = [file.name for file in output.files if file.error == NOT_PRODUCED]
     return [File("", name, "", 0, 0.0, error=NOT_PRODUCED, message="not produced") for name in names]
-
-
-def _invalid(call: ToolCall, spec: ToolSpec) -> str:
-    if "_raw" in call.arguments:
-        return f"The arguments of {call.name} were not a JSON object."
-    checker = jsonschema.Draft202012Validator(spec.schema, registry=NOTHING_FETCHED)
-    try:
-        error = jsonschema.exceptions.best_match(checker.iter_errors(dict(call.arguments)))
-    except referencing.exceptions.Unresolvable as missing:
-        return f"The schema of {call.name} refers to something outside it: {missing}."
-    return f"The arguments of {call.name} do not fit: {error.message}." if error else ""
 
 
 def _media_to_json(output: ToolOutput) -> list[dict[str, object]]:

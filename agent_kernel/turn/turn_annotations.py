@@ -1,6 +1,6 @@
-"""Collects annotations: what the events of a turn report in addition to its messages. Annotations are stored in a
-compact form in the turn's record, so that the turn can be shown again: where and how long calls ran, decisions of
-people, notices, and how much of the conversation the model saw."""
+"""Collects annotations, which are facts that the events of a turn report in addition to its messages: where and how
+long calls ran, decisions of people, notices, and how much of the conversation the model saw. They are stored in a
+compact form in the turn's record, so that the turn can be displayed again."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class TurnAnnotations:
     @property
     def record(self) -> dict[str, Any]:
         """The entry for the record of the turn; empty if there are no annotations."""
-        told = {"calls": self._calls, "notices": self._notices, "context": self._context}
-        kept = {name: value for name, value in told.items() if value}
+        annotations = {"calls": self._calls, "notices": self._notices, "context": self._context}
+        kept = {name: value for name, value in annotations.items() if value}
         return {ANNOTATIONS: kept} if kept else {}
 
     def _note_approval(self, body: ApprovalRequired | ApprovalResolved) -> None:
@@ -86,14 +86,14 @@ class TurnAnnotations:
             known[EDITED] = self._redactor.text(body.edited)
 
     def _note_result(self, body: CallFinished) -> None:
-        told = self._open.pop(body.call, {"call": body.call}) | {"seconds": body.seconds}
+        call = self._open.pop(body.call, {"call": body.call}) | {"seconds": body.seconds}
         if body.files:
-            told["files"] = list(body.files)
+            call["files"] = list(body.files)
         details = {name: value for name, value in body.details.items() if name != CHANGE}
         if details and len(json.dumps(details, default=str)) <= MAX_DETAILS:
-            told["details"] = self._redactor.value(details)
+            call["details"] = self._redactor.value(details)
         if len(self._calls) < MAX_CALLS:
-            self._calls.append(told)
+            self._calls.append(call)
 
     def _notice(self, level: str, text: str, details: str = "") -> None:
         if len(self._notices) < MAX_NOTICES:

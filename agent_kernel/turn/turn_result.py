@@ -16,9 +16,8 @@ class TurnResult:
     ``text`` is the closing answer. ``error`` is set if the state is failed. ``saved`` counts the items that the turn
     wrote to the store: the part of the request that the input hook kept, and everything the turn produced.
 
-    A failed turn is a result, because what it did before it failed is stored: check ``state``, or call
-    ``raise_for_state``.
-    """
+    A failed turn has a result too, because its messages up to the failure are stored: check ``state``, or call
+    ``raise_for_state``."""
 
     turn: str
     state: TurnState

@@ -26,7 +26,8 @@ MAX_PRINTED = 16 * RESULT_CHARS
 
 
 class UnfinishedCalls:
-    """What the calls of a turn print while they run. If the turn is stopped, it is stored as their results."""
+    """The output that calls of a turn print while they run. If the turn is stopped, the output is stored as the results
+    of these calls."""
 
     def __init__(self) -> None:
         self._calls: dict[str, str] = {}
@@ -55,7 +56,7 @@ class UnfinishedCalls:
 
 @dataclass(slots=True)
 class ActiveTurn:
-    """A running turn and what it has produced so far. If the turn is stopped, its record is made from this object."""
+    """A running turn and its output so far. If the turn is stopped, its record is made from this object."""
 
     request: TurnRequest
     opened: OpenTurn
@@ -137,15 +138,15 @@ class ActiveTurn:
         self.earlier = prepared.history
         if prepared.behind is not None or prepared.earlier:
             self.place = prepared
-        await self._store(prepared.said)
+        await self._store(prepared.to_store)
 
     async def save(self, *messages: Message) -> None:
         """Add messages to the turn; the model sees them, and they are stored."""
         await self._store(messages)
         self.messages.extend(messages)
-        said = next((message for message in reversed(messages) if message.role == "assistant"), None)
-        if said is not None and (said.text or not any(call.id in self.returned for call in said.calls)):
-            self.text = said.text
+        answer = next((message for message in reversed(messages) if message.role == "assistant"), None)
+        if answer is not None and (answer.text or not any(call.id in self.returned for call in answer.calls)):
+            self.text = answer.text
 
     async def _store(self, messages: Sequence[Message]) -> None:
         """Append messages to the store. The first call places the turn and creates its branch if it needs one, so a

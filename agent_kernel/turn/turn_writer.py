@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
-    """How a turn ended: the arguments of the store's ``close_turn``."""
+    """The end of a turn, as the arguments of the store's ``close_turn``."""
 
     turn: Turn
     state: TurnState

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from typing import TypeAlias
 
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.core.messages import Message, ToolCall, Usage, corrected_call
+from agent_kernel.core.programs.answer_form import unusable_value, values_in_form
 from agent_kernel.core.programs.program_outcome import ProgramOutcome
 from agent_kernel.core.programs.program_repair import repair_program
 from agent_kernel.core.programs.question_coverage import uncovered_sentences
@@ -30,6 +32,10 @@ PYTHON = "python"
 TEMPERATURE = 0.7
 """Sampling temperature of the further programs. With this value, a vote over the greedy program and 8 samples solved 29
 of 37 tasks; the greedy program alone solved 25 (model with 0.5 billion parameters)."""
+PATIENCE = 4.0
+"""Samples may take this many times the seconds of the first program. Eight sequences that are decoded together take
+about twice as long as one, and a sample that repeats itself up to the limit of tokens would hold up the vote."""
+MIN_PATIENCE_S = 20.0
 NAME = re.compile(r"[^\W\d]\w*")
 MAX_NAMES = 100
 Try: TypeAlias = Callable[[Sequence[str], Sequence[str]], Awaitable[list[ProgramOutcome]]]
@@ -55,6 +61,7 @@ class VotingEngine:
         """Yield the chunks of one model call. Raises EngineError."""
         calls: list[CallChunk] = []
         end = EndChunk("stop", Usage())
+        started = time.monotonic()
         async with aclosing(self.engine.stream(request)) as chunks:
             async for chunk in chunks:
                 match chunk:
@@ -66,8 +73,9 @@ class VotingEngine:
                         yield chunk
         if len(calls) == 1 and _code(calls[0].call) and not corrected_call(calls[0].call.id):
             yield WaitChunk(f"comparing {self.samples + 1} programs")
-            calls[0], spent = await self._best(request, calls[0])
-            # A sample has the same prompt, so the context is as full as for the first program.
+            patience_s = max(MIN_PATIENCE_S, PATIENCE * (time.monotonic() - started))
+            calls[0], spent = await self._best(request, calls[0], patience_s)
+            # All samples have the prompt of the first program, so the context is as full as for that program alone.
             end = replace(end, usage=end.usage + spent, context=end.context_tokens)
         for call in calls:
             yield call
@@ -76,9 +84,10 @@ class VotingEngine:
     async def aclose(self) -> None:
         """Do nothing: the wrapped engine is closed by its owner."""
 
-    async def _best(self, request: EngineRequest, first: CallChunk) -> tuple[CallChunk, Usage]:
-        """Return the call with the program that won the vote, and the token usage of the samples."""
-        replies = await self._sample(without_failed_call(request))
+    async def _best(self, request: EngineRequest, first: CallChunk, patience_s: float) -> tuple[CallChunk, Usage]:
+        """Return the call with the program that won the vote, and the token usage of the samples. Samples that are not
+        complete after ``patience_s`` seconds are cancelled and have no vote."""
+        replies = await self._sample(without_failed_call(request), patience_s)
         spent = sum((usage for _, usage in replies), Usage())
         failed = set(failed_programs(request.messages))
         codes = [_code(first.call), *(code for code, _ in replies)]
@@ -91,7 +100,9 @@ class VotingEngine:
         found = await self._try(distinct, list(names)[:MAX_NAMES])
         facts = [message.text for message in request.messages if message.hidden]
         for code, one in found.items():
-            found[code] = replace(one, omits=len(uncovered_sentences(question, one.code, facts)))
+            omits = len(uncovered_sentences(question, one.code, facts))
+            omits += bool(unusable_value(one.outcome.text, question))
+            found[code] = replace(one, omits=omits, answer=values_in_form(one.outcome.text, question))
         tried = [found[code] for code in programs if code in found]
         decided = vote(tried)
         if decided is None:
@@ -114,9 +125,17 @@ class VotingEngine:
                     tried[code] = TriedProgram(corrected, outcome)
         return tried
 
-    async def _sample(self, request: EngineRequest) -> list[tuple[str, Usage]]:
-        """Return (code, usage) of each sample; the code is empty if the sample contains no program."""
-        return await asyncio.gather(*(self._sample_one(request, seed) for seed in range(1, self.samples + 1)))
+    async def _sample(self, request: EngineRequest, patience_s: float) -> list[tuple[str, Usage]]:
+        """Return (code, usage) of each sample that is complete in time; the code is empty if the sample contains no
+        program."""
+        samples = [asyncio.create_task(self._sample_one(request, seed)) for seed in range(1, self.samples + 1)]
+        try:
+            await asyncio.wait(samples, timeout=patience_s)
+            return [sample.result() for sample in samples if sample.done()]
+        finally:
+            for sample in samples:
+                sample.cancel()
+            await asyncio.gather(*samples, return_exceptions=True)
 
     async def _sample_one(self, request: EngineRequest, seed: int) -> tuple[str, Usage]:
         sampling = replace(request.sampling, temperature=TEMPERATURE, seed=seed)

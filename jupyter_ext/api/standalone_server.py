@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -22,6 +23,7 @@ from traitlets.config import Config
 
 from agent_kernel.core.errors import InvalidRequest, ServerStopping
 from jupyter_ext.api import routes
+from jupyter_ext.api.http import request_log
 from jupyter_ext.api.http.http_server import create_http_server
 from jupyter_ext.api.unknown_route import UnknownHandler
 from jupyter_ext.api.webapp.login import LoginHandler
@@ -132,12 +134,15 @@ class HeadlessServer(ServerApp):
         web_app: Any = self.web_app
         web_app.settings[LINK_SETTING] = self.link
         web_app.settings[TOKEN_PLACE_SETTING] = self._token_place
-        # The value that tornado uses instead of Jupyter's default, with a warning in the terminal for the first page.
+        # tornado would change Jupyter's default to this value by itself, and print a warning when the first page
+        # connects.
         web_app.settings.setdefault("ws_ping_timeout", WS_PING_INTERVAL)
         web_app.add_handlers(".*$", [*page, *routes.mount(self.base_url), nothing])
 
     def init_httpserver(self) -> None:
         """Use the sockets that are already bound."""
+        for name in ("tornado.general", "tornado.application"):  # these log refused requests, and uncaught errors
+            logging.getLogger(name).addFilter(request_log.hide_queries)
         self._http_server = create_http_server(self)
 
     def init_signal(self) -> None:
@@ -204,5 +209,5 @@ def listen(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         raise InvalidRequest(
             f"The server cannot listen at {where}: {error.strerror or error}.",
-            hint="Give another --port, or --host, or stop what listens there.",
+            hint="Choose another --port or --host, or stop the program that listens there.",
         ) from error

@@ -1,4 +1,4 @@
-"""Answer requests for unknown paths below ``agent/v1`` with an error of this API instead of Jupyter's page."""
+"""Answers requests for unknown paths below ``agent/v1`` with an error of this API instead of Jupyter's page."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class BindRequests:
         """Return a request. Raises NotFound."""
         request = self._binds.get(bind)
         if request is None:
-            raise NotFound("There is no such request for confirmation.")
+            raise NotFound("There is no request for confirmation with this id.")
         return request
 
     def state(self, bind: BindRequest) -> BindState:

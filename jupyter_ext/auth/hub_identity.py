@@ -25,9 +25,8 @@ USER_SCOPES = frozenset({"turns", "sessions", "files", "skills"})
 """What each user may do, in the scopes of lasting tokens."""
 ADMIN_SCOPES = frozenset({"all"})
 ADMINISTERS = "admin:services"
-"""The scope of the hub whose holders may also do what concerns the service as a whole. The hub's role ``admin`` has it.
-The field ``admin`` of a user would be wrong: it is true for every token of an administrator, whatever the token's
-scopes."""
+"""The scope of JupyterHub that gives its holders ADMIN_SCOPES. The hub's role ``admin`` includes this scope. The field
+``admin`` of a user would be wrong: it is true for every token of an administrator, whatever the token's scopes."""
 
 
 class HubIdentityProvider(IdentityProvider):

@@ -34,7 +34,7 @@ class ServeIdentityProvider(PasswordIdentityProvider):
         return header_token(handler.request.headers)
 
     def user_to_cookie(self, user: User) -> str:
-        """Return what the login cookie contains. tornado signs it."""
+        """Return the content of the login cookie, which tornado signs."""
         return json.dumps({"token": user.token_id}) if isinstance(user, TokenUser) else super().user_to_cookie(user)
 
     def user_from_cookie(self, cookie_value: str) -> User | None:

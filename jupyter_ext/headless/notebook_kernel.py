@@ -120,8 +120,8 @@ async def notebook_kernel(server: TemporaryServer, path: str) -> AsyncIterator[N
 async def _close(socket: WebSocketClientConnection) -> None:
     """Close the connection and wait until it is closed, at most the 5 seconds that tornado allows a server.
 
-    The messages that nobody has read come before the server's reply, and tornado receives the next one only when one is
-    read.
+    The server confirms the close after all messages that it sent before. Tornado receives no further message until the
+    previous one is read, so all of them are read here.
     """
     socket.close()
     while await socket.read_message() is not None:

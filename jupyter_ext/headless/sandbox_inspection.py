@@ -40,7 +40,8 @@ class SandboxCodeHandler(AgentHandler):
         assert place is not None
         key, _ = await notebooks.ensure_session(self.caller.namespace, place)
         directory = notebooks.directory(place)
-        # With the same readable paths as a turn of this notebook: the pool then takes the same process for both.
+        # The code gets the same readable paths as a turn of this notebook, so that the pool uses the same process for
+        # both.
         read = [directory] if directory else []
         result = await runtime.sandbox.run(key, Work(body.code, timeout_s=CODE_S), read=read)
         self.reply({"status": result.status, "stdout": result.stdout, "error": result.error})

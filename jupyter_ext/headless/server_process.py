@@ -8,6 +8,7 @@ import os
 import secrets
 import signal
 import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -82,16 +83,19 @@ async def jupyter_server(
     run never continues an earlier one. Raises ServerFailed."""
     token, data = secrets.token_hex(24), folder / ".data"
     command = [python, "-m", "jupyter_ext.headless.free_port_server", "--no-browser", "--ip=127.0.0.1"]
-    # The directory of the data as an option too: one in the user's configuration files would win over the environment.
+    # The data directory is also passed as an option, because a value in the user's configuration files would override
+    # the environment variable.
     command += [f"--ServerApp.root_dir={folder}", f"--AgentKernel.data_dir={data}", *options]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
     runtime = data / "runtime"
     own = {"JUPYTER_TOKEN": token, "AGENT_KERNEL_DATA_DIR": str(data), "JUPYTER_RUNTIME_DIR": str(runtime)}
     with log.open("wb") as sink:
-        # Its own process group: Ctrl-C in the terminal reaches us alone, and we stop the server in order.
+        # The server gets its own process group, so that Ctrl-C in the terminal reaches only this process, which then
+        # stops the server in an orderly way.
+        # The pipe tells the server that this process has ended, even if it was killed.
         process = await asyncio.create_subprocess_exec(
-            *command, env={**env, **own}, stdout=sink, stderr=sink, start_new_session=True
+            *command, env={**env, **own}, stdin=PIPE, stdout=sink, stderr=sink, start_new_session=True
         )
     try:
         yield await _wait_until_ready(process, runtime / f"jpserver-{process.pid}.json", token, folder, log)

@@ -60,11 +60,13 @@ class TaskNotebooks:
     def __init__(self, server: TemporaryServer) -> None:
         self._server = server
         self._count = 0
-        # Several kernels that start together on a small machine take so long that they are taken for dead.
+        # Notebooks are opened one at a time: several kernels that start together on a small machine take so long that
+        # Jupyter considers them dead.
         self._opening = asyncio.Lock()
 
     async def engine(self) -> Mapping[str, Any]:
-        """Return what the server says about the engine that it hosts. Raises NotebookFailed if it does not answer."""
+        """Return the server's description of the engine that it hosts. Raises NotebookFailed if the server does not
+        answer."""
         with _failures():
             found: Mapping[str, Any] = (await self._server.call("GET", "agent/v1/binding"))["model"]
             return found

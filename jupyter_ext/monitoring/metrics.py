@@ -190,15 +190,15 @@ class Metrics:
                 watched.end_round()
                 self._observe_usage(body.rounds, body.usage, watched.decode_s)
 
-    def _observe_usage(self, rounds: int, usage: Mapping[str, float], spoke: float) -> None:
+    def _observe_usage(self, rounds: int, usage: Mapping[str, float], decode_s: float) -> None:
         """Record the tokens of a turn, and the time between two tokens. A turn with ``rounds`` rounds of tool calls has
-        ``rounds + 1`` model calls. ``spoke`` is the decoding time in seconds that is used if the engine reports
+        ``rounds + 1`` model calls. ``decode_s`` is the measured decoding time, which is used if the engine reports
         none."""
         self._rounds.observe(rounds)
         for kind in ("prompt", "completion", "reused"):
             self._tokens.labels(kind).inc(max(0.0, usage.get(f"{kind}_tokens", 0)))
         gaps = usage.get("completion_tokens", 0) - rounds - 1
-        if gaps > 0 and (decoded := usage.get("decode_s") or spoke):
+        if gaps > 0 and (decoded := usage.get("decode_s") or decode_s):
             self._between.observe(decoded / gaps)
 
     def _record_tool_kinds(self, turn: str, tools: Iterable[Tool]) -> None:

@@ -102,7 +102,8 @@ class LiveKernel:
         return ToolOutput(f"This server runs no {name} in a kernel.", "error")
 
     async def _run(self, code: str, context: ToolContext) -> ToolOutput:
-        """Run the code and add the names of the variables that it created or changed, where the kernel reports them."""
+        """Run the code. If the kernel reports its variables, add to the result the names of those that the code created
+        or changed."""
         before = await self._variables()
         if before is not None and before.status == "error":
             return before  # the kernel is busy or gone, so another query would fail as well

@@ -22,6 +22,7 @@ from jupyter_core.utils import ensure_async
 from agent_kernel.core.events import CallOutput, Notice
 from agent_kernel.core.messages import Media, Status, shorten
 from agent_kernel.core.protocols import ToolContext, ToolOutput
+from agent_kernel.core.shielded_await import RunningTasks
 from agent_kernel.notebook.display.media_bundle import BUNDLE, MAX_BUNDLES, bundle_medium
 from agent_kernel.notebook.draft.draft_request import OUTCOME
 from agent_kernel.sandbox.worker.bounded_output import BoundedOutput
@@ -138,7 +139,7 @@ class KernelJob:
         fresh = not execution.began.is_set()
         await execution.began.wait()
         if fresh:
-            # A kernel swallows an interrupt that comes before the first line of the code.
+            # A kernel ignores an interrupt that arrives before the first line of the code runs.
             await asyncio.sleep(SETTLED_S)
         if not self.ended.is_set() and not execution.reply.done():
             await ensure_async(self.manager.interrupt_kernel())
@@ -211,7 +212,7 @@ class KernelJobs:
         self._shells: dict[str, KernelShell] = {}
         self._jobs: dict[str, list[KernelJob]] = {}
         self._reborn: dict[str, float] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = RunningTasks()
         self._numbers = itertools.count(1)
 
     def jobs_of(self, kernel: str) -> list[KernelJob]:
@@ -289,8 +290,7 @@ class KernelJobs:
         """Stop following all jobs. Jobs in kernels that outlive the server go on there without a reader."""
         for kernel in list(self._shells):
             self.on_life_end(kernel, "the server was stopped")
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.wait()
 
     def _shell(self, kernel: str) -> KernelShell:
         manager = self._manager_of(kernel)
@@ -305,9 +305,7 @@ class KernelJobs:
         jobs.append(job)
         for old in [job for job in jobs if job.status is not None][: max(0, len(jobs) - KEPT_JOBS)]:
             jobs.remove(old)
-        task = asyncio.create_task(job.begin(), name=f"job {job.id}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(job.begin(), f"job {job.id}")
         return job
 
     async def _wait_and_report(

@@ -108,7 +108,7 @@ class KernelShell:
             return str(ast.literal_eval(result["data"]["text/plain"]))
         except (ValueError, SyntaxError, KeyError) as error:
             raise AgentKernelError(
-                "The kernel formats text in a way of its own, so the value cannot be read."
+                "The kernel has a text formatter of its own, so the value cannot be read."
             ) from error
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ class KernelShell:
         ]
 
     async def _answers(self, within_s: float) -> bool:
-        # Until the subscription has come through, what the kernel publishes is missed.
+        # Until the subscription has reached the kernel, messages that the kernel publishes are lost.
         probe = self._send("kernel_info_request", {}, _ignore)
         try:
             async with asyncio.timeout(within_s):

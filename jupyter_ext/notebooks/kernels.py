@@ -32,13 +32,12 @@ IPYKERNEL_MODULES = frozenset({"ipykernel", "ipykernel_launcher"})
 
 @dataclass(slots=True)
 class Kernel:
-    """A kernel of this server, and what the kernel may use.
+    """A kernel of this server, and its access rights.
 
     ``epoch`` identifies the kernel's present process. ``sessions`` are the ids of the sessions that the kernel created,
     or that a person let the kernel use. ``may_search``: a person allowed the kernel to search the whole namespace.
     ``starts_server``: the kernel started this server for itself, so it may do everything that a user may do.
-    ``is_remote``: a gateway runs the kernel.
-    """
+    ``is_remote``: a gateway runs the kernel."""
 
     id: str
     namespace: str
@@ -123,7 +122,7 @@ class Kernels:
         if kernel not in self._manager or not runs_ipykernel(manager := self._manager.get_kernel(kernel)):
             return ""
         first = manager.kernel_spec.argv[0] if manager.kernel_spec else ""
-        # jupyter_client runs a bare name of this kind with its own interpreter.
+        # If the kernel spec names the interpreter without a path, jupyter_client runs its own interpreter.
         return first if os.path.isabs(first) else sys.executable if first.startswith("python") else ""
 
     def close(self) -> None:

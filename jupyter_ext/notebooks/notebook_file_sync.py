@@ -1,4 +1,5 @@
-"""Keeps bindings, sidecars and the record of cleared outputs up to date with what Jupyter does to notebook files."""
+"""Keeps bindings, sidecars and the record of cleared outputs up to date when Jupyter saves, renames, copies or deletes
+notebook files."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from agent_kernel.core.errors import AgentKernelError, SessionBusy
 from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
+from agent_kernel.core.shielded_await import RunningTasks
 from agent_kernel.sessions.store.private_store import is_private
 from jupyter_ext.notebooks.kernels import Kernel
 
@@ -28,7 +29,7 @@ class PrivateSessions:
         self._store = store
         self._sandbox = sandbox
         self._known: set[SessionKey] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = RunningTasks()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -48,14 +49,11 @@ class PrivateSessions:
 
     def on_kernel_gone(self, kernel: Kernel) -> None:
         for id in filter(is_private, kernel.sessions):
-            task = asyncio.create_task(self._forget(SessionKey(kernel.namespace, id)), name=f"forgetting {id}")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._forget(SessionKey(kernel.namespace, id)), f"forgetting {id}")
 
     async def aclose(self) -> None:
         """Remove the work directories. The sessions themselves are in memory and end with the store."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.wait()
         for key in self._known:
             await self._sandbox.close(key, remove=True)
 

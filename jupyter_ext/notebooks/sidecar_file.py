@@ -44,7 +44,7 @@ class SidecarFile:
 
     @property
     def beside_bak(self) -> Path:
-        """Where earlier releases kept the previous version: beside the notebook."""
+        """The path beside the notebook at which earlier releases stored the previous version."""
         return self.main.with_name(self.main.name + ".bak")
 
     @property
@@ -66,12 +66,10 @@ class SidecarFile:
         return facts.st_mtime_ns, facts.st_size, facts.st_ino
 
     def write(self, body: bytes, blobs: Mapping[str, bytes], known: Callable[[bytes], bool]) -> Outcome:
-        """Write the document and its media. ``known`` receives the present content of the sidecar and returns whether
-        it may be replaced.
+        """Write the document and its media, if ``known`` returns True for the present content of the sidecar.
 
         Media files to which no document beside the notebook refers any more are deleted. Raises OSError; the files are
-        then unchanged.
-        """
+        then unchanged."""
         present = _read(self.main)
         if present == body:
             # The file beside the notebook remains the backup if it cannot be moved; the next write tries again.
@@ -123,8 +121,8 @@ class SidecarFile:
             self.backup.rename(new.backup)
 
     def remove(self, known: Callable[[bytes], bool]) -> None:
-        """Delete the sidecar unless it holds content that the store does not know. ``known`` receives the content and
-        returns whether the store knows it. Raises OSError."""
+        """Delete the sidecar if ``known`` returns True for its content, which means that the store has this content.
+        Raises OSError."""
         present = _read(self.main)
         if present is None or not known(present):
             return
@@ -206,7 +204,7 @@ class SidecarFile:
             _write_temporary(self.bak, present).replace(self.bak)
             return
         spare.replace(self.bak)
-        # After a kill, both names can be links to the same file, and then renaming does nothing.
+        # Renaming does nothing if both names are links to the same file, as after a process was killed here.
         spare.unlink(missing_ok=True)
 
     def _move_beside_bak(self) -> None:

@@ -1,8 +1,7 @@
 """Imports the sidecar that came with a notebook which was moved, copied, or received from another machine.
 
-The session id in a sidecar is a hint, not a permission: the notebook is bound to that session only if the sidecar
-contains what the store contains of the session.
-"""
+The session id in a sidecar is a hint, not a permission: the notebook is bound to that session only if the sidecar has
+the same items of the session as the store."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Session, SessionKey
 from agent_kernel.core.settings import Settings
-from agent_kernel.core.shielded_await import cancel_tasks
+from agent_kernel.core.shielded_await import RunningTasks, cancel_tasks
 from agent_kernel.sessions.export.consistent_read import read_snapshot
 from agent_kernel.sessions.export.transcript import Exported, Transcript, export, parse
 from agent_kernel.sessions.store.private_store import is_private
@@ -54,10 +54,8 @@ class SidecarMark:
 
 @dataclass(frozen=True, slots=True)
 class SidecarStat:
-    """The time and the size of a sidecar.
-
-    ``time`` in seconds since the epoch; ``size`` in bytes, without media files.
-    """
+    """The time and the size of a sidecar. ``time`` is in seconds since the epoch; ``size`` is in bytes, without media
+    files."""
 
     time: float
     size: int
@@ -103,7 +101,7 @@ class Sidecars:
         """path -> SHA-256 of what this server wrote there last"""
         self._saved: dict[SidecarMark, tuple[Session, FileStamp | None]] = {}
         """The session that each sidecar contains, and the stamp of the file, when this server checked or wrote it."""
-        self._touches: set[asyncio.Task[None]] = set()
+        self._touches = RunningTasks()
         self._wake = asyncio.Event()
         self._files = asyncio.Lock()
         self._writer: asyncio.Task[None] | None = None
@@ -114,15 +112,13 @@ class Sidecars:
         self._writer = asyncio.create_task(self._keep_writing(), name="sidecar writer")
 
     def on_saved(self, namespace: str, os_path: str) -> None:
-        """Note that a notebook was saved, so that its sidecar is written soon."""
+        """Record that a notebook was saved, so that its sidecar is written soon."""
         path = Path(os_path)
         if self._export != "off" and path.suffix == SUFFIX and path.is_relative_to(self._root):
             self._mark(SidecarMark(namespace, path.relative_to(self._root).as_posix()))
 
     def on_turn_end(self, key: SessionKey) -> None:
-        task = asyncio.create_task(self.touch(key))
-        self._touches.add(task)
-        task.add_done_callback(self._touches.discard)
+        self._touches.start(self.touch(key))
 
     async def touch(self, key: SessionKey, *, forget: bool = False) -> None:
         """Note that a session has changed, so that the sidecars of its notebooks are written soon, if the notebooks
@@ -149,8 +145,8 @@ class Sidecars:
         return self._problems.get(mark, away if path and self._away else "")
 
     async def on_renamed(self, old: str, new: str) -> None:
-        """Move the sidecar of a renamed notebook. The sidecars in a renamed directory have already moved with it; what
-        the data directory holds for them has not."""
+        """Move the sidecar of a renamed notebook. The sidecars in a renamed directory have already moved with it, but
+        their files in the data directory have not."""
         if self._export != "off":
             is_notebook = old.endswith(SUFFIX) and new.endswith(SUFFIX)
             change = partial(self._file(old).move, self._file(new)) if is_notebook else None
@@ -178,8 +174,7 @@ class Sidecars:
 
     async def aclose(self) -> None:
         """Write all sidecars that are out of date, then stop."""
-        if self._touches:
-            await asyncio.wait(self._touches)
+        await self._touches.wait()
         await cancel_tasks(self._writer)
         await self.write_marked()
 
@@ -227,8 +222,8 @@ class Sidecars:
             await self.write_marked()
 
     async def _write(self, mark: SidecarMark) -> None:
-        # Taken before the session is read: outputs that are cleared during the write are in this document still, and
-        # the next write makes it the backup.
+        # The mark is removed before the session is read. Outputs that are cleared during the write are still in this
+        # document, and the next write makes it the backup.
         forget = mark in self._without_bak
         self._without_bak.discard(mark)
         try:
@@ -328,7 +323,7 @@ class Sidecars:
         return SidecarFile(self._transcripts / name, make_parents=True)
 
     def _move_directory(self, old: str, new: str) -> None:
-        """Move what the data directory holds for the notebooks in a renamed directory."""
+        """Move the files in the data directory that belong to notebooks in a renamed directory."""
         for tree in (self._backups, self._transcripts):
             source, target = tree / old, tree / new
             if source.is_dir() and not target.exists():

@@ -59,7 +59,7 @@ class Outbox:
         return len(self._waiting)
 
     async def send(self, message: Mapping[str, Any]) -> None:
-        """Wait until the queue has room, then queue the message ``message``. Raises PageGone."""
+        """Wait until the queue has room, then queue ``message``. Raises PageGone."""
         await self._place.acquire()
         if self._closed:
             self._place.release()
@@ -67,7 +67,7 @@ class Outbox:
         self._put(message, held=True)
 
     def send_now(self, message: Mapping[str, Any]) -> None:
-        """Queue the message ``message`` at once; do nothing if the page is gone."""
+        """Queue ``message`` at once; do nothing if the page is gone."""
         if self._closed:
             return
         if len(self._waiting) >= self._max_news:

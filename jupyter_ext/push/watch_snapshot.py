@@ -1,5 +1,5 @@
-"""Sends the present state of a session or a kernel to a page that starts to watch it, so that the page knows what it
-has missed."""
+"""Sends the present state of a session or a kernel to a page that starts to watch it, so that the page knows the
+changes that it has missed."""
 
 from __future__ import annotations
 

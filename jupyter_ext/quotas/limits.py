@@ -222,9 +222,8 @@ class Limits:
         """Reserve about ``tokens`` tokens of the budget for one model call, which is the body of the ``with``
         statement.
 
-        If the running calls may use up what is left of the budget, this waits until they end, so that at most the last
-        call exceeds the budget. Raises BudgetSpent, StoreError.
-        """
+        If the running calls may use up the rest of the budget, this waits until they end, so that at most the last call
+        exceeds the budget. Raises BudgetSpent, StoreError."""
         while True:
             changed = self._call_ended
             left = await self.check_budget(namespace, token)
@@ -283,8 +282,8 @@ class Limits:
         return self._allowed[bool(account.token)]
 
     async def state(self, namespace: str, token: str = "") -> dict[str, Any]:
-        """Return the limits as JSON: for each limit, what is ``allowed`` (0 = no limit) and ``used``, for the user and,
-        if given, for ``token``. Tokens are counted only where there is a budget. Raises StoreError."""
+        """Return the limits as JSON: for each limit, the numbers ``allowed`` (0 = no limit) and ``used``, for the user
+        and, if given, for ``token``. Tokens are counted only where there is a budget. Raises StoreError."""
         accounts = accounts_of(namespace, token)
         started = await self.rates.read(self.rate_limits(accounts))
         running = await self.slots.read(self.slot_limits(accounts))

@@ -32,15 +32,14 @@ class RequestRates(Protocol):
         """Undo a counted start, because no turn began."""
 
     def peek(self, limits: Limits) -> Counts:
-        """Return what this server knows without asking the database, so that a request can be refused early; ``count``
-        makes the final decision.
-        """
+        """Return the counts that this server knows without asking the database, so that a request can be refused early;
+        ``count`` makes the final decision."""
 
     async def read(self, limits: Limits) -> Counts:
         """Return the counts for display. Raises StoreError."""
 
     async def aclose(self) -> None:
-        """Wait until the starts that ``take_back`` was called for are no longer counted."""
+        """Wait until every start that was passed to ``take_back`` has been subtracted from the counts."""
 
 
 class LocalRates:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from agent_kernel.core.errors import AgentKernelError
+from agent_kernel.core.shielded_await import RunningTasks
 from agent_kernel.sessions.log.message_bus import EventCount, EventCounter
 from jupyter_ext.quotas.spending_rows import QuotaAccount
 
@@ -40,7 +40,7 @@ class SharedCounts:
         self._kind = kind
         self._window_s = window_s
         self._failure = failure
-        self._uncounting: set[asyncio.Task[None]] = set()
+        self._uncounting = RunningTasks()
 
     def counters(self, limits: Limits) -> dict[QuotaAccount, EventCounter]:
         return {
@@ -61,13 +61,10 @@ class SharedCounts:
     def uncount(self, event: str, limits: Limits) -> None:
         """Begin to undo the counting of an event. Does not wait for the database; ``aclose`` does."""
         if counters := [*self.counters(limits).values()]:
-            task = asyncio.create_task(self._uncount(event, counters), name=f"uncount a turn that {self._kind}")
-            self._uncounting.add(task)
-            task.add_done_callback(self._uncounting.discard)
+            self._uncounting.start(self._uncount(event, counters), f"uncount a turn that {self._kind}")
 
     async def aclose(self) -> None:
-        if self._uncounting:
-            await asyncio.wait([*self._uncounting])
+        await self._uncounting.wait()
 
     async def _uncount(self, event: str, counters: Sequence[EventCounter]) -> None:
         try:

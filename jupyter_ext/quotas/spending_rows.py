@@ -31,8 +31,8 @@ class QuotaAccount:
     token: str = ""
 
     def name_in_store(self, kind: str) -> str:
-        """Return the name under which servers share something about the account, in the namespace of its user. It
-        contains no name of a token."""
+        """Return the name under which servers share values of this ``kind`` about the account, in the namespace of its
+        user. It does not contain the name of a token."""
         return f"{kind}/{hashlib.sha256(self.token.encode()).hexdigest() if self.token else ''}"
 
 
@@ -122,8 +122,7 @@ class SharedSpending:
 @contextmanager
 def _stopping_as_store_error() -> Iterator[None]:
     """Context manager that raises StoreError in place of ServerStopping. The caller then treats a server that is
-    stopping like an unreachable database: it keeps what it could not write.
-    """
+    stopping like an unreachable database: it keeps the charges that it could not write."""
     try:
         yield
     except ServerStopping as error:

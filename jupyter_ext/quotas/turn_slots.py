@@ -1,4 +1,4 @@
-"""Count the unfinished turns of each account, so that an account at its limit can start no further turn."""
+"""Counts the unfinished turns of each account, so that an account at its limit can start no further turn."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class TurnSlots(Protocol):
         """Give back the slots of a turn, whether they were taken or not."""
 
     def peek(self, limits: Limits) -> Counts:
-        """Return what this server knows without asking the database, so that a request can be refused early; ``take``
-        makes the final decision."""
+        """Return the counts that this server knows without asking the database, so that a request can be refused early;
+        ``take`` makes the final decision."""
 
     async def read(self, limits: Limits) -> Counts:
         """Return the counts for display. Raises StoreError."""
@@ -119,7 +119,7 @@ class SharedSlots:
 
     async def _ask(self, turn: str, limits: Limits) -> Counts:
         counts = await self._counts.count(turn, limits)
-        # A slot becomes free when a turn ends, not when its lease does.
+        # ``wait_s`` is replaced, because a slot becomes free when a turn ends and not when its lease expires.
         return {account: EventCount(one.number, SOON_S if one.wait_s else 0.0) for account, one in counts.items()}
 
     def _begin_renewing(self) -> None:

@@ -15,8 +15,8 @@ from jupyter_ext.api.chat_completions.request import ChatBody
 
 
 def to_engine_request(body: ChatBody, session: str) -> EngineRequest:
-    """Return the model call that a request describes. Raises InvalidRequest for what needs more than a model: stored
-    sessions, tools of a server, files, and media that have to be fetched."""
+    """Return the model call that a request describes. Raises InvalidRequest for features that need more than a model:
+    stored sessions, tools of a server, files, and media that have to be fetched."""
     if body.session_id is not None:
         raise InvalidRequest(
             "This server stores no sessions: send the whole conversation in messages.", details={"param": "session_id"}

@@ -129,7 +129,7 @@ class ModelReplica:
 
     def _check_key(self, header: str) -> None:
         scheme, _, key = header.partition(" ")
-        # starlette decodes the bytes of a header as Latin-1
+        # starlette decodes the bytes of a header as Latin-1.
         has_key = hmac.compare_digest(key.strip(" ").encode("latin-1"), self._key.encode())
         if self._key and not (scheme.lower() == "bearer" and has_key):
             raise Unauthenticated(

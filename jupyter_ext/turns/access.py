@@ -52,7 +52,7 @@ class Access:
             return caller.kernel
         found = self.kernels.get(kernel)
         if kernel and (found is None or found.namespace != caller.namespace):
-            raise NotFound("There is no such kernel.")
+            raise NotFound("There is no kernel with this id.")
         return found
 
     async def kernel_of(self, caller: Caller, notebook: str) -> Kernel | None:
@@ -80,15 +80,21 @@ class Access:
         """Return whether the caller may read and write the session. The session need not exist."""
         if caller.kernel is None or caller.kernel.starts_server or session in caller.kernel.sessions:
             return True
-        bound = await self.notebooks.bound_session(caller.namespace, await self.notebooks.place(caller.kernel.id))
-        if bound is None or bound.id != session:
+        if session not in (await self.own(caller) or ()):
             return False
         caller.kernel.sessions.add(session)
         return True
 
     async def readable(self, caller: Caller) -> frozenset[str] | None:
         """Return the ids of the sessions whose text the caller may read; None means every session of the namespace."""
-        if caller.kernel is None or caller.kernel.may_search:
+        if caller.kernel is not None and caller.kernel.may_search:
+            return None
+        return await self.own(caller)
+
+    async def own(self, caller: Caller) -> frozenset[str] | None:
+        """Return the ids of the sessions that a calling kernel uses: those it named before, and that of its notebook.
+        None for a user, who may use every session of the namespace."""
+        if caller.kernel is None:
             return None
         bound = await self.notebooks.bound_session(caller.namespace, await self.notebooks.place(caller.kernel.id))
         return frozenset(caller.kernel.sessions) | ({bound.id} if bound else set())

@@ -4,12 +4,11 @@ disk, or in the database that servers share, so that they survive a restart of t
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import json
-import os
 from pathlib import Path
 
+from agent_kernel.core.atomic_file import replace_file
 from agent_kernel.core.session import SessionKey, new_id
 from agent_kernel.engines.openai_api.endpoint import is_url
 from agent_kernel.sessions.store.private_store import is_private
@@ -73,10 +72,7 @@ class EngineChoices:
             path.unlink(missing_ok=True)
             return
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.getpid()}.new")
-        fresh.write_text(json.dumps({"namespace": key.namespace, "session": key.id, "engine": engine}), "utf-8")
-        with contextlib.suppress(FileNotFoundError):  # another server wrote the same choice
-            fresh.replace(path)
+        replace_file(path, json.dumps({"namespace": key.namespace, "session": key.id, "engine": engine}).encode())
 
 
 class _SharedChoices:

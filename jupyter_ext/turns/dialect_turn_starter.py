@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +12,9 @@ from typing import Any
 
 from agent_kernel.core.errors import SessionBusy
 from agent_kernel.core.messages import Message
+from agent_kernel.core.recent_entries import RecentEntries
 from agent_kernel.core.session import UNLISTED, SessionKey, new_id
+from agent_kernel.core.shielded_await import RunningTasks
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.permissions.policy import DEFAULTS
 from agent_kernel.sessions import conversation_match, history_merge
@@ -55,7 +56,7 @@ class DialectTurnStarter:
         self._turns = turns
         self._starter = starter
         self._ephemeral_sessions = ephemeral_sessions
-        self._ending: set[asyncio.Future[Any]] = set()
+        self._ending = RunningTasks()
         self._keeping: dict[asyncio.Task[None], tuple[LiveTurn, str]] = {}
         self._pending_calls = PendingClientCalls()
 
@@ -74,11 +75,9 @@ class DialectTurnStarter:
     def await_on_close(self, task: asyncio.Future[Any]) -> None:
         """Make ``aclose`` wait for this task."""
         self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
 
     async def aclose(self) -> None:
-        if self._ending:
-            await asyncio.wait(self._ending)
+        await self._ending.wait()
 
     async def _start_or_restart(
         self, caller: Caller, found: SessionMatch, asked: DialectRequest, turn_id: str
@@ -107,8 +106,8 @@ class DialectTurnStarter:
         return begun.turn
 
     async def _find_session(self, caller: Caller, asked: DialectRequest) -> SessionMatch:
-        """Return the named session; else, where server tools may run, the session whose conversation the request
-        continues; else a new one."""
+        """Return the session for a request: the session that it names; otherwise, where server tools may run, the
+        session whose conversation it continues; otherwise a new one."""
         store = self._runtime.store
         if asked.session or asked.continuable:
             id = asked.session or UNLISTED + new_id("session")
@@ -120,8 +119,8 @@ class DialectTurnStarter:
             waiting = self._pending_calls.find(caller.namespace, scope, asked.request.messages)
             if waiting is not None and await store.info(waiting) is not None:
                 return SessionMatch(OpenedSession(waiting), scope)
-            said = await self._runtime.ledger.clean(asked.request.messages)
-            found = await conversation_match.find_session(store, caller.namespace, scope, said)
+            messages = await self._runtime.ledger.clean(asked.request.messages)
+            found = await conversation_match.find_session(store, caller.namespace, scope, messages)
             if found is not None:
                 return SessionMatch(OpenedSession(found), scope)
         return SessionMatch(self._open_ephemeral(caller), scope)
@@ -184,23 +183,19 @@ class PendingClientCalls:
     conversation."""
 
     def __init__(self) -> None:
-        self._sessions: OrderedDict[tuple[str, str, str], SessionKey] = OrderedDict()
+        self._sessions = RecentEntries[tuple[str, str, str], SessionKey](MOST)
 
     def add(self, key: SessionKey, scope: str, messages: Iterable[Message]) -> None:
         """Add the calls of these messages that still wait for a result."""
-        for said in messages:
-            if said.role == "tool" and said.call_id and said.text == AWAITED:
-                name = (key.namespace, scope, said.call_id)
-                self._sessions[name] = key
-                self._sessions.move_to_end(name)
-        while len(self._sessions) > MOST:
-            self._sessions.popitem(last=False)
+        for message in messages:
+            if message.role == "tool" and message.call_id and message.text == AWAITED:
+                self._sessions[key.namespace, scope, message.call_id] = key
 
     def find(self, namespace: str, scope: str, messages: Sequence[Message]) -> SessionKey | None:
         """Return the session whose calls are answered by the results at the end of these messages."""
-        for said in reversed(messages):
-            if said.role == "assistant":
+        for message in reversed(messages):
+            if message.role == "assistant":
                 return None
-            if said.role == "tool" and (key := self._sessions.get((namespace, scope, said.call_id or ""))):
+            if message.role == "tool" and (key := self._sessions.get((namespace, scope, message.call_id or ""))):
                 return key
         return None

@@ -116,7 +116,7 @@ class EventLog:
         self._wake()
 
     def entries_after(self, seq: int) -> list[LogEntry]:
-        """Return what a log that ends with number ``seq`` lacks."""
+        """Return the entries after number ``seq``, for a copy of the log that ends there."""
         return [entry.rest(seq) for entry in self._tail(seq)]
 
     def _tail(self, seq: int) -> list[LogEntry]:
@@ -144,7 +144,7 @@ class EventLog:
                     yield event
 
     async def follow_batches(self, after: int = 0) -> AsyncGenerator[Sequence[Event], None]:
-        """Yield what ``follow`` yields, in lists of the events that exist at the same time."""
+        """Yield the events of ``follow`` in lists; each list has the events that exist at that moment."""
         while True:
             changed = self._changed
             for batch in split_into_batches(self.since(after)):

@@ -20,6 +20,7 @@ from agent_kernel.core.errors import Conflict, InvalidRequest, KeyReused, StoreE
 from agent_kernel.core.events import CallOffered, CallStarted, TurnState
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Turn, new_id
+from agent_kernel.core.shielded_await import RunningTasks
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.sessions.store.private_store import is_private
 from jupyter_ext.auth.callers import Caller, subject
@@ -119,8 +120,8 @@ class Idempotency:
         self._publisher = publisher
         self._entries: dict[tuple[str, str, str], KeyEntry] = {}
         self._clock = clock
-        self._ending: set[asyncio.Future[Any]] = set()
-        self._reading: set[asyncio.Task[None]] = set()
+        self._ending = RunningTasks()
+        self._reading = RunningTasks()
 
     async def start_once(
         self, key: IdempotencyKey | None, begin: Callable[[str], Awaitable[StartedTurn | None]]
@@ -174,12 +175,10 @@ class Idempotency:
             asyncio.get_running_loop().call_later(GRACE_S, self._stop, entry, turn)
 
     async def aclose(self) -> None:
-        for task in self._reading:
-            task.cancel()
-        if tasks := {*self._ending, *self._reading}:
-            await asyncio.wait(tasks)
+        await self._reading.cancel()
+        await self._ending.wait()
 
-    # ------------------------------------------------------------------------------------------------ the first time
+    # ------------------------------------------------------------------------------------ starting or recovering a turn
 
     async def _begin_or_recover(
         self, key: IdempotencyKey, begin: Callable[[str], Awaitable[StartedTurn | None]], before: LiveTurn | None
@@ -252,12 +251,10 @@ class Idempotency:
         """Return a turn whose log is filled from the stored items. If another server still runs the turn, its events
         arrive when it ends."""
         turn = LiveTurn(stored.id, TurnSpec(stored.key, TurnRequest()), EventLog(stored.id, stored.key.id))
-        turn.task = asyncio.create_task(_replay_into(self._store, stored, turn.log), name=f"again {stored.id}")
-        self._reading.add(turn.task)
-        turn.task.add_done_callback(self._reading.discard)
+        turn.task = self._reading.start(_replay_into(self._store, stored, turn.log), f"again {stored.id}")
         return turn
 
-    # ------------------------------------------------------------------------------------------------ held
+    # ------------------------------------------------------------------------------------------------ entries in memory
 
     def _find_entry(self, key: IdempotencyKey) -> KeyEntry | None:
         entry = self._entries.get(key.identity)
@@ -279,12 +276,11 @@ class Idempotency:
         if not turn.running or entry.readers or self._turns.get(turn.id) is not turn:
             return
         if self._publisher is not None and self._publisher.is_followed(turn):
-            # The client may have come back to another server. That one asks again while it has readers.
+            # The client may have come back to another server, which renews its interest as long as it has readers.
+            # Check again later.
             asyncio.get_running_loop().call_later(GRACE_S, self._stop, entry, turn)
         else:
-            stopping = asyncio.ensure_future(self._turns.cancel(turn, LEFT))
-            self._ending.add(stopping)
-            stopping.add_done_callback(self._ending.discard)
+            self._ending.start(self._turns.cancel(turn, LEFT))
 
     def _drop(self, entry: KeyEntry, error: Exception) -> None:
         if self._entries.get(entry.key.identity) is entry:

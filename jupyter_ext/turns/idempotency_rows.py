@@ -74,7 +74,7 @@ class IdempotencyRows(Protocol):
         """Record the session and facts of a claimed turn once it has started."""
 
     async def forget(self, key: IdempotencyKey, turn: str) -> None:
-        """Delete the claim of a turn that did not start."""
+        """Delete the row that ``claim`` stored for a turn that did not start."""
 
 
 class DatabaseRows:
@@ -135,7 +135,7 @@ class SharedRows:
         self, key: IdempotencyKey, turn: str, instead: IdempotencyRow | None = None
     ) -> IdempotencyRow | None:
         value = SharedValue(turn, _encode_row(key.request, "", "{}"))
-        # Between the failed attempt and the look at the row that is there, that row may go.
+        # The row may be deleted between the failed attempt to write it and the attempt to read it.
         while not await self._swap(key, instead.turn if instead else "", value):
             if (found := await self.find(key)) is not None:
                 return found

@@ -1,4 +1,4 @@
-"""Lower the CPU priority of local model workers while a user's kernel is executing code."""
+"""Lowers the CPU priority of local model workers while a user's kernel is executing code."""
 
 from __future__ import annotations
 

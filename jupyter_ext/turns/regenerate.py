@@ -22,15 +22,15 @@ async def repeat_request(store: SessionStore, key: SessionKey, request: TurnRequ
     """
     turn = await store.turn(key.namespace, replaces)
     if turn is None or turn.key != key:
-        raise TurnNotFound("There is no such turn in this session.")
+        raise TurnNotFound("This session has no turn with this id.")
     if request.prompt or request.messages:
         return request
-    said = [item.message for item in await store.of_turn(turn) if item.message.role == "user"]
-    asked = next((message for message in said if not message.hidden), None)
+    messages = [item.message for item in await store.of_turn(turn) if item.message.role == "user"]
+    asked = next((message for message in messages if not message.hidden), None)
     if asked is None or not (asked.text or asked.media):
         raise TurnNotFound("The prompt of this turn is not stored.", hint="Send the prompt again.")
     media = [replace(medium, data=await store.blob(key, medium.hash)) for medium in asked.media]
-    notes = tuple(Note("", text) for message in said if message.hidden and (text := _without_kernel_state(message)))
+    notes = tuple(Note("", text) for message in messages if message.hidden and (text := _without_kernel_state(message)))
     permissions = (request.permission, turn.record.get("permission"))
     permission = strictest(*(one for one in permissions if one in STRICTNESS))
     return replace(

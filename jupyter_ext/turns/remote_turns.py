@@ -147,7 +147,8 @@ class RemoteTurn:
 
 
 class RemoteTurns:
-    """The turns of other servers that are used through this one. Without a ``link`` there are none."""
+    """The turns on other servers that clients of this server follow or control. If this server has no ``link`` to
+    others, there are none."""
 
     def __init__(self, store: SessionStore, link: ServerLink | None) -> None:
         self._store = store

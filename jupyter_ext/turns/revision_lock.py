@@ -1,4 +1,4 @@
-"""Serialize the changes of a session and check the revision that the client has seen, so that two windows do not
+"""Serializes the changes of a session and checks the revision that the client has seen, so that two windows do not
 overwrite each other's changes."""
 
 from __future__ import annotations

@@ -13,13 +13,13 @@ import functools
 import json
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from agent_kernel.core.errors import AgentKernelError, ServerStopping, from_json
+from agent_kernel.core.recent_entries import RecentEntries
 from agent_kernel.core.session import new_id
 from agent_kernel.sessions.log.message_bus import (
     BusMessage,
@@ -48,9 +48,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerQuestion:
-    """A question about a turn. ``action`` says what the asking server requests, and ``body`` are its parameters as
-    JSON. ``namespace`` is that of the caller, whom the asking server has authenticated.
-    """
+    """A question about a turn. ``action`` names the request of the asking server, and ``body`` are its parameters as
+    JSON. ``namespace`` is that of the caller, whom the asking server has authenticated."""
 
     namespace: str
     turn: str
@@ -78,7 +77,7 @@ class ServerLink:
         self._seen: dict[Topic, int] = {QUESTIONS: 0, self._inbox: 0}
         self._listeners: dict[Topic, Callable[[bytes], None]] = {}
         self._asked: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
-        self._known: OrderedDict[str, None] = OrderedDict()
+        self._known = RecentEntries[str, None](MOST_KNOWN)
         self._answering: set[asyncio.Task[None]] = set()
         self._outgoing: list[tuple[Sequence[Post], asyncio.Future[None]]] = []
         self._sending: asyncio.Task[None] | None = None
@@ -256,8 +255,6 @@ class ServerLink:
         if question["from"] == self._id or question["id"] in self._known:
             return
         self._known[question["id"]] = None
-        if len(self._known) > MOST_KNOWN:
-            self._known.popitem(last=False)
         task = asyncio.create_task(self._answer(question), name=f"answers {question['id']}")
         self._answering.add(task)
         task.add_done_callback(self._on_answered)

@@ -1,4 +1,5 @@
-"""Opens what a server stores beside its sessions: tokens, limits, choices of engines, and keys of requests."""
+"""Opens the parts of a server that store data other than sessions: tokens, limits, choices of engines, and keys of
+requests."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ from jupyter_ext.turns.server_link import ServerLink
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerState:
-    """What a server stores beside its sessions. Servers that share a store share it; ``link`` is then the connection to
-    the others, otherwise None."""
+    """The data that a server stores in addition to its sessions. Servers that share a store share this data; ``link``
+    is then the connection to the others, otherwise None."""
 
     server_db: Database
     link: ServerLink | None
@@ -38,7 +39,7 @@ def open_server_state(runtime: Runtime) -> ServerState:
     """Create the parts. Nothing connects to a database before its first use."""
     settings = runtime.settings
     server_db = open_server_db(None if settings.store == "memory" else settings.data_dir / "requests.db")
-    # Only a store that several servers share may have a bus, and only then is anything started or sent for them.
+    # Only a store that several servers share may have a bus. Without a bus, no link is created.
     open_bus: Callable[[], MessageBus | None] = getattr(runtime.store, "bus", lambda: None)
     bus, tokens_bus = open_bus(), open_bus()
     link = None if bus is None else ServerLink(bus)

@@ -93,7 +93,7 @@ class TurnControl:
         body = {"call": call, "token": token, "text": output.text, "status": output.status, "media": media}
         await self.run(turn, "finish", {**body, "shown": output.shown, "details": output.details})
 
-    # ------------------------------------------------------------------------------------------- of this server's turns
+    # --------------------------------------------------------------------------------- commands on turns of this server
 
     async def _follow(self, turn: LiveTurn, body: Json) -> Json:
         assert self._publisher is not None, "only servers that share a store ask"

@@ -38,6 +38,9 @@ from jupyter_ext.turns.turns import TurnSpec
 LOG_S = 30.0
 """How long the event log is kept after the end of a turn in a session that is deleted when it is unused."""
 
+TITLE_SOURCE = 100_000
+"""Maximum number of characters of a prompt that are read to make a title. A secret in them is removed as a whole."""
+
 log = logging.getLogger(__name__)
 
 
@@ -114,17 +117,17 @@ class TurnStarter:
     sidecars: Sidecars
     ephemeral_sessions: EphemeralSessions
 
-    async def start(self, caller: Caller, asked: TurnDescription, turn_id: str = "") -> StartedTurn | StoredAnswer:
+    async def start(self, caller: Caller, plan: TurnDescription, turn_id: str = "") -> StartedTurn | StoredAnswer:
         """Start the turn. If ``rerun`` is ``show`` and the cell has a valid stored answer, return that answer instead.
         ``turn_id`` is an id that was reserved for the turn.
 
         Raises Conflict, Forbidden, NotFound, UnknownModel, SessionBusy, TooManyRequests, BudgetSpent, EngineBusy,
         FileNotFound, TurnNotFound, InvalidRequest.
         """
-        await self.admit(caller, asked.model, may_start=asked.rerun != "show")
-        kernel, place = await self._find_place(caller, asked)
-        opened = await self.open_session(caller, asked.session, asked.request.last_user_text, place)
-        return await self.start_in(dataclasses.replace(opened, kernel=kernel), caller, asked, turn_id)
+        await self.admit(caller, plan.model, may_start=plan.rerun != "show")
+        kernel, place = await self._find_place(caller, plan)
+        opened = await self.open_session(caller, plan.session, plan.request.last_user_text, place)
+        return await self.start_in(dataclasses.replace(opened, kernel=kernel), caller, plan, turn_id)
 
     async def admit(self, caller: Caller, model: str | None, *, may_start: bool = True) -> None:
         """Check that a turn may start now, before a session is created for the turn. With ``may_start`` False only the
@@ -164,55 +167,55 @@ class TurnStarter:
         return OpenedSession(key, created, place=place)
 
     async def start_in(
-        self, opened: OpenedSession, caller: Caller, asked: TurnDescription, turn_id: str = ""
+        self, opened: OpenedSession, caller: Caller, plan: TurnDescription, turn_id: str = ""
     ) -> StartedTurn | StoredAnswer:
         """Start the turn in this session, as ``start`` does. A session that was created for the turn is removed if the
         turn is refused, unless another turn uses it."""
         try:
-            return await self._start_in(opened, caller, asked, turn_id)
+            return await self._start_in(opened, caller, plan, turn_id)
         except AgentKernelError:
             if opened.created and not opened.of_place:
                 await self._remove(caller, opened.key)
             raise
 
     async def _start_in(
-        self, opened: OpenedSession, caller: Caller, asked: TurnDescription, turn_id: str
+        self, opened: OpenedSession, caller: Caller, plan: TurnDescription, turn_id: str
     ) -> StartedTurn | StoredAnswer:
-        request, why = await self._complete(opened, caller, asked), None
-        if asked.rerun == "show":
+        request, why = await self._complete(opened, caller, plan), None
+        if plan.rerun == "show":
             model = self.runtime.engines.get(request.model).info().model
             same = fingerprint(request, model)
-            if request.page in ("", "none") and (stored := await self._find_answer(opened, request.cell, same, asked)):
+            if request.page in ("", "none") and (stored := await self._find_answer(opened, request.cell, same, plan)):
                 return stored
             if request.cell:
                 parts = fingerprints(request, model)
                 why = await self.versions.explain_rerun(opened.key, request.cell, same, parts)
-        turn = await self.access.turns.start(self._spec(opened, caller, asked, request, turn_id), queue=asked.queue)
+        turn = await self.access.turns.start(self._spec(opened, caller, plan, request, turn_id), queue=plan.queue)
         again = {"reason": why[0], "turn": why[1]} if why else None
         return StartedTurn(turn, {"created": opened.created, "notebook": opened.notebook, "asked_again": again})
 
-    async def _find_place(self, caller: Caller, asked: TurnDescription) -> tuple[Kernel | None, str | None]:
+    async def _find_place(self, caller: Caller, plan: TurnDescription) -> tuple[Kernel | None, str | None]:
         """Return the kernel of the turn, and its place: a notebook's path or ``kernel:ID``. Either may be None."""
         if caller.kernel and self.attached_notebooks.jobs.runs_in(caller.kernel.id):
-            # The turn could wait for the end of the turn whose code starts it.
+            # The new turn would wait for the end of the turn whose code starts it.
             raise Conflict("The agent's code is running in this kernel; it cannot start a turn of its own.")
-        if asked.notebook:
-            return await self.access.kernel_of(caller, asked.notebook), asked.notebook
-        kernel = self.access.kernel(caller, asked.kernel)
+        if plan.notebook:
+            return await self.access.kernel_of(caller, plan.notebook), plan.notebook
+        kernel = self.access.kernel(caller, plan.kernel)
         return kernel, await self.access.notebooks.place(kernel.id) if kernel else None
 
-    async def _complete(self, opened: OpenedSession, caller: Caller, asked: TurnDescription) -> TurnRequest:
+    async def _complete(self, opened: OpenedSession, caller: Caller, plan: TurnDescription) -> TurnRequest:
         """Return the request with all fields that a turn needs: engine, page tools, epoch, instructions and input
         files. The files are stored last, so that a request that is refused for another reason adds no files to a
         session."""
-        key, kernel, request = opened.key, opened.kernel, asked.request
-        request = dataclasses.replace(request, model=await self.access.engine(caller, key, asked.model))
+        key, kernel, request = opened.key, opened.kernel, plan.request
+        request = dataclasses.replace(request, model=await self.access.engine(caller, key, plan.model))
         if kernel:
             served = self.page_tools.tools(caller.namespace, kernel.id, by_kernel=caller.kernel is not None)
             epoch = kernel.epoch if request.where in ("live", "draft") else ""
             request = dataclasses.replace(request, epoch=epoch, client_tools=request.client_tools | served)
-        if asked.replaces:
-            request = await repeat_request(self.runtime.store, key, request, asked.replaces)
+        if plan.replaces:
+            request = await repeat_request(self.runtime.store, key, request, plan.replaces)
         folder = self.access.notebooks.directory(opened.notebook) if opened.notebook else None
         session = await self.runtime.store.info(key)
         more = (request.instructions, instructions_of_session(session.metadata if session else {}))
@@ -220,12 +223,12 @@ class TurnStarter:
             read_instructions, self.runtime.settings.instructions, folder, self.runtime.trust, *more
         )
         request = dataclasses.replace(request, instructions=instructions)
-        await self.inputs.attach(caller, key, asked.request.inputs)
-        added = await self.inputs.add(caller, key, asked.files)
+        await self.inputs.attach(caller, key, plan.request.inputs)
+        added = await self.inputs.add(caller, key, plan.files)
         return dataclasses.replace(request, inputs=(*request.inputs, *added))
 
     def _spec(
-        self, opened: OpenedSession, caller: Caller, asked: TurnDescription, request: TurnRequest, turn_id: str
+        self, opened: OpenedSession, caller: Caller, plan: TurnDescription, request: TurnRequest, turn_id: str
     ) -> TurnSpec:
         return TurnSpec(
             opened.key,
@@ -235,12 +238,12 @@ class TurnStarter:
             notebook_dir=self.access.notebooks.directory(opened.notebook) if opened.notebook else None,
             notebook=self._attach(opened, caller),
             notice=self.sidecars.problem(caller.namespace, opened.notebook),
-            metadata=asked.metadata,
-            new_version=asked.rerun != "append",
-            replaces=asked.replaces,
+            metadata=plan.metadata,
+            new_version=plan.rerun != "append",
+            replaces=plan.replaces,
             keep_s=LOG_S if is_ephemeral(opened.key.id) else None,
             token=caller.token.id if caller.token else "",
-            route=asked.route,
+            route=plan.route,
             id=turn_id,
         )
 
@@ -252,11 +255,11 @@ class TurnStarter:
         return self.attached_notebooks.of_turn(opened.kernel, opened.place or "", by_user=caller.kernel is None)
 
     async def _find_answer(
-        self, opened: OpenedSession, cell: str, same: str, asked: TurnDescription
+        self, opened: OpenedSession, cell: str, same: str, plan: TurnDescription
     ) -> StoredAnswer | None:
         """Return the stored answer of the cell if it is still valid, else None. ``same`` is the fingerprint of the
         request."""
-        turn = await self.versions.find_valid_answer(opened.key, cell, same, asked.alive)
+        turn = await self.versions.find_valid_answer(opened.key, cell, same, plan.alive)
         session = await self.runtime.store.info(opened.key)
         if turn is None or session is None:
             return None
@@ -264,7 +267,8 @@ class TurnStarter:
         return StoredAnswer(turn, session, version, opened.notebook)
 
     def _title(self, prompt: str) -> str:
-        return self.runtime.afterwards.title(self.runtime.ledger.redactor.text(prompt))
+        beginning = prompt.lstrip()[:TITLE_SOURCE]
+        return self.runtime.afterwards.title(self.runtime.ledger.redactor.text(beginning))
 
     async def _remove(self, caller: Caller, key: SessionKey) -> None:
         if self.access.turns.of_session(key) is not None:

@@ -135,16 +135,16 @@ class TurnVersions:
         return None
 
     async def find_valid_answer(
-        self, key: SessionKey, cell: str, asked: str, alive: Collection[str] = ()
+        self, key: SessionKey, cell: str, request_hash: str, alive: Collection[str] = ()
     ) -> Turn | None:
         """Return the turn whose answer is still valid, or None. A valid turn is committed, is on the current branch,
-        and has the fingerprint ``asked``. The turns before it are then the same as when it ran.
+        and has the fingerprint ``request_hash``. The turns before it are then the same as when it ran.
 
         A turn that ran code in the kernel, or in a draft that may have been kept there, is valid only while its id is
         in ``alive``: the ids of the turns whose variables still exist.
         """
         place = await self.find(key, cell)
-        if place is None or place.turn.state != "committed" or place.turn.record.get(ASKED) != asked:
+        if place is None or place.turn.state != "committed" or place.turn.record.get(ASKED) != request_hash:
             return None
         turn = place.turn
         if turn.where in ("live", "draft") and turn.id not in alive and any(map(did_run, await self.messages(turn))):
@@ -152,7 +152,7 @@ class TurnVersions:
         return turn
 
     async def explain_rerun(
-        self, key: SessionKey, cell: str, asked: str, parts: dict[str, str]
+        self, key: SessionKey, cell: str, request_hash: str, parts: dict[str, str]
     ) -> tuple[str, str] | None:
         """Return why the newest turn of the cell cannot be reused, as text or VARIABLES, and that turn's id; None if
         the cell has never been run. Call this after ``find_valid_answer`` returned None."""
@@ -161,7 +161,7 @@ class TurnVersions:
             return None
         place = await self.find(key, cell)
         turn = place.turn if place else known[-1]
-        if turn.record.get(ASKED) != asked:
+        if turn.record.get(ASKED) != request_hash:
             before = turn.record.get(ASKED_PARTS) or {}
             changed = [words for part, words in PARTS.items() if before and before.get(part) != parts.get(part)]
             return changed[0] if changed else OPTIONS, turn.id
@@ -188,8 +188,8 @@ class TurnVersions:
         return [pair for pair in pairs if pair[0] in mine]
 
     async def describe(self, turn: Turn) -> TurnVersion | None:
-        """Return the event that says which of all answers to one question a stored turn is; None if there is only
-        one."""
+        """Return the event that states which version of an answer a stored turn is; None if its question has only one
+        answer."""
         versions = await self.list_versions(turn)
         ids = [id for id, _ in versions]
         if len(ids) < 2 or turn.id not in ids:
@@ -200,7 +200,7 @@ class TurnVersions:
 
     @contextlib.asynccontextmanager
     async def open_branch(
-        self, key: SessionKey, cell: str, asked: str, replaces: str = "", name: str = ""
+        self, key: SessionKey, cell: str, request_hash: str, replaces: str = "", name: str = ""
     ) -> AsyncIterator[TurnVersion | None]:
         """Run the body of the ``with`` statement, which runs one turn, on a new branch if the turn asks a cell or the
         turn ``replaces`` again. Yield the version of the turn, or None if no branch was created.
@@ -209,7 +209,7 @@ class TurnVersions:
         a cell that followed the old turn (panel messages) are repeated after the new turn, so that they stay visible in
         the conversation. Raises SessionBusy, and TurnNotFound if ``replaces`` is not on the current branch.
         """
-        begun = await self._begin_branch(key, cell, asked, replaces, name)
+        begun = await self._begin_branch(key, cell, request_hash, replaces, name)
         if begun is None:
             yield None
             return
@@ -221,7 +221,7 @@ class TurnVersions:
             await await_uncancelled(self._repeat_turns(key, version.branch, messages))
 
     async def _begin_branch(
-        self, key: SessionKey, cell: str, asked: str, replaces: str, name: str
+        self, key: SessionKey, cell: str, request_hash: str, replaces: str, name: str
     ) -> tuple[TurnVersion, Sequence[Turn]] | None:
         """Create the branch; return its version event and the turns to repeat there. Another server may switch
         branches in the meantime, so the position is looked up again up to TRIES times."""
@@ -238,7 +238,7 @@ class TurnVersions:
                 if attempt == TRIES - 1:
                     raise
                 continue
-            changed = place.turn.record.get(ASKED, asked) != asked
+            changed = place.turn.record.get(ASKED, request_hash) != request_hash
             repeated = [] if replaces else [turn for turn in place.following if not turn.cell]
             later = len(place.following) - len(repeated)
             version = TurnVersion(made.name, count, count, place.turn.id, session.branch, later, changed)
@@ -286,8 +286,7 @@ class TurnVersions:
         return await self._store.branch(key, before=before)
 
     async def _take_back(self, key: SessionKey, name: str, current: str) -> None:
-        """Drop the branch unless something was saved on it. If dropping fails, the empty branch stays, which is
-        harmless."""
+        """Drop the branch if nothing was saved on it. If dropping fails, the empty branch stays, which is harmless."""
         try:
             made = next((branch for branch in await self._store.branches(key) if branch.name == name), None)
             if made is None or made.head > made.since:

@@ -1,8 +1,7 @@
 """Reads a range of a session's turns, oldest first, with the events that a person saw.
 
-The cost depends on the number of turns in the range, not on the number of turns before it. The files of the session are
-listed once.
-"""
+The cost depends on the number of turns in the range, not on the number of turns before it. The files of the session
+are listed once for all turns."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ class Turns:
             turn.task.cancel(reason)
 
     def _on_task_done(self, turn: LiveTurn, task: asyncio.Task[None]) -> None:
-        """End the log however the task ended. The agent has already done so for every turn that was opened."""
+        """End the log, however the task ended. For a turn that was opened, the agent has already ended it."""
         if task.cancelled():
             turn.announce(TurnFinished("cancelled", turn.stopping or "stopped", 0, {}))
         elif error := task.exception():
@@ -323,8 +323,8 @@ class Turns:
         self._on_end(turn)
 
     def _advance(self, key: SessionKey) -> None:
-        """Allow the first unfinished turn of the session to run, and announce to each of the other turns its
-        position."""
+        """Let the first unfinished turn of the session run, and emit to each of the others its new position in the
+        queue."""
         line = self._lines[key]
         line[0].is_first.set()
         for index, turn in enumerate(line):
@@ -365,4 +365,5 @@ def failed_event(error: BaseException) -> TurnFinished:
         error = AgentKernelError(
             f"{type(error).__name__}: {error}", hint="The log of the Jupyter server contains the error."
         )
-    return TurnFinished("failed", error.message, 0, {}, error.to_json())
+    fault = error.to_json()
+    return TurnFinished("failed", fault["message"], 0, {}, fault)

@@ -158,7 +158,7 @@ def test_a_person_reviews_what_the_agent_changes_and_takes_it_back(lab: Lab, ser
     lab.wait_idle()
     again = lab.page.locator(".ak-turn").last
     again.get_by_role("button", name="Undo changes").click(timeout=SLOW)
-    expect(again.locator(".ak-review-turn")).to_contain_text("Cell 1 was not undone: you changed it since.")
+    expect(again.locator(".ak-review-turn")).to_contain_text("Cell 1 was not undone: you have changed it.")
     expect(cells).to_have_count(5)
     assert sources(lab) == ["mine = 3", "total = 40 + 2\ntotal", "df", "print('third')", SLEEPING]
     lab.picture("edits-undone-dark")

@@ -97,13 +97,13 @@ def test_a_message_is_composed_queued_and_lost_by_nothing(lab: Lab) -> None:
     expect(panel.get_by_role("option", name="rain")).to_be_visible(timeout=SLOW)
     field.press("Enter")
     expect(field).to_have_value("mean of rain ")
-    panel.get_by_label("Files to send along").set_input_files(
+    panel.get_by_label("Files to attach").set_input_files(
         [
             FilePayload(name="dot.png", mimeType="image/png", buffer=PNG),
             FilePayload(name="notes.txt", mimeType="text/plain", buffer=b"wet"),
         ]
     )
-    along = panel.get_by_role("list", name="Goes along")
+    along = panel.get_by_role("list", name="Attachments of this message")
     expect(along).to_contain_text("notes.txt")
     expect(along.get_by_role("listitem").filter(has_text="notes.txt").locator("progress")).to_have_count(0)
     assert {"@rain", "dot.png", "notes.txt"} <= {
@@ -224,7 +224,7 @@ def test_what_is_missing_says_what_to_do_about_it(tmp_path: Path) -> None:
             narrow(lab)
             lab.picture("shell-model-missing-narrow-light")
             say(panel, "/settings")
-            rules = panel.get_by_role("dialog", name="What may run")
+            rules = panel.get_by_role("dialog", name="Permissions")
             expect(rules).to_contain_text("Python in your kernelasks you", timeout=SLOW)
             lab.picture("shell-settings-narrow-light")
     finally:

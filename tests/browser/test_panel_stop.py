@@ -21,8 +21,8 @@ NOTES = FilePayload(name="notes.txt", mimeType="text/plain", buffer=b"wet")
 
 def attach(panel: Locator) -> Locator:
     """Attach an image and a file, and wait until both are uploaded. Return the list of attachments."""
-    panel.get_by_label("Files to send along").set_input_files([DOT, NOTES])
-    along = panel.get_by_role("list", name="Goes along")
+    panel.get_by_label("Files to attach").set_input_files([DOT, NOTES])
+    along = panel.get_by_role("list", name="Attachments of this message")
     expect(along).to_contain_text("dot.png")
     expect(along).to_contain_text("notes.txt")
     expect(along.get_by_role("listitem").filter(has_text="notes.txt").locator("progress")).to_have_count(0)

@@ -141,6 +141,19 @@ def test_a_token_is_made_once_kept_for_its_owner_and_told_nowhere(serve: Serve) 
     assert again.stop() == 0
 
 
+def test_a_token_in_an_address_opens_nothing_and_is_in_no_log(serve: Serve) -> None:
+    served = serve().start()
+    with served.nobody() as client:
+        for path in ("", "login", "logout", "static/favicon.ico", "webapp/a/b.js", "v1/turns", "nothing"):
+            for method in ("GET", "POST", "PUT", "DELETE"):
+                reply = client.request(method, f"{path}?token={served.token}")
+                assert served.token not in reply.text + str(reply.headers)
+                assert reply.status_code in (401, 403, 404, 405) or "v1" not in path
+    served.stop()
+    assert "POST" in served.log.read_text()
+    assert served.token not in served.log.read_text()
+
+
 @pytest.mark.parametrize("variable", ["JUPYTER_TOKEN", "AGENT_KERNEL_TOKEN"])
 def test_a_token_that_is_given_is_used_and_not_kept(serve: Serve, variable: str) -> None:
     given = "a-token-of-the-operator"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_kernel.__main__ import main as start
 from tests.cli.conftest import Command
 
 FULL = Path("/dev/full")
@@ -52,3 +53,18 @@ def test_a_file_as_data_directory_is_named_in_one_line(
     ended = command(*arguments, "--data-dir", str(tmp_path / "file"))
     reason = f"The data directory {tmp_path / 'file'} is a file. Use another --data-dir."
     assert (ended.status, ended.err) == (1, f"agent-kernel: {reason}\n")
+
+
+def test_ctrl_c_while_the_command_is_imported_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted:
+        def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+            if name == "agent_kernel.cli":
+                raise KeyboardInterrupt
+
+    for name in [name for name in sys.modules if name.startswith("agent_kernel.cli")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    assert start() == 130
+    assert capsys.readouterr().err == "agent-kernel: stopped.\n"

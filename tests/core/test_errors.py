@@ -22,6 +22,18 @@ def test_an_error_survives_the_wire() -> None:
     )
 
 
+def test_clients_learn_the_file_of_a_store_and_not_its_directory() -> None:
+    error = errors.StoreFull("No space left for /home/ada/x/sessions.db.", hint="Move /home/ada/x/sessions.db (1/2).")
+    assert "/home/ada/x/" in str(error)
+    assert (error.to_json()["message"], error.to_json()["hint"]) == (
+        "No space left for …/sessions.db.",
+        "Move …/sessions.db (1/2).",
+    )
+    assert errors.client_text(error) == "No space left for …/sessions.db. Move …/sessions.db (1/2)."
+    windows = errors.StoreError(r"C:\Users\ada\sessions.db: no; postgresql://h/db and https://a.org/b/c stay")
+    assert windows.to_json()["message"] == "…/sessions.db: no; postgresql://h/db and https://a.org/b/c stay"
+
+
 def test_an_unknown_code_is_a_plain_error_with_its_words() -> None:
     error = errors.from_json({"code": "from_the_future", "message": "m"})
     assert type(error) is errors.AgentKernelError

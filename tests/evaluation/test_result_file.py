@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -39,15 +41,20 @@ def test_a_result_has_what_a_reader_needs_and_is_read_as_it_was_written(tmp_path
     assert EvaluationRun.read(tmp_path / "below" / "run.json") == run
 
 
-def test_a_write_that_fails_leaves_the_earlier_file(tmp_path: Path) -> None:
+def disk_full(_: int) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_write_that_fails_leaves_the_earlier_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.json"
     EvaluationRun("a", {}).write(path)
     earlier = path.read_bytes()
-    (tmp_path / ".run.json.partial").mkdir()
+    monkeypatch.setattr(os, "fsync", disk_full)
     with pytest.raises(InvalidRequest, match="cannot be written"):
         EvaluationRun("b", {}).write(path)
 
     assert path.read_bytes() == earlier
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 2}', '{"format": 1}', '{"format": 1, "tasks": [{}]}'])

@@ -54,6 +54,7 @@ async def test_a_turn_that_fills_the_disk_fails_clearly_and_the_session_goes_on_
         assert events[-1]["data"]["state"] == "failed"
         assert events[-1]["data"]["error"]["code"] == "store_full"
         assert "space" in events[-1]["data"]["error"]["message"].lower()
+        assert str(disk) not in json.dumps(events), "a client learns a path of the server"
 
         assert (await client.get("agent/v1/health")).status_code == 200
         kept = (await client.get(f"agent/v1/sessions/{first['session']}/items")).json()["items"]
@@ -87,6 +88,9 @@ async def test_a_server_with_no_space_at_all_refuses_turns_in_words_and_recovers
                 refusals.append(reply.json()["error"])
         assert refusals
         assert {refusal["code"] for refusal in refusals} == {"store_full"}
+        assert str(disk) not in json.dumps(refusals)
+        items = await client.get(f"agent/v1/sessions/{first['session']}/items")
+        assert str(disk) not in items.text
         assert (await client.get("api/status")).status_code == 200
     ballast.unlink()
     await run_turn(server, "hello again", session=first["session"])

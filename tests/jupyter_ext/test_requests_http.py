@@ -214,6 +214,13 @@ def test_what_is_endless_is_answered_before_its_end(server: AgentServer) -> None
         assert connection.recv(4_096).startswith(b"HTTP/1.1 413 ")
 
 
+def test_a_length_with_thousands_of_digits_is_a_mistake_of_the_client(server: AgentServer) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+        head = f"POST /agent/v1/turns HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nAuthorization: token {TOKEN}\r\n"
+        connection.sendall(f"{head}Content-Length: {'9' * 6_000}\r\n\r\n".encode())
+        assert connection.recv(4_096).startswith(b"HTTP/1.1 4")
+
+
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "token wrong"}, {KERNEL_HEADER: "wrong"}])
 def test_who_may_not_hears_so_whatever_was_sent(server: AgentServer, headers: dict[str, str]) -> None:
     with server.blocking_client(headers) as nobody:

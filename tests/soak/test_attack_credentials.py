@@ -90,7 +90,7 @@ async def state(server: AgentServer, target: Victim) -> Any:
 
 def draw_request(target: Victim, chance: random.Random) -> tuple[str, str, Json]:
     """Return a random method, a route filled with ids of B, and a body that may name B too."""
-    pattern, _ = chance.choice(ROUTES)
+    pattern = chance.choice(ROUTES).pattern
 
     def fill(group: re.Match[str]) -> str:
         one = chance.choice(target.ids)

@@ -131,7 +131,7 @@ async def test_a_turn_ends_when_the_model_keeps_calling_a_tool_that_does_not_exi
     it, _, engine = agent([{"calls": [{"name": "wether", "arguments": {}}]}] * 30, max_tool_rounds=rounds)
     result = await it.run(request())
     assert result.state == "failed"
-    assert "keeps calling 'wether', which it was not offered" in str(result.error)
+    assert "keeps calling the tool 'wether', which the request does not offer" in str(result.error)
     assert len(engine.requests) <= 5
 
 

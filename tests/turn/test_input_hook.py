@@ -26,7 +26,7 @@ def user_messages(*words: str) -> list[Message]:
 async def case(hook: Any, history: list[str], new: list[str]) -> tuple[list[str], list[str]]:
     """Return (what the model sees, what is stored)."""
     result: ShapedInput = await apply_hook(hook, user_messages(*history), user_messages(*new))
-    return texts(result.seen), texts(result.said)
+    return texts(result.seen), texts(result.to_store)
 
 
 async def test_what_is_new_is_stored_and_history_is_not() -> None:
@@ -98,19 +98,19 @@ async def test_the_hook_gets_copies_that_it_may_change() -> None:
 
     result = await apply_hook(hook, [call], user_messages("n"))
     assert call.calls[0].arguments == {"code": "1"}
-    assert (result.seen[0].calls[0].arguments, texts(result.said)) == ({"code": "2"}, ["n"])
+    assert (result.seen[0].calls[0].arguments, texts(result.to_store)) == ({"code": "2"}, ["n"])
 
 
 async def test_one_message_at_two_places_is_two_copies() -> None:
     one = user("again")
     result = await apply_hook(lambda history, new: [new[0]], [one], [one])
-    assert texts(result.said) == ["again"]
+    assert texts(result.to_store) == ["again"]
 
 
 async def test_pictures_are_told_apart_by_their_bytes() -> None:
     first, second = (user("look", [Media.of("image/png", data)]) for data in (b"1", b"2"))
     rebuilt = lambda history, new: [*history, replace(second)]  # noqa: E731
-    assert (await apply_hook(rebuilt, [first], [])).said == (second,)
+    assert (await apply_hook(rebuilt, [first], [])).to_store == (second,)
 
 
 @pytest.mark.parametrize("answer", ["text", None, ["text"], (user("x"),), {"role": "user"}])
@@ -150,4 +150,4 @@ async def test_whatever_is_taken_from_both_exactly_the_new_is_stored(
     both = [*history, *new]
     chosen = [place for place in places if both]
     assert texts(result.seen) == [both[place] for place in chosen]
-    assert texts(result.said) == [both[place] for place in chosen if place >= len(history)]
+    assert texts(result.to_store) == [both[place] for place in chosen if place >= len(history)]

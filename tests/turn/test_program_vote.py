@@ -56,6 +56,13 @@ def test_a_program_that_leaves_out_more_of_the_question_loses() -> None:
     assert decided.winner == 2
 
 
+def test_programs_that_print_the_demanded_values_agree_if_those_are_equal() -> None:
+    one = replace(ran("rows: 12\n@mean[4.0]", figures=1, mean="a"), answer="@mean[4.0]")
+    other = replace(ran("@mean[4]", "x = 4", mean="b"), answer="@mean[4]")
+    assert agree(one, other)
+    assert not agree(one, replace(other, answer="@mean[5]"))
+
+
 @pytest.mark.parametrize(
     ("texts", "close"),
     [

@@ -19,6 +19,7 @@ from agent_kernel.core.settings import Effort
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.sessions.store.memory import MemoryStore
+from agent_kernel.turn import voting_engine
 from agent_kernel.turn.agent import SAMPLES, Agent, TurnRequest
 from tests.turns import KEY, SCHEMA, python, stored
 
@@ -198,6 +199,21 @@ async def test_samples_that_fail_leave_the_likeliest_program() -> None:
     assert (result.text, tool.ran, tool.tried) == ("Done.", ["print(7)"], [])
 
 
+async def test_samples_that_take_much_longer_than_the_first_program_have_no_vote(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(voting_engine, "MIN_PATIENCE_S", 0.2)
+    slow: dict[str, Any] = {"text": "x", "delay": 30.0, "calls": [python("print(9)")]}
+    script: Script = [
+        {"calls": [python("print(7)")]},
+        *[slow] * (SAMPLES - 1),
+        {"calls": [python("print(8)")]},
+        {"text": "Done."},
+    ]
+    tool, _, _ = await ask(script, "thorough")
+    assert (tool.ran, tool.tried) == (["print(7)"], [["print(7)", "print(8)"]])
+
+
 async def test_a_cancelled_turn_cancels_its_samples() -> None:
     script = [*rounds("print(7)")[:1], *({"text": "x", "delay": 30.0} for _ in range(SAMPLES))]
     one = Agent(MemoryStore(), ScriptedEngine(script), KEY, [Copies()], effort="thorough")
@@ -229,3 +245,9 @@ async def test_a_program_that_leaves_out_a_part_of_the_question_loses_the_vote()
     median = "from statistics import median\nprint(median([1, 2, 9]))"
     tool, _, _ = await ask(rounds(means[0], *means, median), "thorough", prompt="What is the median of 1, 2, 9?")
     assert tool.ran == [median]
+
+
+async def test_a_program_that_prints_no_value_in_the_demanded_form_loses_the_vote() -> None:
+    missing = ["print('@mean[nan]')"] * SAMPLES
+    tool, _, _ = await ask(rounds(*missing, "print('@mean[4.0]')"), "thorough", prompt="Answer in the form @mean[m].")
+    assert tool.ran == ["print('@mean[4.0]')"]

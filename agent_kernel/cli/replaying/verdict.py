@@ -1,7 +1,6 @@
-"""Compares a recorded turn with its replay. No I/O.
+"""Compares a recorded turn with its replay. The module does no I/O.
 
-A difference in the wording is only reported. Different numbers, or code that now fails, count as a failure.
-"""
+A difference in the wording is only reported. Different numbers, or code that now fails, count as a failure."""
 
 from __future__ import annotations
 
@@ -78,12 +77,12 @@ def verdict(before: RecordedTurn, now: ReplayedTurn, *, model: bool, tools: bool
     """Compare a recorded turn with its replay. ``model`` states whether the model was asked again, ``tools`` whether
     the tools ran again. A part that comes from the record is not compared. If both are false, only the numbers of the
     recorded answer are checked."""
-    said = check_turn(before.answer, before.earlier, before.messages) or ()
+    recorded = check_turn(before.answer, before.earlier, before.messages) or ()
     facts: dict[str, Any] = {
         "turn": before.turn.id,
         "number": before.number,
         "prompt": before.prompt,
-        "open": tuple(one.text for one in said if one.status == "open"),
+        "open": tuple(one.text for one in recorded if one.status == "open"),
         "outputs": _count_changes(before, now) if tools else 0,
         "answer": now.answer if model else "",
     }
@@ -94,10 +93,10 @@ def verdict(before: RecordedTurn, now: ReplayedTurn, *, model: bool, tools: bool
     if tools and not model and (failed := _find_failure(before, now)) is not None:
         files = tuple(dict.fromkeys(NO_FILE.findall(failed)))
         return ReplayVerdict(**facts, result="could not run", why=_last_line(failed), files=files)
-    gone = _not_computed(said, before, now) if tools else []
+    gone = _not_computed(recorded, before, now) if tools else []
     instead: list[str] = []
     if model:
-        missing, instead = _other_numbers(before.answer, said, now)
+        missing, instead = _other_numbers(before.answer, recorded, now)
         gone = list(dict.fromkeys([*gone, *missing]))
     if gone:
         return ReplayVerdict(**facts, result="numbers changed", numbers=tuple(gone), instead=tuple(instead))

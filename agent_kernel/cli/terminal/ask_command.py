@@ -68,12 +68,16 @@ async def _ask(args: argparse.Namespace, question: str) -> int:
         )
         answer = TerminalAnswer(sys.stdout, sys.stderr, quiet=args.json)
         turn = await show_turn(runtime, key, request, answer)
-        saved = await _save(runtime, key, answer.files, args.output_dir) if args.output_dir is not None else []
-        if args.json:
-            files = [str(path) for path in saved] or [file["name"] for file in answer.files]
-            print(json.dumps(answer.to_json() | {"turn": turn, "session": key.id, "files": files}))
-        else:
-            answer.close(saved)
+        saved: list[Path] = []
+        try:
+            if args.output_dir is not None:
+                await _save(runtime, key, answer.files, args.output_dir, saved)
+        finally:  # the answer is shown, also if a file cannot be written
+            if args.json:
+                files = [str(path) for path in saved] or [file["name"] for file in answer.files]
+                print(json.dumps(answer.to_json() | {"turn": turn, "session": key.id, "files": files}))
+            else:
+                answer.close(saved)
         return 0 if answer.state == "committed" else 1
 
 
@@ -109,15 +113,15 @@ def _receive(incoming: FileReceiver, file: str) -> ReceivedFile:
         incoming.close()
 
 
-async def _save(runtime: Any, key: SessionKey, files: Sequence[dict[str, Any]], directory: Path) -> list[Path]:
-    """Write the files of the turn into a directory and return their paths. An existing file is never overwritten; the
-    new file gets a number in its name instead."""
-    saved = []
+async def _save(
+    runtime: Any, key: SessionKey, files: Sequence[dict[str, Any]], directory: Path, saved: list[Path]
+) -> None:
+    """Write the files of the turn into a directory and add their paths to ``saved``. An existing file is never
+    overwritten; the new file gets a number in its name instead. Raises OSError, which leaves no incomplete file."""
     for file in files:
         _, body = await runtime.files.open(key, file["id"])
         data = body if isinstance(body, bytes) else await asyncio.to_thread(body.read_bytes)
         saved.append(await asyncio.to_thread(_write_new, directory, Path(file["name"]), data))
-    return saved
 
 
 def _write_new(directory: Path, name: Path, data: bytes) -> Path:
@@ -125,11 +129,16 @@ def _write_new(directory: Path, name: Path, data: bytes) -> Path:
     for number in itertools.count(1):
         path = directory / (name.name if number == 1 else f"{name.stem}-{number}{name.suffix}")
         try:
-            with path.open("xb") as target:
-                target.write(data)
-            return path
+            target = path.open("xb")
         except FileExistsError:
             continue
+        try:
+            with target:
+                target.write(data)
+            return path
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            raise OSError(error.errno, error.strerror, str(path)) from error
     raise AssertionError("unreachable")
 
 

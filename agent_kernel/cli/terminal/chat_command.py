@@ -174,16 +174,16 @@ class TerminalLines:
             except EOFError:
                 return None
 
-    async def approve(self, asked: ApprovalRequired) -> Answer:
-        session = "session" in asked.remember
+    async def approve(self, request: ApprovalRequired) -> Answer:
+        session = "session" in request.remember
         question = f"Run it? [y]es, [n]o{', [s] yes for this conversation' if session else ''}: "
         try:
-            said = (await self._decisions.prompt_async(question)).strip().lower()
+            reply = (await self._decisions.prompt_async(question)).strip().lower()
         except (KeyboardInterrupt, EOFError):
-            said = ""
-        if session and said in ("s", "session"):
-            return Answer("approve", remember="session", shown=asked.shown)
-        return Answer("approve" if said in ("y", "yes") else "deny", shown=asked.shown)
+            reply = ""
+        if session and reply in ("s", "session"):
+            return Answer("approve", remember="session", shown=request.shown)
+        return Answer("approve" if reply in ("y", "yes") else "deny", shown=request.shown)
 
     def say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MAX_STATUS = 79
 AskUser: TypeAlias = Callable[[ApprovalRequired], Awaitable[Answer]]
-# The arguments that all commands with a turn in the terminal take.
+# All commands that run a turn in the terminal take these arguments.
 SESSION = argument("-s", "--session", default="", help="id of the conversation to continue or begin (default: new)")
 MODEL = argument(
     "--model", default="", help="a model, or an engine of the settings, in the form that %%%%agent --model accepts"

@@ -1,1 +1,1 @@
-"""Programs that a model writes: their outcomes in a trial, and the corrections of their mistakes. No I/O of its own."""
+"""Corrects programs that a model writes, and defines the outcome of running one on trial. The modules do no I/O."""

@@ -1,4 +1,4 @@
-"""A program with the error that it ended with."""
+"""Defines a program that ended with an error, and finds the lines and expressions that failed."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class FailedProgram(ParsedProgram):
 
     @cached_property
     def lines(self) -> frozenset[int]:
-        """The numbers of the lines of the program at which the error arose. The traceback's lines are found in the
-        program by their text, because a kernel may have run the program with imports before it, and because frames of
-        libraries have line numbers of their own."""
+        """The numbers of the lines of the program at which the error arose. They are found by comparing texts with the
+        lines of the traceback: its line numbers cannot be used, because a kernel may have put imports before the
+        program, and because frames of libraries have line numbers of their own."""
         failed = {line.strip() for _, line in FRAME.findall(self.text)} - {""}
         return frozenset(at for at, line in enumerate(self.code.splitlines(), 1) if line.strip() in failed)
 

@@ -1,9 +1,9 @@
-"""Finds the statistical methods that a question names, with an example line of code for each of them.
+"""Finds the statistical methods that a question names, and returns an example line of code for each of them.
 
-A small model writes these methods from memory with mistakes: z-scores without the absolute value, quartiles of another
-column, Pearson's correlation in place of Spearman's. The list has only methods that a model wrote wrongly or left out.
-An example of a method that the model knows makes its programs worse (Qwen2.5-Coder-1.5B, 48 questions).
-"""
+A small model makes mistakes when it writes these methods from memory: z-scores without the absolute value, quartiles of
+another column, Pearson's correlation in place of Spearman's. The list contains only methods that a model wrote wrongly
+or left out, because an example of a method that the model knows makes its programs worse (Qwen2.5-Coder-1.5B, 48
+questions)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXAMPLES = tuple(
         (r"\bspearman\b", "t['a'].corr(t['b'], method='spearman')"),
         (r"\bRMSE\b|\broot mean squared?\b", "rmse = mean_squared_error(y_test, model.predict(X_test)) ** 0.5"),
         (
-            r"\b(?:ordinary )?least squares\b|\bOLS\b",
+            r"\A(?![\s\S]*\b(?:train|scikit|sklearn|predictors|features|multiple))[\s\S]*\b(?:least squares|OLS)\b",
             "fit = stats.linregress(t['a'], t['b']); fit.slope, fit.rvalue**2; "
             "residuals = t['b'] - fit.intercept - fit.slope * t['a']",
         ),

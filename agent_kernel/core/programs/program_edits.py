@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TypeAlias
+
+from agent_kernel.core.programs.syntax_tree import parse
 
 MAX_CODE = 20_000
 """Maximum number of characters of a program that is changed."""
@@ -33,12 +36,12 @@ class ParsedProgram:
 
     @cached_property
     def statements(self) -> list[ast.stmt]:
-        """The statements of the program that are not inside of another one."""
+        """The top-level statements of the program."""
         return self._tree.body if self._tree is not None else []
 
     @cached_property
     def assignments(self) -> list[tuple[ast.expr, ast.expr]]:
-        """The first target and the value of each assignment, in their order for those of one block."""
+        """The first target and the value of each assignment. Assignments of one block are in their order."""
         return [(node.targets[0], node.value) for node in self.nodes if isinstance(node, ast.Assign)]
 
     @cached_property
@@ -49,7 +52,7 @@ class ParsedProgram:
         )
 
     def span(self, node: ast.expr | ast.stmt | ast.keyword) -> tuple[int, int]:
-        """Return the offsets of the first character of a node and of the character after its last."""
+        """Return the start and the end offset of a node in the code."""
         return self._at(node.lineno, node.col_offset), self._at(node.end_lineno or 0, node.end_col_offset or 0)
 
     def source(self, node: ast.expr | ast.stmt) -> str:
@@ -57,25 +60,25 @@ class ParsedProgram:
         return self.code[start:end]
 
     def arguments(self, call: ast.Call, *, without: Iterable[str] = ()) -> list[str]:
-        """Return the text of the arguments of a call, except for the keywords ``without``."""
+        """Return the source of each argument of a call, except the keyword arguments in ``without``."""
         dropped = set(without)
         keywords = [one for one in call.keywords if one.arg not in dropped]
         return [*map(self.source, call.args), *(self.code[slice(*self.span(one))] for one in keywords)]
 
     def apply_edits(self, edits: Iterable[Edit]) -> str:
-        """Return the code with the edits. An edit inside of a larger one is left out. Return an empty string if there
-        is no edit, or if the result cannot be parsed."""
+        """Return the code with the edits applied. An edit inside a larger one is left out. Return an empty string if
+        there is no edit, or if the result cannot be parsed."""
         code, last = self.code, len(self.code) + 1
         kept = [one for one in set(edits) if not any(_is_inside(one, other) for other in edits)]
         for start, end, new in sorted(kept, reverse=True):
             if end > last:
                 return ""
             code, last = code[:start] + new + code[end:], start
-        return code if kept and _parse(code) is not None else ""
+        return code if kept and parse(code) is not None else ""
 
     @cached_property
     def _tree(self) -> ast.Module | None:
-        return _parse(self.code) if len(self.code) <= MAX_CODE else None
+        return parse(self.code) if len(self.code) <= MAX_CODE else None
 
     @cached_property
     def _lines(self) -> list[str]:
@@ -99,18 +102,27 @@ def apply_all(code: str, rules: Sequence[Rule]) -> str:
 
 
 def is_label(node: ast.expr) -> bool:
-    """Return whether the expression is a string literal, as the label of a column is."""
+    """Return whether the expression is a string literal, as column labels are."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
+def is_integer(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int)
+
+
+def letters_of(text: str) -> str:
+    """Return the letters and digits of a label or of code in lower case, to compare texts that differ in notation."""
+    return re.sub(r"[\W_]+", "", text).casefold()
+
+
 def is_column(node: ast.expr) -> bool:
-    """Return whether the expression is a column of a variable: ``t['a']``."""
+    """Return whether the expression selects a column of a variable: ``t['a']``."""
     return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and is_label(node.slice)
 
 
 def is_condition(node: ast.expr) -> bool:
-    """Return whether the expression contains a comparison, so that it selects rows. An index may also be a sum, as in
-    ``names['a'][i + 1]``."""
+    """Return whether the expression contains a comparison and thus selects rows. (An index may also be a sum, as in
+    ``names['a'][i + 1]``.)"""
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, ast.BitAnd | ast.BitOr)
     return isinstance(node, ast.Compare) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert))
@@ -118,10 +130,3 @@ def is_condition(node: ast.expr) -> bool:
 
 def _is_inside(one: Edit, other: Edit) -> bool:
     return one != other and other[0] <= one[0] and one[1] <= other[1]
-
-
-def _parse(code: str) -> ast.Module | None:
-    try:
-        return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None

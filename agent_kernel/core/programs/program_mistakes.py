@@ -25,6 +25,7 @@ from agent_kernel.core.programs.program_edits import (
     apply_all,
     is_column,
     is_condition,
+    is_label,
 )
 
 IN_PLACE = frozenset({"fillna", "replace", "clip", "ffill", "bfill", "interpolate", "where", "mask"})
@@ -70,15 +71,14 @@ def _chained_assignment(program: ParsedProgram) -> Iterator[Edit]:
             continue
         inner = target.value
         rows, column = (target.slice, inner.slice) if is_column(inner) else (inner.slice, target.slice)
-        label = isinstance(column, ast.Constant) and isinstance(column.value, str)
-        if label and isinstance(inner.value, ast.Name) and is_condition(rows):
+        if is_label(column) and isinstance(inner.value, ast.Name) and is_condition(rows):
             parts = (program.source(inner.value), program.source(rows), program.source(column))
             yield (*program.span(target), "{}.loc[{}, {}]".format(*parts))
 
 
 def _missing_values(program: ParsedProgram) -> Iterator[Edit]:
-    """Replace a comparison with a missing value, to which nothing is equal, where it selects rows by a column of their
-    table. Elsewhere ``record['a'] == None`` may compare a single value."""
+    """Replace a comparison with a missing value by ``isna`` or ``notna`` if it selects rows of a table: nothing equals
+    a missing value. Other comparisons stay, since ``record['a'] == None`` may compare a single value."""
     for selection in program.expressions:
         if not isinstance(selection, ast.Subscript):
             continue
@@ -93,7 +93,8 @@ def _missing_values(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _group_values(program: ParsedProgram) -> Iterator[Edit]:
-    """Fill the missing values of a column with the value of each row's group."""
+    """Fill missing values of a column with the value of the row's group: ``.transform('mean')`` replaces
+    ``.mean()``."""
     for node in program.expressions:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "fillna":
             continue
@@ -106,7 +107,7 @@ def _group_values(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _comparisons_first(program: ParsedProgram) -> Iterator[Edit]:
-    """Replace ``a > x & b < y`` by ``(a > x) & (b < y)``."""
+    """Add the missing parentheses to ``a > x & b < y``, so that it becomes ``(a > x) & (b < y)``."""
     for node in program.expressions:
         middle = node.comparators[0] if isinstance(node, ast.Compare) and len(node.ops) == 2 else None
         if not isinstance(node, ast.Compare) or not isinstance(middle, ast.BinOp):
@@ -120,7 +121,7 @@ def _comparisons_first(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _counted_last(program: ParsedProgram) -> Iterator[Edit]:
-    """Replace ``(a < x) | (b > y).sum()`` by ``((a < x) | (b > y)).sum()``."""
+    """Apply a count to the whole condition: ``(a < x) | (b > y).sum()`` becomes ``((a < x) | (b > y)).sum()``."""
     for node in program.expressions:
         sign = {ast.BitAnd: "&", ast.BitOr: "|"}.get(type(node.op)) if isinstance(node, ast.BinOp) else None
         if not sign or not isinstance(node, ast.BinOp) or not isinstance(call := node.right, ast.Call):
@@ -153,7 +154,7 @@ def _alternatives_first(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _years(program: ParsedProgram) -> Iterator[Edit]:
-    """Compare the years of a column of dates with a year, and not the dates."""
+    """Compare the years of a column of dates with a year, instead of the dates: ``t['day'].dt.year == 2017``."""
     dates = set(_date_columns(program))
     for node in program.expressions if dates else ():
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
@@ -169,7 +170,7 @@ def _years(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _date_columns(program: ParsedProgram) -> Iterator[str]:
-    """Yield the expressions of the columns that the program reads as dates, or converts to dates."""
+    """Yield the source of each column that the program reads as dates or converts to dates."""
     for target, call in program.assignments:
         if isinstance(call, ast.Call) and isinstance(target, ast.Name):
             parsed = (one.value for one in call.keywords if one.arg == "parse_dates")
@@ -184,12 +185,13 @@ def _is_year(node: ast.expr) -> bool:
 
 
 def _compared_column(node: ast.expr) -> str:
-    """Return the expression that is compared with one value; an empty string if there is none."""
+    """Return the source of the expression that ``node`` compares with one value by ``==``; an empty string if ``node``
+    is anything else."""
     is_equal = isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq)
     return ast.unparse(node.left) if isinstance(node, ast.Compare) and is_equal else ""
 
 
 def _is_grouped(node: ast.expr) -> bool:
-    """Return whether the expression is a column of groups: ``t.groupby('a')['b']``."""
+    """Return whether the expression selects a column of groups: ``t.groupby('a')['b']``."""
     call = node.value if isinstance(node, ast.Subscript) else None
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "groupby"

@@ -1,5 +1,5 @@
-"""Defines the outcome of a trial run of a program, as a kernel reports it to the server, and finds the line of a
-program that failed in a traceback."""
+"""Defines the outcome of a trial run of a program, as a kernel reports it to the server. Also finds, in a traceback,
+the line of a program that failed."""
 
 from __future__ import annotations
 

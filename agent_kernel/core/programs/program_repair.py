@@ -1,9 +1,8 @@
-"""Corrects a program that ended with an error, if the error itself says what to change: a method that newer versions
-of pandas have under another name, a column label that differs in case or spaces, text that must be converted. The
-functions have no side effects.
+"""Corrects a program that ended with an error, if the message of the error determines the correction: a method that
+newer versions of pandas have under another name, a column label that differs in case or spaces, text that must be
+converted. The functions have no side effects.
 
-Small models learned to write programs for older versions of pandas, and repeat a mistake when they try again.
-"""
+Small models learned to write programs for older versions of pandas, and repeat a mistake when they try again."""
 
 from __future__ import annotations
 
@@ -12,16 +11,11 @@ import re
 from collections.abc import Callable, Iterator
 
 from agent_kernel.core.programs.failed_program import FailedProgram
-from agent_kernel.core.programs.program_edits import REDUCTIONS, YEARS, Edit
+from agent_kernel.core.programs.program_edits import REDUCTIONS, YEARS, Edit, is_column, is_integer, letters_of
 
 LABELS = re.compile(r"Columns of [^:\n]+: ((?:(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|-?\d+)(?:, )?)+)")
 """Matches the fact about an error that lists the columns of a table (see ``error_hints``)."""
 QUOTED = re.compile(r"'((?:[^'\\\n]|\\.)*)'")
-FREQUENCY = (
-    re.compile(r"Invalid frequency: (\w+)\. Did you mean (\w+)\?"),
-    re.compile(r"'(\w+)' is no longer supported for offsets\. Please use '(\w+)' instead"),
-    re.compile(r"for Period, please use '(?P<new>\w+)' instead of '(?P<old>\w+)'"),
-)
 NEW_NAMES = {
     "iteritems": "items",
     "applymap": "map",
@@ -48,6 +42,7 @@ NOT_A_NUMBER = re.compile(
 )
 CONVERTED = ("_number", "_date", "_time", "_lower", "_true")
 """Ends of the names of variables with converted columns (``notebook.kernel.text_columns``)."""
+DATE_PART = re.compile(r"year|month|day|quarter|weekday|dayofweek|hour")
 DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?!\d)")
 
 
@@ -55,15 +50,14 @@ def repair_program(code: str, result: str) -> str:
     """Return the corrected program. ``result`` is the text of the error with its traceback, as a model reads it.
     Return an empty string if no correction is known for this error."""
     failure = FailedProgram(code, result)
-    if not failure.error:
-        return ""
-    corrections = (failure.apply_edits(list(rule(failure))) for rule in RULES)
+    matches = ((rule, found) for pattern, rule in RULES if (found := pattern.search(failure.error)))
+    corrections = (failure.apply_edits(list(rule(failure, found))) for rule, found in matches)
     return next(filter(None, corrections), "")
 
 
 def _as_numbers(failure: FailedProgram, column: ast.expr) -> str:
-    """Return the variable to which an earlier statement assigned the numbers of a column of text, otherwise an
-    expression that converts it."""
+    """Return an expression for the numbers in a column of text: the variable to which an earlier statement assigned
+    them, otherwise a conversion."""
     source = failure.source(column)
     for node in failure.nodes:
         value = node.value if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) else None
@@ -72,32 +66,27 @@ def _as_numbers(failure: FailedProgram, column: ast.expr) -> str:
     return _to_numbers(source)
 
 
-def _names(failure: FailedProgram) -> Iterator[Edit]:
-    """Replace a name that does not exist by the only one that differs from it in case or underscores."""
-    lacks = re.match(r"NameError: name '(\w+)' is not defined", failure.error)
-    similar = [name for name in failure.assigned if lacks and _plain(name) == _plain(lacks[1])]
-    if lacks and len(similar) == 1 and lacks[1] not in failure.assigned:
-        places = (node for node in failure.expressions if isinstance(node, ast.Name) and node.id == lacks[1])
+def _names(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
+    """Replace a name that does not exist by the only one that differs from it in case, underscores or a final s."""
+    similar = [name for name in failure.assigned if _singular(name) == _singular(found[1])]
+    if len(similar) == 1 and found[1] not in failure.assigned:
+        places = (node for node in failure.expressions if isinstance(node, ast.Name) and node.id == found[1])
         yield from ((*failure.span(node), similar[0]) for node in places)
 
 
-def _labels(failure: FailedProgram) -> Iterator[Edit]:
+def _labels(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
     """Correct a column label that differs from exactly one existing label in case, spaces or punctuation."""
     columns = [label for listed in LABELS.findall(failure.text) for label in _strings(listed)]
-    if failure.error.startswith("KeyError"):
-        wanted = set(_strings(failure.error)) - set(columns)
-    elif lacks := re.search(r"object has no attribute '(\w+)'", failure.error):
-        wanted = {lacks[1]} - set(columns)
-    else:
-        return
-    for label in wanted:
-        # A model may take a variable for a column: t['price_number'] after price_number = ...
-        variables = [name for name in failure.assigned if name.endswith(CONVERTED) and _plain(name) == _plain(label)]
-        similar = {column for column in columns if _plain(column) == _plain(label)}
+    lacking = {found[1]} if found[1] else set(_strings(failure.error))
+    for label in lacking - set(columns):
+        # A model may mistake a variable for a column: it writes t['price_number'] after price_number = ...
+        letters = letters_of(label)
+        variables = [name for name in failure.assigned if name.endswith(CONVERTED) and letters_of(name) == letters]
+        similar = {column for column in columns if letters_of(column) == letters}
         if variables and not similar:
             places = [node for node in failure.failed if isinstance(node, ast.Subscript)]
             yield from ((*failure.span(node), variables[0]) for node in places if _has_label(node, label))
-        if not _plain(label) or len(similar) != 1:
+        if not letters or len(similar) != 1:
             continue
         (column,) = similar
         for node in failure.nodes:
@@ -115,14 +104,14 @@ def _strings(text: str) -> list[str]:
     return [re.sub(r"\\(.)", r"\1", one) for one in QUOTED.findall(text)]
 
 
-def _plain(label: str) -> str:
-    return re.sub(r"[\W_]+", "", label).casefold()
+def _singular(name: str) -> str:
+    return letters_of(name).removesuffix("s")
 
 
-def _variables_as_columns(failure: FailedProgram) -> Iterator[Edit]:
-    """Add a variable of the program to a table as a column, if a selection of columns names it."""
-    lacks = re.match(r"KeyError: \"(\[.+\]) not in index\"", failure.error)
-    missing = [label for label in _strings(lacks[1]) if label in failure.assigned] if lacks else []
+def _variables_as_columns(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
+    """Correct ``t[['a', 'b']]`` if the table lacks the column ``b``, but the program has a variable ``b``: add a line
+    before it that stores the variable as the column."""
+    missing = [label for label in _strings(found[1]) if label in failure.assigned]
     for node in failure.failed if missing else ():
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and isinstance(node.slice, ast.List):
             labels = [one.value for one in node.slice.elts if isinstance(one, ast.Constant)]
@@ -134,24 +123,18 @@ def _variables_as_columns(failure: FailedProgram) -> Iterator[Edit]:
             return
 
 
-def _frequency(failure: FailedProgram) -> Iterator[Edit]:
-    """Replace the old name of a frequency by its present one: 'H' by 'h', 'M' by 'ME'."""
-    for pattern in FREQUENCY:
-        if found := pattern.search(failure.error):
-            named = found.groupdict()
-            old, new = (named["old"], named["new"]) if named else found.groups()
-            for node in failure.failed:
-                if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    renamed = re.sub(rf"(?<![A-Za-z]){old}(?![A-Za-z])", new, node.value)
-                    if renamed != node.value:
-                        yield (*failure.span(node), repr(renamed))
-            return
+def _frequency(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
+    """Replace the old name of a frequency, such as 'H' or 'M', by the present one, 'h' or 'ME'."""
+    for node in failure.failed:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            renamed = re.sub(rf"(?<![A-Za-z]){found['old']}(?![A-Za-z])", found["new"], node.value)
+            if renamed != node.value:
+                yield (*failure.span(node), repr(renamed))
 
 
-def _removed_names(failure: FailedProgram) -> Iterator[Edit]:
-    """Replace an attribute that pandas or NumPy has removed. ``append`` of a table becomes ``pd.concat``."""
-    found = re.search(r"has no attribute '(\w+)'|`np\.(\w+)` was removed", failure.error)
-    name = (found[1] or found[2]) if found else ""
+def _removed_names(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
+    """Replace an attribute that pandas or NumPy has removed. The method ``append`` of a table becomes ``pd.concat``."""
+    name = found[1] or found[2]
     of_table = re.search(r"'(?:DataFrame|Series)' object has no attribute 'append'", failure.error)
     owners = {failure.source(node.value) for node in failure.failed if isinstance(node, ast.Attribute)}
     calls = [node for node in failure.expressions if isinstance(node, ast.Call)]
@@ -171,10 +154,9 @@ def _removed_names(failure: FailedProgram) -> Iterator[Edit]:
                 yield (*failure.span(call), f"pd.concat({', '.join([f'[{owner}, {first}]', *options])})")
 
 
-def _options(failure: FailedProgram) -> Iterator[Edit]:
-    """Correct an argument that newer versions do not accept."""
-    found = re.search(r"got an unexpected keyword argument '(\w+)'", failure.error)
-    name = found[1] if found else ""
+def _options(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
+    """Remove or replace a keyword argument that newer versions do not accept."""
+    name = found[1]
     for call in failure.calls:
         value = next((one.value for one in call.keywords if one.arg == name), None)
         if value is None:
@@ -191,11 +173,9 @@ def _options(failure: FailedProgram) -> Iterator[Edit]:
                 yield (*failure.span(call), f"{failure.source(call.func.value)}.{fill}()")
 
 
-def _numbers_in_text(failure: FailedProgram) -> Iterator[Edit]:
-    """Correct a conversion of text such as '1,234' or '5 kg' to numbers."""
-    found = NOT_A_NUMBER.search(failure.error)
-    text = next((one for one in found.groups() if one is not None), "") if found else ""
-    if not found or DECIMAL_COMMA.search(text):
+def _numbers_in_text(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
+    """Correct the conversion of texts such as '1,234' or '5 kg' to numbers."""
+    if DECIMAL_COMMA.search(next((one for one in found.groups() if one is not None), "")):
         return
     for call in failure.calls:
         function = failure.source(call.func)
@@ -209,10 +189,9 @@ def _to_numbers(column: str) -> str:
     return f"pd.to_numeric({column}.astype(str).str.replace(r'[^\\d.eE+-]', '', regex=True), errors='coerce')"
 
 
-def _numeric_only(failure: FailedProgram) -> Iterator[Edit]:
-    """Correct a statistic of a table that also has columns of text, or of a column of text."""
-    if not NUMERIC_ONLY.search(failure.error):
-        return
+def _numeric_only(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
+    """Correct a statistic that fails because of text: restrict it to the numeric columns of a table, or convert a
+    column of text first."""
     for call in failure.calls:
         func = call.func
         if isinstance(func, ast.Attribute) and func.attr in REDUCTIONS and not (call.args or call.keywords):
@@ -224,23 +203,16 @@ def _numeric_only(failure: FailedProgram) -> Iterator[Edit]:
                 yield (end - 1, end - 1, "numeric_only=True")
 
 
-def _accessors(failure: FailedProgram) -> Iterator[Edit]:
-    """Correct ``.dt`` on a column of text, or ``.str`` on a column of numbers."""
-    if "Can only use .dt accessor" in failure.error:
-        name, converted = "dt", "pd.to_datetime({})"
-    elif "Can only use .str accessor" in failure.error:
-        name, converted = "str", "{}.astype(str)"
-    else:
-        return
-    owners = [node.value for node in failure.failed if isinstance(node, ast.Attribute) and node.attr == name]
+def _accessors(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
+    """Convert the column before ``.dt`` if it contains text, or before ``.str`` if it contains numbers."""
+    converted = {"dt": "pd.to_datetime({})", "str": "{}.astype(str)"}[found[1]]
+    owners = [node.value for node in failure.failed if isinstance(node, ast.Attribute) and node.attr == found[1]]
     for owner in owners:
         yield (*failure.span(owner), converted.format(failure.source(owner)))
 
 
-def _date_index(failure: FailedProgram) -> Iterator[Edit]:
-    """Convert an index of text to dates, for a method of time series."""
-    if "Only valid with DatetimeIndex" not in failure.error:
-        return
+def _date_index(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
+    """Convert the column of text that becomes the index to dates, if a method needs an index of dates."""
     for call in failure.calls:
         func = call.func
         indexed = isinstance(func, ast.Attribute) and func.attr == "set_index" and len(call.args) == 1
@@ -250,10 +222,23 @@ def _date_index(failure: FailedProgram) -> Iterator[Edit]:
                 yield (*failure.span(func.value), f"{table}.assign(**{{{label}: pd.to_datetime({table}[{label}])}})")
 
 
-def _date_formats(failure: FailedProgram) -> Iterator[Edit]:
+def _date_column(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
+    """Replace parts of the dates of an index that has none, ``t.index.year``, by those of the only column of dates."""
+    columns = set[str]()
+    for target, value in failure.assignments:
+        dates = re.search(r"parse_dates=\[('[^'\n]+'|\"[^\"\n]+\")\]", failure.source(value))
+        if isinstance(target, ast.Name) and dates:
+            columns.add(f"{target.id}[{dates[1]}]")
+        elif is_column(target) and failure.source(value).startswith("pd.to_datetime("):
+            columns.add(failure.source(target))
+    for node in failure.expressions if len(columns) == 1 else ():
+        is_part = isinstance(node, ast.Attribute) and DATE_PART.fullmatch(node.attr)
+        if isinstance(node, ast.Attribute) and is_part and failure.source(node.value).endswith(".index"):
+            yield (*failure.span(node), f"{next(iter(columns))}.dt.{node.attr}")
+
+
+def _date_formats(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
     """Correct the parsing of dates that are written in more than one format, or with the day first."""
-    if "doesn't match format" not in failure.error or "time data" not in failure.error:
-        return
     day_first = re.search(r"time data [\"'](?:\d{2}[/.]){2}\d{4}", failure.error)
     for call in failure.calls:
         if failure.source(call.func).endswith("to_datetime") and call.args:
@@ -262,24 +247,17 @@ def _date_formats(failure: FailedProgram) -> Iterator[Edit]:
             yield (*failure.span(call), f"pd.to_datetime({', '.join([*kept, *options])})")
 
 
-def _conditions(failure: FailedProgram) -> Iterator[Edit]:
-    """Replace ``and`` and ``or`` between columns by ``&`` and ``
-
-    ``.
-    """
-    if not re.search(r"The truth value of a (?:Series|DataFrame) is ambiguous", failure.error):
-        return
+def _conditions(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
+    """Replace ``and`` and ``or`` between columns by ``&`` and ``|``."""
     for node in failure.failed:
         if isinstance(node, ast.BoolOp) and not any(isinstance(value, ast.BoolOp) for value in node.values):
             sign = " & " if isinstance(node.op, ast.And) else " | "
             yield (*failure.span(node), sign.join(f"({failure.source(value)})" for value in node.values))
 
 
-def _comparisons(failure: FailedProgram) -> Iterator[Edit]:
+def _comparisons(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
     """Correct a comparison of dates with a year, or of text with a number."""
-    pattern = r"Invalid comparison between dtype=(datetime64|str|object)\S* and (int|float|date)"
-    found = re.search(pattern, failure.error)
-    kinds = found.groups() if found else ("", "")
+    kinds = found.groups()
     for node in failure.failed:
         if not isinstance(node, ast.Compare) or len(node.comparators) != 1:
             continue
@@ -293,19 +271,15 @@ def _comparisons(failure: FailedProgram) -> Iterator[Edit]:
             yield (*failure.span(column), _as_numbers(failure, column))
 
 
-def _missing_integers(failure: FailedProgram) -> Iterator[Edit]:
-    """Correct a conversion to integers of a column that has missing values."""
-    if "Cannot convert non-finite values" not in failure.error:
-        return
+def _missing_integers(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
+    """Convert a column with missing values to the type Int64 instead of int, which has no missing values."""
     for call in failure.calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr == "astype" and len(call.args) == 1:
             yield (*failure.span(call.args[0]), "'Int64'")
 
 
-def _pivot(failure: FailedProgram) -> Iterator[Edit]:
+def _pivot(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
     """Pass the arguments of ``pivot`` by name."""
-    if "DataFrame.pivot() takes 1 positional argument" not in failure.error:
-        return
     for call in failure.calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr == "pivot":
             for name, argument in zip(("index", "columns", "values"), call.args, strict=False):
@@ -313,21 +287,26 @@ def _pivot(failure: FailedProgram) -> Iterator[Edit]:
                 yield (start, start, f"{name}=")
 
 
-def _positions(failure: FailedProgram) -> Iterator[Edit]:
-    """Replace access by position in a series whose index has other labels: ``x[0]`` becomes ``x.iloc[0]``."""
-    found = re.match(r"KeyError: (-?\d+)\b", failure.error)
+def _positions(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
+    """Replace access by position in a series or table with other labels: ``x[0]`` becomes ``x.iloc[0]``, and
+    ``t.corr()[0, 1]`` becomes ``t.corr().iloc[0, 1]``."""
     described = set(re.findall(r"^(?:Columns|Keys) of ([^:\n]+):", failure.text, re.MULTILINE))
-    for node in failure.failed if found else ():
-        is_position = found is not None and isinstance(node, ast.Subscript) and ast.unparse(node.slice) == found[1]
+    for node in failure.failed:
+        is_position = isinstance(node, ast.Subscript) and ast.unparse(node.slice) == found[1]
         if isinstance(node, ast.Subscript) and is_position and failure.source(node.value) not in described:
             end = failure.span(node.value)[1]
             yield (end, end, ".iloc")
 
 
-def _unpacking(failure: FailedProgram) -> Iterator[Edit]:
-    """Add names to an assignment that has fewer names than there are values."""
-    if not re.search(r"too many values to unpack", failure.error):
-        return
+def _scalars(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
+    """Remove an index from a variable that holds one number: ``statistic[0]``."""
+    for node in failure.failed:
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and is_integer(node.slice):
+            yield (failure.span(node.value)[1], failure.span(node)[1], "")
+
+
+def _unpacking(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
+    """Add ``*_`` to a tuple assignment that has fewer names than there are values."""
     targets = [target for node in failure.nodes if isinstance(node, ast.Assign) for target in node.targets]
     for target in targets:
         if isinstance(target, ast.Tuple) and target in failure.failed and isinstance(target.elts[-1], ast.Name):
@@ -335,49 +314,50 @@ def _unpacking(failure: FailedProgram) -> Iterator[Edit]:
             yield (end, end, ", *_")
 
 
-def _days(failure: FailedProgram) -> Iterator[Edit]:
+def _days(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
     """Convert a difference of dates to days before a whole number is added to it."""
-    for node in failure.failed if "integer-arrays with TimedeltaArray" in failure.error else ():
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and _is_number(node.right):
+    for node in failure.failed:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and is_integer(node.right):
             end = failure.span(node.left)[1]
-            # The text between the difference and the sign has its closing parenthesis.
+            # The node of ``(a - b)`` ends before the closing parenthesis; ``.dt.days`` belongs behind it.
             closing = re.match(r"\s*\)", failure.code[end:])
             yield (end + (closing.end() if closing else 0),) * 2 + (".dt.days",)
             return
 
 
-def _is_number(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, int)
-
-
-def _largest_value(failure: FailedProgram) -> Iterator[Edit]:
+def _largest_value(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
     """Compare the values of a dictionary and not its keys, which are text: ``max(values, key=abs)``."""
-    for call in failure.calls if "bad operand type for abs(): 'str'" in failure.error else ():
+    for call in failure.calls:
         names = [one for one in call.args if isinstance(one, ast.Name)]
         keys = [one.value for one in call.keywords if one.arg == "key" and ast.unparse(one.value) == "abs"]
         if ast.unparse(call.func) in ("max", "min", "sorted") and names and keys:
             yield (*failure.span(keys[0]), f"lambda key: abs({names[0].id}[key])")
 
 
-RULES: tuple[Callable[[FailedProgram], Iterator[Edit]], ...] = (
-    _names,
-    _labels,
-    _variables_as_columns,
-    _frequency,
-    _removed_names,
-    _options,
-    _numbers_in_text,
-    _numeric_only,
-    _accessors,
-    _date_index,
-    _date_formats,
-    _conditions,
-    _comparisons,
-    _missing_integers,
-    _pivot,
-    _positions,
-    _unpacking,
-    _days,
-    _largest_value,
+RULES: tuple[tuple[re.Pattern[str], Callable[[FailedProgram, re.Match[str]], Iterator[Edit]]], ...] = (
+    (re.compile(r"\ANameError: name '(\w+)' is not defined"), _names),
+    (re.compile(r"\AKeyError|object has no attribute '(\w+)'"), _labels),
+    (re.compile(r"\AKeyError: \"(\[.+\]) not in index\""), _variables_as_columns),
+    (re.compile(r"Invalid frequency: (?P<old>\w+)\. Did you mean (?P<new>\w+)\?"), _frequency),
+    (re.compile(r"'(?P<old>\w+)' is no longer supported for offsets\. Please use '(?P<new>\w+)' instead"), _frequency),
+    (re.compile(r"for Period, please use '(?P<new>\w+)' instead of '(?P<old>\w+)'"), _frequency),
+    (re.compile(r"has no attribute '(\w+)'|`np\.(\w+)` was removed"), _removed_names),
+    (re.compile(r"got an unexpected keyword argument '(\w+)'"), _options),
+    (NOT_A_NUMBER, _numbers_in_text),
+    (NUMERIC_ONLY, _numeric_only),
+    (re.compile(r"Can only use \.(dt|str) accessor"), _accessors),
+    (re.compile(r"Only valid with DatetimeIndex"), _date_index),
+    (re.compile(rf"Index' object has no attribute '(?:{DATE_PART.pattern})'"), _date_column),
+    (re.compile(r"time data [\s\S]*doesn't match format"), _date_formats),
+    (re.compile(r"The truth value of a (?:Series|DataFrame) is ambiguous"), _conditions),
+    (re.compile(r"Invalid comparison between dtype=(datetime64|str|object)\S* and (int|float|date)"), _comparisons),
+    (re.compile(r"Cannot convert non-finite values"), _missing_integers),
+    (re.compile(r"DataFrame\.pivot\(\) takes 1 positional argument"), _pivot),
+    (re.compile(r"\AKeyError: (-?\d+\b|\(-?\d+, -?\d+\))"), _positions),
+    (re.compile(r"invalid index to scalar variable|'(?:float|int)' object is not subscriptable"), _scalars),
+    (re.compile(r"too many values to unpack"), _unpacking),
+    (re.compile(r"integer-arrays with TimedeltaArray"), _days),
+    (re.compile(r"bad operand type for abs\(\): 'str'"), _largest_value),
 )
-"""The rules in the order in which they are tried. The first one that has a correction is used."""
+"""The pattern of the error that each rule corrects, and the rule, in the order in which they are tried. The first rule
+that has a correction is used."""

@@ -1,10 +1,9 @@
-"""Finds the sentences of a question that a program ignores. The program ignores a sentence if it contains nothing of a
-statistic, column, value, threshold or treatment of missing values that the sentence names. The functions have no side
+"""Finds the sentences of a question that a program ignores: the sentence names a statistic, column, value, threshold or
+treatment of missing values, and the program contains nothing that corresponds to it. The functions have no side
 effects.
 
-A small model often drops one of several conditions. Each check is one-sided: it finds something only if the question
-names it explicitly and the program contains none of the usual ways to compute it.
-"""
+A small model often drops one of several conditions. The checks avoid false alarms: they report a sentence only if it
+names something explicitly and the program contains none of the usual ways to compute it."""
 
 from __future__ import annotations
 
@@ -12,14 +11,15 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from agent_kernel.core.programs.program_edits import ParsedProgram
+from agent_kernel.core.programs.program_edits import ParsedProgram, is_label, letters_of
 from agent_kernel.core.programs.program_repair import CONVERTED
 
 MAX_QUESTION = 4_000
 MAX_SENTENCE = 240
 """Maximum number of characters of a sentence that is returned."""
 FORM = re.compile(r"@\w+\[")
-"""Matches the beginning of the form in which a question demands its values. What follows describes the form only."""
+"""Matches ``@name[``, the beginning of the form in which a question demands its values. The rest of such a sentence
+describes only the form."""
 SENTENCE = re.compile(r"(?:[^.?!\n]|[.?!](?!\s|$))+[.?!]?")
 LIST_MARK = re.compile(r"^\s*(?:\d{1,2}[.)]|[-*])\s+")
 METHODS = tuple(
@@ -48,6 +48,11 @@ METHODS = tuple(
         (r"\b(?:rolling|moving) (?:mean|average|sum|median)", r"rolling|convolve|cumsum"),
         (r"\bkurtosis\b", r"kurt"),
         (
+            r"\b(?:drop|remove|exclude|delete)\b[^.;\n]{0,60}\bmissing\b",
+            r"dropna|notna|notnull|isna|isnull|isnan|None|!= ''",
+        ),
+        (r"\bweekends?\b", r"weekend|saturday|>= ?5|> ?4|\b5, ?6\b"),
+        (
             r"\b(?:fill|replace|treat|impute|count|consider)\b[^.;\n]{0,30}\bmissing\b",
             r"fillna|interpolate|[fb]fill|fill_value|na_values|where|impute|isna|isnull|notna|notnull|isnan|get\(|None",
         ),
@@ -55,19 +60,25 @@ METHODS = tuple(
 )
 """Words of a question, and the ways in which a program does what they ask for."""
 WORD = re.compile(r"[a-z]{4,}")
-"""Matches a part of a name by which a sentence is found that asks for the variable."""
+"""Matches a word in the name of a variable. A sentence with this word asks for the variable."""
 COLUMNS = re.compile(r"\d+ rows x \d+ columns: ([^\n]+)")
 """Matches the columns and their types in the facts about a table or a file."""
 KEEPS_COMPLETE = re.compile(r"dropna|cut\(|notna|notnull|isna|isnull|isnan|> 0|!= ''")
-"""Finds how a program leaves out rows without a value."""
+"""Matches code that leaves out rows without a value."""
+KEEPS_ALL = re.compile(
+    r"\b(?:including|no matter|regardless|do not (?:remove|drop|exclude|filter|transform|use))\b", re.IGNORECASE
+)
+"""Matches words that say what must not be done, so that a program need not use the columns that it names."""
 DISTINCT = re.compile(r"[_\d]|[a-z][A-Z]|[^\W\d_] [^\W\d_]|\w\.\w")
 """Matches a label that is not an ordinary word, so that a question with this text means the column."""
 WHOLE_TABLE = re.compile(r"select_dtypes|\.columns|describe\(|\biloc|numeric_only|\.(?:corr|isna|isnull|dropna)\(\)")
-"""Finds how a program uses columns without naming them."""
+"""Matches code that uses columns without naming them."""
+FILLS = re.compile(r"\b(?:fill|replac|treat|imput)\w*\b[^.;\n]{0,20}\bmissing\b(.{0,40})", re.IGNORECASE)
+"""Matches words that ask to fill missing values, with the text behind them, which names a column."""
 LEAVES_OUT = re.compile(r"\b(?:remov\w+|exclud\w+|drop|leave out|without|delete|filter out)\b[^.;]*\boutliers?\b", re.I)
 """Finds a sentence that asks to remove outliers."""
 IDENTIFIER = re.compile(r"(?<![\w.@/-])(?:[A-Z]{1,3}-?\d{1,6}|[a-z]\d{1,4})(?![\w(/-]|\.\w)")
-"""Matches the name of a thing with letters and digits: ``s3``, ``W-07``."""
+"""Matches an identifier of letters and digits: ``s3``, ``W-07``."""
 SENTINEL = re.compile(r"(?<![\w.,-])(-9{2,4}|9{3,4})(?![\w-]|[.,]\d)")
 """Matches a number that stands for a missing value."""
 THRESHOLD = re.compile(
@@ -87,7 +98,7 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
     program cannot be parsed. ``facts`` describe the tables and files of the question."""
     tree = ParsedProgram(code).nodes
     try:
-        # Without comments, because a model may write down a condition and still not follow it.
+        # Comments are removed, because a model may write a condition as a comment and still not apply it.
         program = ParsedProgram(ast.unparse(tree[0]) if tree else "")
     except RecursionError:  # a sum of hundreds of terms
         return []
@@ -112,20 +123,25 @@ def _sentences(question: str) -> Iterator[str]:
 def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str]) -> Iterator[bool]:
     yield any(words.search(sentence) and not ways.search(program.code) for words, ways in METHODS)
     named = [label for label in labels if label in sentence]
-    yield any(_names(sentence, label) and not _uses(program.code, label) for label in named)
+    unused = [label for label in named if _names(sentence, label) and not _uses(program.code, label)]
+    yield bool(unused) and not KEEPS_ALL.search(sentence)
+    filled = [one[1] for one in FILLS.finditer(sentence)]
+    gappy = [label for label in named if any(label in text for text in filled)]
+    yield bool(gappy) and not any(_fills(program.code, label) for label in gappy)
     absent = (re.search(rf"\bwithout (?:an? )?{re.escape(label)}(?!\w)", sentence) for label in named)
     yield not KEEPS_COMPLETE.search(program.code) and any(absent)
-    plain = _plain(program.code)
-    yield any(_plain(one) not in plain for one in IDENTIFIER.findall(sentence))
+    plain = letters_of(program.code)
+    yield any(letters_of(one) not in plain for one in IDENTIFIER.findall(sentence))
     yield bool(LEAVES_OUT.search(sentence)) and _keeps_outliers(program)
     numbers = [float(one) for match in THRESHOLD.finditer(sentence) for one in match.groups() if one]
     yield not all(_has_number(program, number) for number in numbers)
-    # A negative number is an operation on a positive one in a syntax tree.
+    # A syntax tree has a negative number as an operation on a positive one, so absolute values are compared.
     yield not all(_has_number(program, abs(float(one))) for one in SENTINEL.findall(sentence))
 
 
 def _keeps_outliers(program: ParsedProgram) -> bool:
-    """Return whether the program selects rows by a condition named after outliers that is ``low | high``."""
+    """Return whether the program selects the outliers instead of removing them: it uses a condition ``low | high``
+    whose name contains "outlier", without negating it."""
     selected = {
         node.slice.id
         for node in program.nodes
@@ -158,23 +174,27 @@ def _names(sentence: str, label: str) -> bool:
 
 
 def _uses(code: str, label: str) -> bool:
-    return _plain(label) in _plain(code) or bool(WHOLE_TABLE.search(code))
+    return letters_of(label) in letters_of(code) or bool(WHOLE_TABLE.search(code))
 
 
-def _plain(text: str) -> str:
-    return re.sub(r"[\W_]+", "", text).casefold()
+def _fills(code: str, label: str) -> bool:
+    """Return whether the program fills missing values of the column, of a variable or of a whole table. It may fill
+    those of a column that it computes from the column, and their results differ."""
+    column = re.escape(repr(label))
+    methods = r"\.(?:fillna|replace|where|mask|interpolate|isna|isnull|[fb]fill)\("
+    return bool(re.search(rf"{column}\]*{methods}|\b\w+{methods}|fillna\([^)]*{column}|to_numeric|Imputer", code))
 
 
 def _unused_names(program: ParsedProgram) -> Iterator[str]:
-    """Yield the names of variables, and the labels of columns, that the program computes and then does not use, if it
-    prints something."""
+    """Yield the names of variables and the labels of columns that the program computes but does not use later. Yield
+    nothing for a program that prints nothing."""
     calls = [node for node in program.nodes if isinstance(node, ast.Call)]
     if not any(ast.unparse(call.func) == "print" for call in calls):
         return
     names = [node for node in program.nodes if isinstance(node, ast.Name)]
     read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
-    columns = [node for node in program.nodes if isinstance(node, ast.Subscript) and _is_label(node.slice)]
-    # A table whose length or other column is read does not count as read.
+    columns = [node for node in program.nodes if isinstance(node, ast.Subscript) and is_label(node.slice)]
+    # Reading only the length, the shape or another column of a table does not use the new column.
     narrow = {id(node.value) for node in columns}
     narrow |= {id(one) for call in calls if ast.unparse(call.func) == "len" for one in call.args}
     narrow |= {id(node.value) for node in program.nodes if isinstance(node, ast.Attribute) and node.attr == "shape"}
@@ -190,13 +210,9 @@ def _unused_names(program: ParsedProgram) -> Iterator[str]:
                 yield label.strip("'\"")
 
 
-def _is_label(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
-
-
 def _has_number(program: ParsedProgram, number: float) -> bool:
-    """Return whether the program contains the number: as it is or as part of a text, as its neighbour (``>= 51`` for
-    "above 50"), or as a fraction if it is a percentage."""
+    """Return whether the program contains the number, also in a text, its neighbour (``>= 51`` for "above 50"), or the
+    fraction if it is a percentage."""
     if number in (0, 1):
         return True
     near = (number, number - 1, number + 1, number / 100, 1 - number / 100)

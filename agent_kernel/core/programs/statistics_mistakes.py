@@ -1,14 +1,17 @@
-"""Rewrites statements that compute another statistic than their author means. None of these statements raises an error.
-The functions have no side effects.
+"""Rewrites statements that compute a different statistic than their author intends. None of these statements raises an
+error. The functions have no side effects.
 
-- Tests of SciPy return nan for a column with a missing value, and ``ttest_ind(a.mean(), b.mean())`` for any values.
-- The results of a test have a fixed order: ``chi2, dof, p, _ = chi2_contingency(...)`` names the p-value ``dof``.
-- ``t.isna().sum().sum()`` is the number of missing values, not of rows with one.
-- ``len(outliers)`` of a condition is the number of all rows.
-- Once they are removed or filled in, there are no duplicate rows and no missing values to count.
-- ``model.coef_[0]`` is the coefficient of the first column.
-- ``a + b.mean()`` is no mean: ``mean_total = t['a'] + t['b'].mean()``.
-- The score of a regression is R squared, and its square root is not the error.
+- Tests of SciPy return nan for a column with a missing value, and for means: ``ttest_ind(a.mean(), b.mean())``.
+- The results of a test have a fixed order: ``chi2, dof, p, _ = chi2_contingency(...)`` assigns the p-value to ``dof``.
+- ``crosstab(..., margins=True)`` has totals, which a chi-square test would count again.
+- ``t.isna().sum().sum()`` is the number of missing values, not of rows with a missing value.
+- ``len(outliers)`` of a condition is the number of all rows, not of the rows for which it is true.
+- ``mean_of_outliers = t[~outliers]['w'].mean()`` is the mean of the rows that are not outliers.
+- Duplicate rows or missing values that are counted after they were removed or filled in give 0.
+- ``model.coef_[0]`` is the coefficient of the first column, even if the variable is named after another column.
+- ``t.corr()['a'].idxmax()`` is ``a``, because each column correlates best with itself.
+- ``mean_total = t['a'] + t['b'].mean()`` is not a mean, because only the second column is reduced.
+- The score of a regression is R squared, and its square root is not the RMSE.
 """
 
 from __future__ import annotations
@@ -17,7 +20,15 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
-from agent_kernel.core.programs.program_edits import REDUCTIONS, Edit, ParsedProgram, is_column, is_condition, is_label
+from agent_kernel.core.programs.program_edits import (
+    REDUCTIONS,
+    Edit,
+    ParsedProgram,
+    is_column,
+    is_condition,
+    is_label,
+    letters_of,
+)
 
 SAMPLES = {
     "shapiro": 1,
@@ -37,7 +48,11 @@ SAMPLES = {
 REMOVED = re.compile(r"\w*(?:fill|imput|interpolat|replac|remov|dropp|duplicat)\w*", re.IGNORECASE)
 """Matches the name of a variable for the number of values or rows that were removed or filled in."""
 LEFT = re.compile(r"after|left|remain|still|now", re.IGNORECASE)
-"""Finds a word that makes it the number of values or rows that are left."""
+"""Matches a word with which the name of such a variable means the number of the remaining values or rows."""
+OF_OUTLIERS = re.compile(
+    r"(?!.*(?:non|not|no_|without|clean|filter|remov|exclu|drop|after|minus|inlier)).*outliers?", re.IGNORECASE
+)
+"""Matches the name of a variable for a value of the outliers, such as ``mean_age_outliers``."""
 COUNT = re.compile(
     r"(?P<name>\w+) ?= ?(?:(?P<column>\w+\[(?:'[^'\n]*'|\"[^\"\n]*\")\])\.(?:isna|isnull)\(\)\.sum\(\)"
     r"|(\w+)\.duplicated\(\)\.sum\(\)"
@@ -58,9 +73,28 @@ PROBABILITY = re.compile(r"p|p_?val(?:ue)?s?|\w+_p|\w*p_?val(?:ue)?\w*", re.IGNO
 FREEDOM = re.compile(r"dof|df|ddof|\w*degrees\w*", re.IGNORECASE)
 """Matches the name of a variable for degrees of freedom."""
 
+OPTIONS = {
+    "ddof": ("std", "var", "sem"),
+    "equal_var": ("ttest_ind",),
+    "correction": ("chi2_contingency",),
+    "test_size": ("train_test_split",),
+    "random_state": ("train_test_split", "sample", "KMeans", "DecisionTreeClassifier", "RandomForestClassifier"),
+    "drop_first": ("get_dummies",),
+}
+"""Options that questions name, and the functions that have them. Their results differ by the option."""
+OPTION = re.compile(r"\b(ddof|equal_var|correction|test_size|random_state|drop_first) ?= ?(\d+(?:\.\d+)?|True|False)\b")
+"""Matches an option with its value in a question."""
+OPTION_WORDS = (
+    (re.compile(r"\bpopulation standard deviation\b", re.IGNORECASE), ("ddof", "0")),
+    (re.compile(r"\bsample standard deviation\b", re.IGNORECASE), ("ddof", "1")),
+    (re.compile(r"\bWelch\b|\bunequal variances\b", re.IGNORECASE), ("equal_var", "False")),
+    (re.compile(r"\b(?:without|no)\b[^.;,\n]{0,20}\b(?:Yates|continuity)\b", re.IGNORECASE), ("correction", "False")),
+)
+"""Words that name an option in another way."""
+
 
 def _tests(program: ParsedProgram) -> Iterator[tuple[str, ast.Call]]:
-    """Yield the calls of functions of scipy.stats, each with the function's name."""
+    """Yield the calls of functions of scipy.stats as (name of the function, call)."""
     for node in program.expressions:
         if isinstance(node, ast.Call):
             module, _, name = ast.unparse(node.func).rpartition(".")
@@ -69,7 +103,7 @@ def _tests(program: ParsedProgram) -> Iterator[tuple[str, ast.Call]]:
 
 
 def _samples_of_means(program: ParsedProgram) -> Iterator[Edit]:
-    """Test the values themselves in place of their two means."""
+    """Pass the values instead of their means to a test of two samples."""
     means: dict[str, ast.expr] = {}
     for target, value in program.assignments:
         while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "round":
@@ -83,7 +117,7 @@ def _samples_of_means(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _complete_samples(program: ParsedProgram) -> Iterator[Edit]:
-    """Leave the missing values of a column out of a test."""
+    """Drop the missing values of a column that is passed to a test."""
     for name, call in _tests(program):
         for sample in call.args[: SAMPLES.get(name, 0)]:
             if is_column(sample) or _is_selected_column(sample):
@@ -91,8 +125,8 @@ def _complete_samples(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _complete_pairs(program: ParsedProgram) -> Iterator[Edit]:
-    """Leave the rows that lack one of two values out of a test of two columns of a table. A program that removes or
-    fills missing values anywhere stays as it is."""
+    """Drop the rows in which one of two values is missing, if a test compares two columns of a table. A program that
+    removes or fills missing values anywhere stays unchanged."""
     removes = re.search(r"\bdropna\(|\bfillna\(", program.code)
     for name, call in _tests(program) if not removes else ():
         pair = [one for one in call.args[:2] if isinstance(one, ast.Subscript) and is_column(one)]
@@ -104,7 +138,8 @@ def _complete_pairs(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _result_order(program: ParsedProgram) -> Iterator[Edit]:
-    """Put the names for the results of a test in the order of the results."""
+    """Reorder the variables to which the results of a test are assigned, if their names show that the order is
+    wrong."""
     for target, call in program.assignments:
         if not isinstance(target, ast.Tuple) or not isinstance(call, ast.Call):
             continue
@@ -118,14 +153,28 @@ def _result_order(program: ParsedProgram) -> Iterator[Edit]:
         ordered = names
         if function == "chi2_contingency" and len(names) in (3, 4) and len(freedom) == 1:
             ordered = [others[0], *probability, *freedom, *(others[1:] or ["_"])]
+        elif function == "chi2_contingency" and len(names) == 2:
+            ordered = [others[0], *probability, "*_"]
         elif function in PAIRS and len(names) == 2:
             ordered = [others[0], *probability]
         if ordered != names:
             yield (*program.span(target), ", ".join(ordered))
 
 
+def _table_without_totals(program: ParsedProgram) -> Iterator[Edit]:
+    """Leave the row and the column of totals out of the table of a chi-square test."""
+    tables = {ast.unparse(target): value for target, value in program.assignments}
+    for name, call in _tests(program):
+        table = call.args[0] if name == "chi2_contingency" and call.args else None
+        table = tables.get(ast.unparse(table), table) if table else None
+        if isinstance(table, ast.Call) and ast.unparse(table.func).endswith("crosstab"):
+            arguments = program.arguments(table, without=("margins", "margins_name"))
+            if len(arguments) < len(table.args + table.keywords):
+                yield (*program.span(table), f"{program.source(table.func)}({', '.join(arguments)})")
+
+
 def _rows_with_gaps(program: ParsedProgram) -> Iterator[Edit]:
-    """Count the rows with a missing value once each, if the variable is named after rows."""
+    """Count each row with missing values once, if the name of the variable contains "row"."""
     for target, value in program.assignments:
         count = re.fullmatch(r"(.+\.(?:isna|isnull)\(\))\.sum\(\)\.sum\(\)", program.source(value))
         if isinstance(target, ast.Name) and "row" in target.id.lower() and count:
@@ -133,7 +182,7 @@ def _rows_with_gaps(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _number_of_outliers(program: ParsedProgram) -> Iterator[Edit]:
-    """Count the rows of which a condition for outliers is true, and not all of its rows."""
+    """Count the rows for which a condition for outliers is true, instead of all rows."""
     conditions = {ast.unparse(target) for target, value in program.assignments if is_condition(value)}
     for node in program.expressions:
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "len" and len(node.args) == 1:
@@ -142,9 +191,30 @@ def _number_of_outliers(program: ParsedProgram) -> Iterator[Edit]:
                 yield (*program.span(node), f"{name}.sum()")
 
 
+def _outliers_themselves(program: ParsedProgram) -> Iterator[Edit]:
+    """Select the outliers, and not all other rows, for a variable that is named after the outliers."""
+    conditions = {ast.unparse(target): value for target, value in program.assignments}
+    for target, value in program.assignments:
+        if not isinstance(target, ast.Name) or not OF_OUTLIERS.fullmatch(target.id):
+            continue
+        for node in ast.walk(value):
+            if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+                condition = conditions.get(ast.unparse(node.operand), node.operand)
+                if _is_extreme(condition):
+                    start = program.span(node)[0]
+                    yield (start, start + 1, "")
+
+
+def _is_extreme(condition: ast.expr) -> bool:
+    """Return whether values outside of bounds fulfil the condition: ``z > 3``, ``(x < low) | (x > high)``."""
+    if isinstance(condition, ast.BinOp):
+        return isinstance(condition.op, ast.BitOr)
+    return isinstance(condition, ast.Compare) and isinstance(condition.ops[0], ast.Gt | ast.GtE)
+
+
 def _counted_before(program: ParsedProgram) -> Iterator[Edit]:
-    """Move a statement that counts the duplicate rows of a table, or the missing values of a column, in front of the
-    statement that removes them or fills them in, if its variable is named after what was removed."""
+    """Move a statement that counts duplicate rows or missing values before the statement that removes or fills them, if
+    the name of its variable says that it counts what was removed."""
     body = program.statements
     for at, node in enumerate(body):
         code = program.source(node)
@@ -163,22 +233,23 @@ def _counted_before(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _coefficients(program: ParsedProgram) -> Iterator[Edit]:
-    """Take the coefficient of the column after which a variable is named. The program has one list of columns."""
+    """Use the coefficient of the column after which the variable is named, if the program has exactly one list of
+    columns."""
     lists = [node for node in program.expressions if isinstance(node, ast.List) and len(node.elts) > 1]
     columns = {tuple(ast.literal_eval(one)) for one in lists if all(map(is_label, one.elts))}
     for target, value in program.assignments if len(columns) == 1 else ():
         match = COEFFICIENT.search(program.source(value))
         if not isinstance(target, ast.Name) or match is None:
             continue
-        labels = [_letters(label) for label in next(iter(columns))]
-        named = [at for at, label in enumerate(labels) if len(label) > 2 and label in _letters(target.id)]
+        labels = [letters_of(label) for label in next(iter(columns))]
+        named = [at for at, label in enumerate(labels) if len(label) > 2 and label in letters_of(target.id)]
         if len(named) == 1 and int(match[1]) != named[0]:
             start = program.span(value)[0]
             yield (start + match.start(1), start + match.end(1), str(named[0]))
 
 
 def _root_mean_squared_error(program: ParsedProgram) -> Iterator[Edit]:
-    """Compute the RMSE from the mean squared error in place of the model's score."""
+    """Compute the RMSE from the mean squared error instead of the model's score."""
     for target, value in program.assignments:
         if not isinstance(target, ast.Name) or "rmse" not in target.id.lower():
             continue
@@ -189,9 +260,20 @@ def _root_mean_squared_error(program: ParsedProgram) -> Iterator[Edit]:
                 yield (*program.span(call), error)
 
 
+def _other_correlations(program: ParsedProgram) -> Iterator[Edit]:
+    """Leave the correlation of a column with itself, which is 1, out of the largest correlations of the column."""
+    for target, value in program.assignments:
+        source = program.source(value)
+        if not isinstance(target, ast.Name) or "groupby" in source or not re.search(r"\.corr\([^)]*\)$", source):
+            continue
+        column = rf"\b{target.id}\[('[^'\n]+'|\"[^\"\n]+\")\](?=(?:\.abs\(\))?\.(?:idxmax|max|nlargest|sort_values)\()"
+        for match in re.finditer(column, program.code):
+            yield (match.end(), match.end(), f".drop({match[1]})")
+
+
 def _mean_of_a_sum(program: ParsedProgram) -> Iterator[Edit]:
-    """Reduce the sum or difference of two columns, if the variable is named after the reduction that only the second
-    column gets."""
+    """Apply a reduction to the sum or difference of two columns, and not only to the second column, if the variable is
+    named after the reduction."""
     for target, value in program.assignments:
         if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add | ast.Sub) or not is_column(value.left):
             continue
@@ -203,12 +285,8 @@ def _mean_of_a_sum(program: ParsedProgram) -> Iterator[Edit]:
                 yield (*program.span(value), f"({operation}).{method}({', '.join(program.arguments(call))})")
 
 
-def _letters(text: str) -> str:
-    return re.sub(r"[\W_]+", "", text).casefold()
-
-
 def _is_selected_column(node: ast.expr) -> bool:
-    """Return whether the expression is a column of selected rows: ``t[t['a'] > 1]['b']``, ``t.loc[rows, 'b']``."""
+    """Return whether the expression selects a column of some rows: ``t[t['a'] > 1]['b']``, ``t.loc[rows, 'b']``."""
     if not isinstance(node, ast.Subscript):
         return False
     if isinstance(node.slice, ast.Tuple):
@@ -219,8 +297,8 @@ def _is_selected_column(node: ast.expr) -> bool:
 
 
 def with_named_functions(code: str, question: str) -> str:
-    """Return the code with ``stats.skew(c)`` in place of ``c.skew()``, and the same for the kurtosis, if the question
-    names the function of SciPy: its results are biased by default, those of pandas are not."""
+    """Replace ``c.skew()`` by ``stats.skew(c)``, and the kurtosis likewise, if the question names the function of
+    SciPy, whose results are biased by default, unlike those of pandas."""
     program = ParsedProgram(code)
     edits: list[Edit] = []
     for node in program.expressions:
@@ -231,15 +309,39 @@ def with_named_functions(code: str, question: str) -> str:
     return program.apply_edits(edits) or code
 
 
+def with_named_options(code: str, question: str) -> str:
+    """Return the code with the options that the question names and that a call lacks: ``ddof=0`` in a call of ``std``,
+    ``equal_var=False`` in a t-test of which the question says that it is Welch's. An option with two values in the
+    question is left as it is."""
+    program = ParsedProgram(code)
+    named = [*OPTION.findall(question), *(option for words, option in OPTION_WORDS if words.search(question))]
+    values = {name: {value for other, value in named if other == name} for name, _ in named}
+    edits: list[Edit] = []
+    for node in program.expressions:
+        if not isinstance(node, ast.Call) or any(one.arg is None for one in node.keywords):
+            continue
+        function = ast.unparse(node.func).rpartition(".")[2]
+        given = {one.arg for one in node.keywords}
+        for name, functions in OPTIONS.items():
+            if function in functions and name not in given and len(values.get(name, ())) == 1:
+                end = program.span(node)[1] - 1
+                is_first = not node.args + node.keywords
+                edits.append((end, end, f"{'' if is_first else ', '}{name}={next(iter(values[name]))}"))
+    return program.apply_edits(edits) or code
+
+
 RULES: tuple[Callable[[ParsedProgram], Iterator[Edit]], ...] = (
     _samples_of_means,
     _complete_samples,
     _complete_pairs,
     _result_order,
+    _table_without_totals,
     _rows_with_gaps,
     _number_of_outliers,
+    _outliers_themselves,
     _counted_before,
     _coefficients,
     _root_mean_squared_error,
+    _other_correlations,
     _mean_of_a_sum,
 )

@@ -251,17 +251,18 @@ class OpeningIndex(Protocol):
     (``sessions/conversation_match.py``), so that the cost of a search does not depend on how much is stored."""
 
     async def remember(self, key: SessionKey, scope: str, chain: Mapping[int, str]) -> None:
-        """Store the hashes in ``chain`` (seq -> hash of the visible conversation up to that item) of items on the
-        current branch. ``scope`` is a hash of user, model and instructions; a beginning is found only within its
-        scope."""
+        """Store hashes of the beginnings of a conversation. ``chain`` maps the seq of an item on the current branch to
+        the hash of the visible conversation up to that item. ``scope`` is a hash of user, model and instructions; a
+        beginning is found only within its scope."""
 
     async def forget(self, key: SessionKey) -> None:
-        """Remove the stored beginnings of the session, because a client now uses it by its id."""
+        """Remove the stored beginnings of the session, so that ``match`` no longer finds it, because a client now uses
+        it by its id."""
 
     async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> OpeningMatch | None:
-        """Return the session that has the longest of these beginnings, or None. ``chain`` contains their hashes from
-        short to long. Of several sessions, the one that changed last is returned. A session that is bound to a notebook
-        is never found."""
+        """Find the session that continues the longest of several beginnings; None if there is none. ``chain`` contains
+        the hashes of the beginnings, from short to long. Of several sessions with this beginning, the one that changed
+        last is returned. Sessions that are bound to a notebook are not searched."""
 
 
 class BindingOperations(Protocol):
@@ -320,7 +321,7 @@ class StoreMaintenance(Protocol):
         """Return all bindings of a namespace (None: of all namespaces), ordered by namespace, root and path."""
 
     async def forget_set_aside(self, namespace: str | None = None) -> None:
-        """Delete what ``repair`` has moved to the quarantine."""
+        """Delete the rows that ``repair`` has moved to the quarantine."""
 
     async def vacuum(self) -> int:
         """Return unused space, including that of deleted text, to the disk. Returns the number of bytes freed."""

@@ -33,14 +33,13 @@ def prompt_of(source: str, metadata: object = None) -> str | None:
 
 
 def is_agent_cell(source: str, metadata: object = None) -> bool:
-    """Whether running the cell starts a turn. Arguments as in ``prompt_of``."""
+    """Return whether running the cell starts a turn. The arguments are those of ``prompt_of``."""
     return bool(MAGIC.match(source)) or prompt_of(source, metadata) is not None
 
 
 def is_agent_code(source: str, metadata: object = None) -> bool:
-    """Whether the cell starts a turn or begins with an ``%agent`` command, so that it is not code of the user.
-    Arguments as in ``prompt_of``.
-    """
+    """Return whether the cell starts a turn or begins with an ``%agent`` command, so that it is not code of the user.
+    The arguments are those of ``prompt_of``."""
     return source.lstrip().startswith(COMMAND) or is_agent_cell(source, metadata)
 
 

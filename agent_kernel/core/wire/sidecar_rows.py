@@ -103,7 +103,7 @@ def _expand_turns(rows: Any) -> Any:
         own, without = row.get("record", {}), row.get("without", ())
         gone = {name for name in SETTINGS if name in own or (isinstance(without, list) and name in without)}
         record = {name: value for name, value in inherited.settings.items() if name not in gone} | own
-        # The fields of the row come first, in their order, so that the same row is written again.
+        # The fields of the row come first, in their order, so that writing the row again gives the same text.
         given = {name: value for name, value in row.items() if name != "without"}
         usual = {name: value for name, value in {**_USUAL, **inherited.usual}.items() if name not in given}
         full = {**given, **usual, "record": record}
@@ -113,8 +113,8 @@ def _expand_turns(rows: Any) -> Any:
 
 
 class _Inherited:
-    """The values that a row can leave out, because the rows before it have them. ``usual`` maps the fields of a row to
-    them, ``settings`` the names of SETTINGS in its record."""
+    """The values that a row can omit because they equal those of earlier rows. ``usual`` maps each field of a row to
+    its usual value, ``settings`` does the same for the names of SETTINGS in its record."""
 
     def __init__(self) -> None:
         self.usual: dict[str, Any] = {"ordinal": 1, **dict.fromkeys(_PLACE, "")}

@@ -1,5 +1,5 @@
-"""Keeps track of the events of a turn that a program has received, so that it can continue after a lost connection. No
-I/O: transports open the streams and wait."""
+"""Keeps track of the events of a turn that a program has received, so that it can continue after a lost connection. The
+module does no I/O: transports open the streams and wait."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class TurnFollower:
         self._pauses: Iterator[float] | None = None
         self._is_known_before = after > 0 and not relays
         self._has_received = False
-        # Stored items have unsplit texts and their own numbers, so they are matched with the received events by
-        # content: texts by their length, calls and files by their ids.
+        # Stored items have complete texts and other numbers than the live events, so they are matched with the received
+        # events by content: texts by their length, calls and files by their ids.
         self._matches_content = False
         self._lengths: dict[str, int] = {TextDelta.type: 0, ReasoningDelta.type: 0}
         self._marks: set[tuple[str, str]] = set()

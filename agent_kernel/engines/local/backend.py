@@ -33,7 +33,7 @@ class ModelFile(Protocol):
 
     @property
     def protocol(self) -> str:
-        """How this model calls tools: a name in ``tool_protocols.TOOL_PROTOCOLS``."""
+        """The name of the protocol by which this model calls tools, from ``tool_protocols.TOOL_PROTOCOLS``."""
         ...
 
     @property

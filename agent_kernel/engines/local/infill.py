@@ -1,4 +1,4 @@
-"""Defines the values of inline completion: the text around the cursor, and what an engine answers. An engine that can
+"""Defines the values of inline completion: the text around the cursor, and the answer of an engine. An engine that can
 complete code implements ``InfillEngine`` besides ``Engine``."""
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Gap:
 
     @property
     def one_line(self) -> bool:
-        """Whether the cursor's line has code, so that only this line is completed."""
+        """Whether only the rest of the cursor's line is completed, because this line already has code."""
         return bool(self.prefix.rpartition("\n")[2].strip() or self.suffix.partition("\n")[0].strip())
 
     def trim(self, text: str) -> str:

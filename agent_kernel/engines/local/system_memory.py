@@ -28,8 +28,8 @@ HOLDER_MIN = 200 * 2**20
 @dataclass(frozen=True, slots=True)
 class Memory:
     """The memory of this machine in bytes. ``total`` is the memory of the machine, or the smallest limit of this
-    process's control groups if that is lower. ``available`` is what can be allocated without swapping, also within
-    these limits: free memory and memory that the kernel can reclaim at once."""
+    process's control groups if that is lower. ``available`` is the memory that can be allocated without swapping, also
+    within these limits: free memory and memory that the kernel can reclaim at once."""
 
     total: int
     available: int

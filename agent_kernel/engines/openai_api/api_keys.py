@@ -36,7 +36,7 @@ def key_of(endpoint: Endpoint, env: Mapping[str, str] = os.environ) -> str:
 
 
 def key_location(endpoint: Endpoint) -> str:
-    """Return the text that follows "Set" in a hint: where the user configures the key of this server."""
+    """Return where the user configures the key of this server, as text that follows "Set" in a hint."""
     if endpoint.api_key_keyring:
         service, _, user = endpoint.api_key_keyring.partition("/")
         return f"it in the keyring (keyring set {service} {user})"

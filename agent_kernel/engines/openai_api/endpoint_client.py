@@ -130,7 +130,7 @@ class EndpointConnection:
     async def _client(self) -> httpx.AsyncClient:
         async with self._opening:
             if self._http is None:
-                # creating a client reads the certificates, which takes time
+                # Creating a client reads the certificates, which takes time.
                 self._http = await asyncio.to_thread(_open_client, self._endpoint)
             return self._http
 
@@ -151,7 +151,7 @@ class EndpointConnection:
             )
         if response.status_code != 200:
             raw = bytearray()
-            # If the body of the error is late or broken, the server has refused the request nevertheless.
+            # The server has refused the request even if the body of its error is late or broken.
             with contextlib.suppress(EngineFault, EngineError):
                 await self._read(response, Patience(host, REFUSAL_S, REFUSAL_S), MAX_REFUSAL, raw)
             raise RequestRefused(

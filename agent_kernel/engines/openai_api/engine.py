@@ -243,8 +243,8 @@ class OpenAIEngine:
 
 
 def _check_form(output: OutputFormat, text: str, host: str) -> None:
-    """Raise EngineError if the text is not in the requested format, since servers that do not support a format ignore
-    it silently. A regex is not checked, because matching a hostile one could take forever."""
+    """Raise EngineError if the text does not have the requested format, since servers silently ignore formats that they
+    do not support. A regex is not checked, because matching a hostile one could take forever."""
     if output.kind == "choice":
         is_kept = text.strip() in output.choice
     elif output.kind in ("json_object", "json_schema"):

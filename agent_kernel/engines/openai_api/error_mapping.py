@@ -64,7 +64,7 @@ class Refusal:
         """Return the fault to raise. Its ``again`` is true if the same request may succeed later."""
         error = self._error(endpoint, model)
         hopeless = self.code == "insufficient_quota" or isinstance(error, ContextOverflow)
-        # llama-cpp-python answers 500 where other servers answer 422
+        # llama-cpp-python answers 500 where other servers answer 422.
         hopeless = hopeless or "validation error" in self.words
         return EngineFault(
             error, again=self.status in AGAIN and not hopeless, after_s=parse_retry_after(self.retry_after)
@@ -110,8 +110,8 @@ class Refusal:
 def stream_fault(problem: Any, endpoint: Endpoint) -> EngineFault:
     """Return the fault to raise for an error inside the stream of an answer, which is an object or a text."""
     problem = problem if isinstance(problem, Mapping) else {"message": problem}
-    code, said = problem.get("code"), problem.get("message") or problem.get("type")
-    words = plain(without_key(str(said), key_of(endpoint))) if said else "it gave no reason"
+    code, message = problem.get("code"), problem.get("message") or problem.get("type")
+    words = plain(without_key(str(message), key_of(endpoint))) if message else "it gave no reason"
     error = EngineError(
         f"{endpoint.host} stopped with an error: {words}", hint="Ask again.", details={"host": endpoint.host}
     )

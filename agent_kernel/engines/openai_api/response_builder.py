@@ -81,7 +81,8 @@ class ResponseBuilder:
 
     @property
     def growing(self) -> int:
-        """A number that increases with everything that the model writes, including calls that cannot be shown yet."""
+        """A counter that increases whenever the model has written something, including calls that cannot be shown
+        yet."""
         return self.characters + len(self._slots)
 
     @property

@@ -81,5 +81,6 @@ class ServerQuirks:
 
 def _find_named(candidates: Sequence[str], refusal: Refusal) -> list[str]:
     fields = [name for name in candidates if refusal.param.split(".")[0] == name]
-    # The full name is compared: a server that recommends max_completion_tokens refuses max_tokens.
+    # The full name is compared, because a server that refuses max_tokens may recommend max_completion_tokens in the
+    # same message.
     return fields or [name for name in candidates if re.search(rf"\b{name}\b", refusal.words)]

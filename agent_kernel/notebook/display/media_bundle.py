@@ -35,7 +35,7 @@ def bundle_medium(data: Mapping[str, Any]) -> bytes | None:
     Returns None if the bundle has a picture (pictures are sent as media files of their own), if it has only plain text
     (the result contains the text anyway), or if it has more than MAX_BUNDLE_BYTES bytes."""
     charts = [mime for mime in data if mime.startswith(CHARTS)]
-    # the HTML of a chart consists of scripts
+    # The HTML form of a chart consists of scripts, so it is left out.
     kept = [mime for mime in RICH if mime in data and not (charts and mime == "text/html")]
     if any(mime in data for mime in IMAGES) or not (charts or kept):
         return None

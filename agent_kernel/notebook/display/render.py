@@ -49,9 +49,9 @@ Bundle = dict[str, Any]
 
 @dataclass(slots=True)
 class Card:
-    """What the user sees of one tool call: its name, where it runs, its code, state and output. ``state`` is text for
-    the user; ``open`` means that the call is running or waiting for an answer. ``corrects`` is the card of the failed
-    call whose program this call repeats with a correction. It is shown folded in this card."""
+    """The data that are displayed for one tool call: its name, where it runs, its code, state and output. ``state`` is
+    text for the user; ``open`` means that the call is running or waiting for an answer. ``corrects`` is the card of the
+    failed call whose program this call repeats with a correction. It is shown folded in this card."""
 
     call: str
     name: str
@@ -82,7 +82,7 @@ class Card:
 
     @property
     def shown_code(self) -> str:
-        """The code for display, with invisible characters marked. What runs is ``code``, unmarked."""
+        """The code for display, with invisible characters marked. The kernel runs ``code``, without the marks."""
         return mark_invisible(self.code)
 
     @property
@@ -149,7 +149,7 @@ class AnswerVersion:
 
 @dataclass(slots=True)
 class TurnSummary:
-    """The state of a turn and what it used. ``line`` is the status line for people; the fields in RECORDED are data for
+    """The state of a turn and its usage. ``line`` is the status line for people; the fields in RECORDED are data for
     programs. ``stored`` is the time at which a stored answer was given, or None for a new answer."""
 
     turn: str

@@ -68,14 +68,14 @@ class RichScreen:
         self._print(self._growing.add(delta), "dim italic", end="")
 
     def card(self, card: Card) -> None:
-        """Print what is new in the card: its code, its output, its state."""
+        """Print the parts of the card that are new: its code, its output, its state."""
         self._end()
         state, printed = self._printed.get(card.call, ("", 0))
         if not state:
             self._print(printable(f"[{card.title}]"), "bold")
             if card.code:
                 self._console.print(self._code(card.shown_code))
-        # running output is printed in whole lines
+        # While a call runs, its output is printed in whole lines.
         end = len(card.output) if card.state != "running" else card.output.rfind("\n") + 1
         if end > printed:
             new = printable(card.output[printed:end]).rstrip("\n")

@@ -147,7 +147,7 @@ def _plain(text: str) -> str:
     text = AUTOLINK.sub(r"[\1](\1)", text).replace("\\<", "<")
     if "<" not in text:
         return text
-    # Renderers that take these dollar signs for math would display the escapes.
+    # The dollar signs are escaped, because a renderer that treats them as math would display ``&lt;`` literally.
     return re.sub(r"(?<!\\)\$", r"\$", text).replace("<", "&lt;")
 
 

@@ -82,8 +82,8 @@ class OutputSegment:
         self._sent = 0.0
         self._pause = 0.0
         self._dirty = False
-        # While the model's code runs in the main thread, the thread of the claim sends due updates. Reentrant, because
-        # an interrupt may leave it locked by the main thread.
+        # While the model's code runs in the main thread, the thread of the claim sends updates that are due. The lock
+        # is reentrant, because an interrupt may occur while the main thread holds it.
         self._lock = threading.RLock()
 
     def touch(self, *, force: bool = False) -> None:
@@ -230,7 +230,7 @@ class TerminalScreen:
         self._out.write(self._growing.add(delta))
 
     def card(self, card: Card) -> None:
-        """Print what is new in the card: its code, its output, its state."""
+        """Print the parts of the card that are new: its code, its output, its state."""
         self._open("")
         state, printed = self._printed.get(card.call, ("", 0))
         if not state:

@@ -5,8 +5,7 @@ There are at most three processes: the keeper, the draft, and during a call the 
 before the call.
 
 Each is a copy of one thread of the kernel. It must not use the kernel's sockets or other threads, or wait for them. It
-ends with ``os._exit``, because a normal exit would flush and close what the kernel still uses.
-"""
+ends with ``os._exit``, because a normal exit would flush and close files that the kernel still uses."""
 
 from __future__ import annotations
 
@@ -199,7 +198,7 @@ class Fallback:
         jail.follow_parent(keeper)
         channel.renew()
         _restore_random(state)
-        # a fork shares file offsets with its parent, so the failed call may have changed them
+        # A fork shares file offsets with its parent, so the failed call may have changed them.
         for fd, offset in offsets.items():
             os.lseek(fd, offset, os.SEEK_SET)
         channel.send(frames.json_frame(frames.READY, {}))
@@ -274,7 +273,7 @@ def _describe_contents(shell: Any, answer: Mapping[str, Any], names: Iterable[st
 
 
 def _is_refused(shell: Any, outcome: ExecutionOutcome) -> bool:
-    """Return True if the code failed because a draft does not allow what it tried."""
+    """Return True if the code failed because it tried something that a draft does not allow."""
     result = getattr(shell, "last_execution_result", None)
     error = getattr(result, "error_in_exec", None)
     seen: set[int] = set()
@@ -288,7 +287,7 @@ def _is_refused(shell: Any, outcome: ExecutionOutcome) -> bool:
     return False
 
 
-# ---------------------------------------------------------------------------------------------------- cutting off
+# ------------------------------------------------------------------------------------------- separation from the kernel
 
 
 def _detach(ends: ChildEnds) -> None:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from agent_kernel.core.messages import shorten
 from agent_kernel.core.programs.program_outcome import ProgramOutcome
+from agent_kernel.core.programs.syntax_tree import names_in
 from agent_kernel.core.wire.agent_cells import is_agent_code
 from agent_kernel.notebook.display.safe_output import PICTURES, safe_bundle, safe_metadata
 from agent_kernel.notebook.draft import fork_safety
@@ -28,7 +29,7 @@ from agent_kernel.notebook.kernel.cell_identity import metadata_of_code
 from agent_kernel.notebook.kernel.changed_names import NameChanges
 from agent_kernel.notebook.kernel.content_digest import variable_digest
 from agent_kernel.notebook.kernel.live_execution import MAX_IMAGES, RESULT_CHARS, ExecutionOutcome, interruptible
-from agent_kernel.notebook.kernel.python_syntax import loop_names, names_in, to_plain_python
+from agent_kernel.notebook.kernel.python_syntax import loop_names, to_plain_python
 from agent_kernel.notebook.kernel.variable_fingerprints import NOTHING, WeakMark
 from agent_kernel.notebook.kernel.variable_summary import DATA_TITLES
 from agent_kernel.notebook.kernel.variable_transfer import decode_draft_value
@@ -99,8 +100,7 @@ class Drafts:
         atexit.register(self.drop)
 
     def unfit(self) -> str:
-        """Return why this kernel cannot be copied now, as the end of a sentence, or "". The first check creates a
-        draft to find out."""
+        """Return why this kernel cannot be copied now, as the end of a sentence; "" if a draft could be created."""
         if reason := self._unfit or ("" if self._process else fork_safety.unsafe()):
             return reason
         if not self._proved:
@@ -138,24 +138,24 @@ class Drafts:
         of the value of the program's last expression."""
         if refused := self._review.refuse(code):
             return ExecutionOutcome("error", refused, refused, (), False)
-        heard = _Heard(listener)
+        output = _PrintedOutput(listener)
         with self._lock, interruptible() as interrupt:
             try:
                 answer = self._ensure_process().run(
                     code,
-                    heard.hear,
+                    output.add,
                     lambda bundle: _show_safely(bundle, show, id(self)),
                     stopped=interrupt.is_set,
                     returns_value=returns_value,
                 )
             except KeyboardInterrupt:
                 self._forget_ended()
-                return ExecutionOutcome("interrupted", heard.text_with("KeyboardInterrupt"), "", (), True)
+                return ExecutionOutcome("interrupted", output.text_with("KeyboardInterrupt"), "", (), True)
             except DraftEnded as error:
-                return self._describe_end(error, heard, interrupt.is_set())
+                return self._describe_end(error, output, interrupt.is_set())
             self._forget_ended()
             self._restart_idle_timer()
-        return self._record(turn, code, answer, heard)
+        return self._record(turn, code, answer, output)
 
     def try_programs(self, programs: Iterable[str], names: Sequence[str]) -> list[ProgramOutcome]:
         """Run each program on the present state of the copy and undo its effects. Returns the outcomes in order. An
@@ -195,8 +195,8 @@ class Drafts:
         return [self._compare(outcomes[0], one) for one in outcomes[1:]] if reference else outcomes
 
     def describe_data(self, prompt: str, options: Mapping[str, Any]) -> str:
-        """Return the text of ``variable_summary.describe_data`` for the variables in the copy, as the copy states it.
-        Returns "" if no call has changed the copy, or if it does not answer. Raises KeyboardInterrupt."""
+        """Return the text of ``variable_summary.describe_data`` for the variables in the copy; the copy itself computes
+        it. Returns "" if no call has changed the copy, or if the copy does not answer. Raises KeyboardInterrupt."""
         if self._process is None or not self.done or not self._lock.acquire(blocking=False):
             return ""
         try:
@@ -211,7 +211,7 @@ class Drafts:
         return text if text.partition("\n")[0] in DATA_TITLES else ""
 
     def has_equal_outcome(self, reference: str, program: str) -> bool:
-        """Whether both programs print the same and leave equal variables in a fresh copy of the kernel."""
+        """Return whether both programs print the same and leave equal variables in a fresh copy of the kernel."""
         self.drop()
         with self.reviewing(ProgramReview(reference=reference)):
             outcomes = self.try_programs([program], ())
@@ -257,7 +257,7 @@ class Drafts:
         return self._process
 
     def _try(self, code: str, timeout_s: float, interrupt: threading.Event, trial: Mapping[str, Any]) -> dict[str, Any]:
-        """Run code as a trial (see ``DraftProcess.run``) and ignore what it displays."""
+        """Run code as a trial (see ``DraftProcess.run``) and ignore its displayed output."""
         process, ignore = self._ensure_process(), lambda *_: None
         return process.run(code, ignore, ignore, timeout_s, stopped=interrupt.is_set, trial=trial)
 
@@ -273,10 +273,10 @@ class Drafts:
             self._forget()
 
     def _compare(self, expected: ProgramOutcome, outcome: ProgramOutcome) -> ProgramOutcome:
-        """Compare the outcome of a proposed program with ``expected``, the outcome of the reference program. Return
-        ``outcome`` if they are equal, otherwise a copy with the status "error". Loop variables of the reference program
-        are not compared. If only one of the two programs changed a variable, its new value is compared with the value
-        in the kernel, which neither of them has changed."""
+        """Compare the outcome of a program with ``expected``, the outcome of the reference program. Return ``outcome``
+        if they are equal, otherwise a copy of it with the status "error". Loop variables of the reference program are
+        not compared. If only one of the two programs changed a variable, its new value is compared with the value in
+        the kernel, which neither of them has changed."""
         names = {*expected.variables, *outcome.variables} - loop_names(self._review.reference)
         present = {name: variable_digest(self._shell.user_ns.get(name)) for name in names}
         before, after = (
@@ -297,16 +297,16 @@ class Drafts:
         self._idle.daemon = True
         self._idle.start()
 
-    def _describe_end(self, error: DraftEnded, heard: _Heard, interrupted: bool) -> ExecutionOutcome:
+    def _describe_end(self, error: DraftEnded, output: _PrintedOutput, interrupted: bool) -> ExecutionOutcome:
         self._forget_ended()
         if error.hung:
             self._unfit = "a draft of this kernel hung"
         status = "interrupted" if interrupted else "timeout" if error.timeout else "error"
         lost = f"The draft is gone, with the variables it made: {error}. The person's kernel is as it was."
         reason = f"The code was ended: {error}. {UNDONE}" if error.restored else lost
-        return ExecutionOutcome(status, heard.text_with(reason), reason, (), interrupted)
+        return ExecutionOutcome(status, output.text_with(reason), reason, (), interrupted)
 
-    def _record(self, turn: str, code: str, answer: Mapping[str, Any], heard: _Heard) -> ExecutionOutcome:
+    def _record(self, turn: str, code: str, answer: Mapping[str, Any], output: _PrintedOutput) -> ExecutionOutcome:
         status = answer.get("status") if answer.get("status") in STATUSES else "error"
         attempted = NameChanges(*(_names(answer.get(kind)) for kind in ("new", "changed", "deleted")))
         changes = attempted if status == "success" else NameChanges()
@@ -321,7 +321,7 @@ class Drafts:
         if beside and python_text == NO_OUTPUT:
             python_text = ""
         undone = LOST if answer.get("lost") is True else UNDONE if attempted and not changes else ""
-        # the error must be the last line: a retry looks there
+        # The error must be the last line, because a retry reads it there.
         parts = (undone, beside, NOT_HERE * needs_kernel, python_text)
         text = "\n".join(part for part in parts if part)
         media = _media(answer.get("media"))
@@ -341,16 +341,16 @@ class Drafts:
             self.drop()
 
 
-class _Heard:
-    """Keeps the printed output of a call while passing it on. If the draft ends before the call has a result, this
-    output becomes the text that the model reads."""
+class _PrintedOutput:
+    """Stores the printed output of a call and passes it on. If the draft ends before the call has a result, the model
+    reads this output instead."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self._parts: list[str] = []
         self._size = 0
 
-    def hear(self, stream: str, text: str) -> None:
+    def add(self, stream: str, text: str) -> None:
         if self._size < 4 * RESULT_CHARS:
             self._parts.append(text)
             self._size += len(text)

@@ -73,7 +73,7 @@ def fork() -> int:
     """Fork and return the child's process id, or 0 in the child. Suppresses Python's warning about threads. Raises
     OSError."""
     with warnings.catch_warnings():
-        # The warning is correct: other threads are not copied. The hang detector looks for code that waits for them.
+        # Python warns that other threads are not copied. The hang detector finds code that waits for such a thread.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 

@@ -117,15 +117,15 @@ class DraftProcess:
         returns_value: bool = False,
     ) -> dict[str, Any]:
         """Run code and return its result. ``beside`` in the result is output that did not pass through Python's
-        streams, for example of C code. With ``returns_value`` the result has a copy of the value that the program ends
-        with.
+        streams, for example output of C code. With ``returns_value`` the result has a copy of the value that the
+        program ends with.
 
-        After a failed call the draft is in the state before the call. With ``trial`` the draft returns to that state in
-        any case. With ``names`` in it, the result describes the variables that the code changed, and those in ``names``
-        that it created; ``describe`` in it has the arguments of ``describe_data``, which is then called in place of the
-        code. If the state could not be restored, the draft has ended and the result has ``lost`` True. Raises
-        DraftEnded if the process ended during the call. A keyboard interrupt ends the call. ``stopped`` returns True
-        after an interrupt, because a KeyboardInterrupt in a finalizer gets lost."""
+        A failed call leaves the draft in the state before the call. A ``trial`` leaves it in that state in any case. If
+        ``trial`` has the key ``names``, the result describes the variables that the code changed, and those in
+        ``names`` that it created. If it has the key ``describe``, ``describe_data`` is called with the value as
+        arguments and no code runs. If the state could not be restored, the draft has ended and the result has ``lost``
+        True. Raises DraftEnded if the process ended during the call. A keyboard interrupt ends the call. ``stopped``
+        returns True after an interrupt, because a KeyboardInterrupt in a finalizer gets lost."""
         try:
             request: dict[str, Any] = {"code": code, "threads": ThreadFacts.of(self.pid)._asdict()}
             if returns_value:
@@ -136,7 +136,7 @@ class DraftProcess:
             answer = self._answer(frames.DONE, on_text, on_show, timeout_s, stopped)
         except FrameError as error:
             self.end()
-            raise DraftEnded(f"what the draft sent cannot be read: {error}") from error
+            raise DraftEnded(f"the output of the draft cannot be read: {error}") from error
         except OSError as error:
             self.end()
             raise DraftEnded(str(error)) from error
@@ -193,7 +193,7 @@ class DraftProcess:
                     os.kill(pid, signal.SIGKILL)
             if parent_of(asleep) != self._keeper:
                 raise DraftEnded("the process that it named does not belong to this draft")
-            # files are not rolled back, so every later call would end as well
+            # Files are not rolled back, so every later call would exceed the limit too.
             if excess := excess_of_disk(self.directory):
                 raise DraftEnded(excess)
             self._forget_output()
@@ -296,7 +296,7 @@ class DraftProcess:
         try:
             received = self._frames.feed(data)
         except FrameError as error:
-            raise DraftEnded(f"what the draft sent cannot be read: {error}") from error
+            raise DraftEnded(f"the output of the draft cannot be read: {error}") from error
         for kind, bodies in itertools.groupby(received, key=operator.itemgetter(0)):
             if (stream := frames.STREAMS.get(kind)) is not None:
                 on_text(stream, b"".join(body for _, body in bodies).decode(errors="replace"))

@@ -33,8 +33,8 @@ SOFT = 1
 
 
 def unsafe() -> str:
-    """Return why the kernel must not be forked now, as the end of a sentence, or "". Only inspects what the process
-    has loaded and runs, except that OpenMP is asked to release its idle threads."""
+    """Return why the kernel must not be forked now, as the end of a sentence, or "". Inspects the loaded libraries and
+    the threads of the process; in addition, it asks OpenMP to release its idle threads."""
     if reason := jail.missing():
         return reason
     if threading.current_thread() is not threading.main_thread():

@@ -1,7 +1,6 @@
 """The frames between a kernel and its draft: their kinds and bodies, which are text or JSON.
 
-The kernel must not trust what the draft sends.
-"""
+The kernel must not trust frames of the draft."""
 
 from __future__ import annotations
 

@@ -112,8 +112,8 @@ def _memory_mb(pids: Sequence[int], most_mb: int) -> int:
     roughly = sum(read_kib(f"/proc/{pid}/status", "RssAnon:", "VmSwap:") for pid in pids) >> 10
     if roughly <= most_mb:
         return roughly
-    # The proportional set size (PSS) divides each shared page among its users. So the PSS of the kernel and the draft
-    # together, less the kernel's own anonymous memory, is what only the draft has.
+    # The proportional set size (PSS) divides each shared page among the processes that share it. The memory that only
+    # the draft has is therefore the PSS of the kernel and the draft together, minus the kernel's own anonymous memory.
     shares = [read_kib(f"/proc/{pid}/smaps_rollup", "Pss_Anon:", "SwapPss:") for pid in (os.getpid(), *pids)]
     return max(0, sum(shares) - read_kib("/proc/self/smaps_rollup", "Anonymous:", "Swap:")) >> 10
 

@@ -67,7 +67,7 @@ def missing() -> str:
 
 
 def confine(directory: str) -> str:
-    """Apply every layer to this process. It may then write to ``directory`` only. Returns a description of what is
+    """Apply every layer to this process. It may then write to ``directory`` only. Returns a description of the layers
     in force. Raises OSError if a layer cannot be applied."""
     # The order matters: mounts need capabilities, Landlock and seccomp need no_new_privs, and seccomp comes last
     # because it forbids the system calls that the layers before it use.
@@ -90,7 +90,7 @@ def _own_shared_memory() -> list[str]:
     try:
         try:
             check_result(libc.unshare(NEW_MOUNTS), "unshare")
-        # Without the privilege, a new user namespace grants it; the maps keep the user's own ids.
+        # A process without this privilege gets it in a new user namespace. The id maps keep the ids of the user.
         except OSError:
             check_result(libc.unshare(NEW_MOUNTS | NEW_USER), "unshare")
             Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
@@ -120,8 +120,8 @@ def readable_paths() -> list[str]:
 def _view(own: str) -> tuple[list[str], list[str]]:
     """Return (paths that may be read, directories that may only be listed).
 
-    The draft can read what the sandbox would see: the system, Python and its packages, and the notebook's directory. At
-    any depth, that directory is without dot entries, sidecars and Jupyter's own directories. Other directories of
+    The draft can read the same files as the sandbox: the system, Python and its packages, and the notebook's directory.
+    At any depth, that directory is without dot entries, sidecars and Jupyter's own directories. Other directories of
     ``sys.path`` are treated in the same way. If the notebook's directory is the home directory or contains it, none of
     it is readable: a draft runs without asking, and a remote model reads what it prints.
 
@@ -156,7 +156,7 @@ def _view(own: str) -> tuple[list[str], list[str]]:
 
 
 def _parts_without(directory: str, hidden: Sequence[str]) -> list[str]:
-    """Return the largest parts of ``directory`` that contain nothing hidden."""
+    """Return the paths of the largest files and directories in ``directory`` that contain no path of ``hidden``."""
     if directory in hidden:
         return []
     if not visible_paths.holds(directory, hidden):
@@ -262,7 +262,7 @@ class SharedMapping(NamedTuple):
         at, size, offset = ctypes.c_void_p(self.start), ctypes.c_size_t(self.length), ctypes.c_long(self.offset)
         if libc.mmap(at, size, protection, flags | FIXED, fd, offset) != self.start:
             code = ctypes.get_errno()
-            raise OSError(code, f"mmap: {os.strerror(code)}")
+            raise OSError(code, f"mmap failed: {os.strerror(code)}")
 
 
 def unshare_memory() -> None:

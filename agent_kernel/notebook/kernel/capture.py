@@ -1,7 +1,6 @@
-"""Captures what code produces while it runs in the user's kernel: streams, displayed values, figures, its traceback.
+"""Captures the output of code that runs in the user's kernel: streams, displayed values, figures, its traceback.
 
-Displayed bundles go to the notebook at once as outputs of their own; printed text goes to a listener.
-"""
+Displayed bundles go to the notebook at once as outputs of their own; printed text goes to a listener."""
 
 from __future__ import annotations
 
@@ -77,7 +76,7 @@ class Tee(io.TextIOBase):
 
 
 class Publisher:
-    """Replaces ``shell.display_pub``: keeps what the code displays and passes it on to ``show``."""
+    """Replaces ``shell.display_pub``: stores the bundles that the code displays and passes them on to ``show``."""
 
     is_publishing = False
 

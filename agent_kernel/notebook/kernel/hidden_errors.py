@@ -12,7 +12,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from agent_kernel.notebook.kernel.python_syntax import UNREADABLE, modified_in_place, smallest_statement
+from agent_kernel.core.programs.syntax_tree import parse
+from agent_kernel.notebook.kernel.python_syntax import modified_in_place, smallest_statement
 
 CATCHES = "HiddenError: the code catches {error} at the statement that failed. Correct the cause of the error."
 LEAVES_OUT = "HiddenError: the code leaves out the statement that failed. Correct it."
@@ -26,9 +27,8 @@ def find_hidden_error(source: str, lines: Iterable[int], error: str, proposed: s
     Both cells are plain Python. ``lines`` are the lines of ``source`` that the traceback names, and ``error`` is the
     name of the error's class as a traceback shows it, such as ``KeyError`` or ``pandas.errors.ParserError``. A cell
     that cannot be parsed hides nothing."""
-    try:
-        before, after = ast.parse(source), ast.parse(proposed)
-    except UNREADABLE:
+    before, after = parse(source), parse(proposed)
+    if before is None or after is None:
         return ""
     known = {one.key for one in _statements(before)}
     failing = [Statement.of(node) for line in lines if (node := smallest_statement(before, line))]

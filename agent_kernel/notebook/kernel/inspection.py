@@ -54,7 +54,7 @@ class TookTooLong(BaseException):
 
 def variables(shell: Any, name: str = "", chars: int = CHARS) -> str:
     """Describe all variables of the user in one line each, newest first, or the variable ``name`` in detail. The text
-    has at most ``chars`` characters, plus one line about what is left out."""
+    has at most ``chars`` characters, plus one line that states how many variables are left out."""
     namespace: Mapping[str, Any] = shell.user_ns
     if name:
         if name not in namespace:
@@ -107,7 +107,7 @@ def describe_failure(failure: tuple[int, str, str, str], chars: int = CHARS) -> 
 
 def format_traceback(error: BaseException, sources: Callable[[str], str]) -> str:
     """Format a traceback without colors and without IPython's frames. ``sources`` maps a file name to the name of its
-    cell, or to "" if it is no cell."""
+    cell, or to "" if it is not a cell."""
     frames = [
         f"  {sources(frame.filename) or frame.filename}, line {frame.lineno}, in {frame.name}\n    {frame.line}"
         for frame in traceback.extract_tb(error.__traceback__)
@@ -234,8 +234,8 @@ def _last_failure(shell: Any) -> tuple[int, str, str, str] | None:
 
 
 def _patiently(look: Callable[[], list[str]], name: str, value: Any) -> list[str]:
-    """Return what ``look`` returns, or only the name and type of the value if ``look`` fails or takes longer than
-    PATIENCE_S seconds."""
+    """Return the result of ``look(name, value)``. If ``look`` fails or takes longer than PATIENCE_S seconds, return
+    only the name and the type of the value."""
     try:
         with _at_most_seconds(PATIENCE_S):
             return look()

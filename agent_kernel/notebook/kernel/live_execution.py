@@ -33,8 +33,8 @@ ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 class ExecutionOutcome(NamedTuple):
     """The result of a run. ``text`` is for the model, ``traceback`` for the user. ``media`` are ``{mime, data}`` with
     data in base64. ``changes`` lists changed variables. ``value`` is the value that the program ends with, if it was
-    requested and the program has one. ``needs_kernel`` means that the code failed because a draft does not allow what
-    it tried; the kernel itself does."""
+    requested and the program has one. ``needs_kernel`` means that the code failed because it tried something that the
+    kernel allows, but a draft does not."""
 
     status: str
     text: str

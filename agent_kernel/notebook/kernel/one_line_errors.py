@@ -29,5 +29,5 @@ class AgentInterrupted(KeyboardInterrupt):
 
 
 def to_short_error(error: AgentKernelError) -> AgentError:
-    """Return the error as one line: what happened and what to do next."""
+    """Return the error as one line: its message, followed by its hint."""
     return AgentError(" ".join(f"{error} {COMMANDS.get(error.code, '')}".split()))

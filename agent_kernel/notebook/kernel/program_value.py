@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from agent_kernel.notebook.kernel.python_syntax import UNREADABLE
+from agent_kernel.core.programs.syntax_tree import parse_or_empty
 
 HIDDEN = "__agent_kernel_value__"
 """The variable that holds the value during the run; removed afterwards."""
@@ -59,13 +59,10 @@ def recording_value(shell: Any, found: list[ProgramValue]) -> Iterator[None]:
 
 
 def with_assignment(code: str, name: str) -> str:
-    """Return a program that does what ``code`` does, and that also assigns the value with which ``code`` ends to the
-    variable ``name``. Returns "" if ``code`` is not plain Python or ends without a value. If ``print`` shows the value,
-    the new program computes it a second time."""
-    try:
-        tree = ast.parse(code)
-    except UNREADABLE:
-        return ""
+    """Return a program that runs ``code`` and also assigns the value with which ``code`` ends to the variable ``name``.
+    Returns "" if ``code`` is not plain Python or ends without a value. If ``print`` shows the value, the new program
+    computes it a second time."""
+    tree = parse_or_empty(code)
     last = tree.body[-1] if tree.body else None
     match last:
         case ast.Assign(targets=[ast.Name(id=bound)]) | ast.AnnAssign(target=ast.Name(id=bound), value=ast.expr()):
@@ -103,8 +100,8 @@ def _with_stored_value(expression: ast.expr) -> ast.expr:
 
 
 def _with_stored_part(argument: ast.expr) -> ast.expr:
-    """Return the argument of a ``print`` with code that stores a value: of an f-string with one placeholder the value
-    in it, of ``table.to_string()`` the table, else the argument itself."""
+    """Return the argument of a ``print`` with code that stores a value: the value in an f-string with one placeholder,
+    the table in ``table.to_string()``, otherwise the argument itself."""
     match argument:
         case ast.JoinedStr(values=values):
             placeholders = [part for part in values if isinstance(part, ast.FormattedValue)]

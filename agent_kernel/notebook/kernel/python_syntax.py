@@ -9,12 +9,11 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from agent_kernel.core.programs.syntax_tree import UNPARSABLE, parse_or_empty
+
 MUTATORS = {"add", "append", "clear", "discard", "extend", "fill", "insert", "pop", "popitem", "remove", "reverse"}
 MUTATORS |= {"setdefault", "sort", "update"}
 """Methods of lists, dictionaries, sets and arrays that modify the object in place."""
-UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
-"""The exceptions that Python and IPython raise for code that they cannot parse, because of its grammar, characters or
-nesting depth."""
 
 
 def to_plain_python(shell: Any, code: str) -> str:
@@ -22,16 +21,8 @@ def to_plain_python(shell: Any, code: str) -> str:
     the error."""
     try:
         return str(shell.transform_cell(code))
-    except UNREADABLE:
+    except UNPARSABLE:
         return code
-
-
-def parse_or_empty(code: str) -> ast.Module:
-    """Parse plain Python. For code that cannot be parsed, return a module without statements."""
-    try:
-        return ast.parse(code)
-    except UNREADABLE:
-        return ast.Module([], [])
 
 
 def smallest_statement(tree: ast.Module, line: int) -> ast.stmt | None:
@@ -41,13 +32,8 @@ def smallest_statement(tree: ast.Module, line: int) -> ast.stmt | None:
     return min(around, key=lambda node: (node.end_lineno or node.lineno) - node.lineno, default=None)
 
 
-def names_in(code: str) -> set[str]:
-    """Return every name that plain Python reads or binds; empty if it cannot be parsed."""
-    return {node.id for node in ast.walk(parse_or_empty(code)) if isinstance(node, ast.Name)}
-
-
 def loop_names(code: str) -> set[str]:
-    """Return names that plain Python binds only as loop variables."""
+    """Return the names that the code binds as loop variables and in no other way. ``code`` has no IPython syntax."""
     tree = parse_or_empty(code)
     loops = [node.target for node in ast.walk(tree) if isinstance(node, ast.For | ast.AsyncFor)]
     targets = [node for loop in loops for node in ast.walk(loop) if isinstance(node, ast.Name)]
@@ -60,8 +46,8 @@ def loop_names(code: str) -> set[str]:
 
 
 def modified_in_place(code: str) -> set[str]:
-    """Return names whose objects the code modifies in place: ``d[k] = v``, ``o.a = v``, ``x += 1``, ``l.append(v)``,
-    ``inplace=True``."""
+    """Return the names whose objects the code modifies in place: ``d[k] = v``, ``o.a = v``, ``x += 1``,
+    ``l.append(v)``, ``inplace=True``."""
     return {name for node in ast.walk(parse_or_empty(code)) for target in _targets(node) if (name := _root(target))}
 
 

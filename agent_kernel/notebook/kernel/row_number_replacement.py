@@ -10,20 +10,17 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from agent_kernel.notebook.kernel.python_syntax import UNREADABLE
+from agent_kernel.core.programs.syntax_tree import parse_or_empty
 from agent_kernel.notebook.kernel.variable_summary import describe_cells, is_frame
 
 SEARCHES = ("idxmax", "idxmin")
 
 
 def with_row_values(code: str, output: str, namespace: Mapping[str, Any]) -> str:
-    """Return the output with the values of a row in place of its number. The output is returned unchanged unless it
+    """Replace the number of a row in the output with the values of this row. The output is returned unchanged unless it
     shows the number of a row that ``code`` searched in a table of the user. Code and output may be any text."""
     words = output.split()
-    try:
-        tree = ast.parse(code)
-    except UNREADABLE:
-        return output
+    tree = parse_or_empty(code)
     for node in ast.walk(tree):
         table: Any = namespace.get(name := _searched_table(node))
         at = _place_of(tree, node, len(words)) if is_frame(table) else None
@@ -55,8 +52,8 @@ def _searched_table(node: ast.AST) -> str:
 
 def _place_of(tree: ast.AST, search: ast.AST, words: int) -> int | None:
     """Return the index of the word in the output that shows the value of ``search``; None if it is unknown. If the
-    output has one word, it is that word. Otherwise the index is the position of ``search`` among the arguments of
-    ``print``."""
+    output has only one word, that is its index. Otherwise the index is the position of ``search`` among the arguments
+    of ``print``."""
     if words == 1:
         return 0
     for node in ast.walk(tree):

@@ -63,8 +63,8 @@ def _are_times(texts: Sequence[str]) -> bool:
 
 
 def _describe_differences(texts: Sequence[str], folded: Collection[str]) -> str:
-    """Describe in what some of the ``texts`` differ although they mean the same; an empty string if none do. ``folded``
-    are the texts without their differences in case and outer spaces."""
+    """Describe how some of the ``texts`` differ although they mean the same; an empty string if none do. ``folded`` are
+    the same texts in lower case and without outer spaces."""
     if len(folded) == len(texts):
         return ""
     if len({text.casefold() for text in texts}) == len(folded):
@@ -75,9 +75,9 @@ def _describe_differences(texts: Sequence[str], folded: Collection[str]) -> str:
 
 
 def _numbers_from(place: str, texts: Sequence[str], *, mixed: bool) -> str:
-    """Return an expression for the numbers in the column ``place`` whose text cells are ``texts``; an empty string if
-    they are no numbers. ``mixed`` means that other cells of the column hold numbers already. Words without digits
-    ("absent") become missing values."""
+    """Return an expression that converts the column ``place``, whose text cells are ``texts``, to numbers; an empty
+    string if the texts are not numbers. ``mixed`` means that other cells of the column already contain numbers. Words
+    without digits ("absent") become missing values."""
     found = [(text, NUMBER_IN_TEXT.fullmatch(text.strip())) for text in texts]
     numbers = [match for _, match in found if match]
     if any(match is None and re.search(r"\d", text) for text, match in found):
@@ -85,7 +85,8 @@ def _numbers_from(place: str, texts: Sequence[str], *, mixed: bool) -> str:
     if mixed and not numbers:
         return f"pd.to_numeric({place}, errors='coerce')"
     units = {(match["before"], match["after"].strip().casefold()) for match in numbers}
-    # One unit, or a unit that some cells lack. A text of digits with a leading zero is an identifier, not a number.
+    # The texts must have one unit, which some cells may lack. A text of digits with a leading zero is an identifier,
+    # not a number.
     identifiers = any(re.match(r"0\d", match["number"]) for match in numbers)
     if len(numbers) * 2 < len(texts) or len(units - {("", "")}) > 1 or identifiers:
         return ""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 import contextlib
 import weakref
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
+from agent_kernel.core.programs.syntax_tree import UNPARSABLE
+from agent_kernel.core.recent_entries import RecentEntries
 from agent_kernel.notebook.kernel.content_digest import content_digest
-from agent_kernel.notebook.kernel.python_syntax import UNREADABLE
 
 KEPT = 200
 """Number of turns whose variables are remembered. The variables of older turns count as changed."""
@@ -47,7 +47,7 @@ class VariableTracker:
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
-        self._turns: OrderedDict[str, dict[str, WeakMark] | None] = OrderedDict()
+        self._turns = RecentEntries[str, dict[str, WeakMark] | None](KEPT)
 
     def ran(self, turn: str, code: str, *, drafted: bool = False) -> None:
         """Record the variables of code that a turn ran in the kernel, whether the code completed or not. With
@@ -60,9 +60,6 @@ class VariableTracker:
         else:
             marks = {name: WeakMark(namespace.get(name, NOTHING), content=True) for name in names}
             self._turns[turn] = before | marks
-        self._turns.move_to_end(turn)
-        while len(self._turns) > KEPT:
-            self._turns.popitem(last=False)
 
     def intact(self) -> list[str]:
         """Return the ids of the turns whose variables are unchanged since the turn ran."""
@@ -77,11 +74,11 @@ class VariableTracker:
         return [name for name, mark in marks.items() if not mark.fits(namespace.get(name, NOTHING))]
 
     def _names(self, code: str, *, read_only: bool) -> set[str] | None:
-        """Return the names in the code, or with ``read_only`` only those whose values come from outside the code. None
-        if the code cannot be parsed."""
+        """Return the names in the code; None if the code cannot be parsed. With ``read_only``, return only the names
+        whose values come from outside the code."""
         try:
             tree = ast.parse(self._shell.transform_cell(code))
-        except UNREADABLE:
+        except UNPARSABLE:
             return None
         bound = _bound_first(tree) if read_only else set()
         return {name for node in ast.walk(tree) for name in _list_names(node)} - bound - {"get_ipython"}

@@ -63,8 +63,9 @@ def without_braces(prompt: str, names: Iterable[str]) -> str:
 
 
 def tables_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
-    """Return data frames and series whose name occurs as a word in the prompt. ``a`` and ``I`` are ordinary words. If
-    there are none, return the data frames whose columns the prompt names ("plot rain_mm by month")."""
+    """Return the data frames and series whose name occurs as a word in the prompt. The names ``a`` and ``I`` do not
+    count, because they are also words. If there are none, return the data frames whose columns the prompt names ("plot
+    rain_mm by month")."""
     words = dict.fromkeys(re.findall(r"(?<![\w.])[A-Za-z_]\w*", prompt))
     named = [name for name in words if name not in ONE_LETTER_WORDS and is_table(namespace.get(name))]
     return named or _tables_with_columns({word.lower() for word in words} - EVERYDAY_WORDS, namespace)
@@ -72,7 +73,8 @@ def tables_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
 
 def _tables_with_columns(words: set[str], namespace: Mapping[str, Any]) -> list[str]:
     """Return the data frames of the user with the most columns among ``words`` (lower case), newest first, at most
-    MAX_TABLES. Only labels that are text count, because the text of an unknown object cannot be asked for."""
+    MAX_TABLES. Only labels of type str are compared, because computing the text of an unknown object may run its
+    code."""
     hits: dict[str, int] = {}
     for name in _frames(namespace):
         labels = itertools.islice(namespace[name].columns, MAX_SCANNED_COLUMNS)
@@ -86,9 +88,10 @@ def _tables_with_columns(words: set[str], namespace: Mapping[str, Any]) -> list[
 def describe_data(
     prompt: str, namespace: Mapping[str, Any], *, named: Iterable[str] = (), earlier: str = "", newest: bool = True
 ) -> list[str]:
-    """Describe the data that the prompt names, and the variables ``named``. If there are none ("And the largest one?"),
-    describe the data that the prompts ``earlier`` named; if there are none either and ``newest`` is true, the newest
-    tables. The first line is the title of the note; the list is empty if there is no data."""
+    """Describe the data that a turn is about: the data that the prompt names, and the variables ``named``. If there are
+    none ("And the largest one?"), describe the data that the prompts ``earlier`` named; if there are none either and
+    ``newest`` is true, the newest tables. The first line is the title of the note; the list is empty if there is no
+    data."""
     title = NAMED
     names = list(dict.fromkeys([*(name for name in named if name in namespace), *find_mentioned(prompt, namespace)]))
     if not names:
@@ -104,12 +107,12 @@ def find_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
 
 
 def newest_tables(namespace: Mapping[str, Any]) -> list[str]:
-    """Return the data frames that were made last, newest first, at most MAX_NEWEST."""
+    """Return the names of the data frames that were created last, newest first, at most MAX_NEWEST."""
     return list(itertools.islice(_frames(namespace), MAX_NEWEST))
 
 
 def _frames(namespace: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the data frames of the user, newest first. The same frame under two names is returned once."""
+    """Yield the names of the user's data frames, newest first. A frame with two names is returned once."""
     seen: set[int] = set()
     for name, value in reversed([*namespace.items()]):
         if not name.startswith("_") and is_frame(value) and id(value) not in seen:
@@ -125,7 +128,7 @@ def data_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
 
 
 def summary(name: str, value: Any) -> str:
-    """Describe a variable by type, shape, columns and first row, in at most MAX_CHARS characters. Never raises."""
+    """Return the names of the user's tables, arrays, containers and functions that occur as words in the prompt."""
     try:
         lines = facts(value, name)
     except Exception:  # noqa: BLE001  a person's object may raise anything, and a turn must not fail for it
@@ -207,7 +210,7 @@ def _count_missing(column: Any) -> int:
 
 
 def _index(frame: Any) -> str:
-    """Describe the index, unless it is a plain row number."""
+    """Describe the index of a data frame, unless it only numbers the rows."""
     index = getattr(frame, "index", None)
     if index is None or type(index).__name__ == "RangeIndex":
         return ""
@@ -227,7 +230,8 @@ def columns_of(frame: Any, limit: int = MAX_COLUMNS) -> list[tuple[Any, Any]]:
 
 
 def _cell(column: Any) -> str:
-    # to_list makes Python values of numpy's: repr(str()) of an int64 is quoted, and code compared numbers with text.
+    # to_list converts numpy values to Python values. Otherwise a numpy int64 would be shown in quotes, and a model then
+    # compared numbers with text.
     (first,) = column.head(1).to_list()
     if type(first) is str or not (type(first) in PLAIN or _is_known_scalar(first)):
         return short_text(first)
@@ -322,7 +326,7 @@ def _function(function: types.FunctionType) -> list[str]:
 def _source(function: types.FunctionType) -> str:
     """Return the indented source of a function that a cell defined; an empty string if the notebook no longer has it or
     if it is longer than MAX_CODE characters."""
-    # inspect.getsource would return lines of the program that runs the kernel if the cell is unknown.
+    # If the cell is unknown, inspect.getsource would return lines of the program that runs the kernel.
     lines = linecache.getlines(function.__code__.co_filename)
     code = textwrap.dedent("".join(inspect.getblock(lines[function.__code__.co_firstlineno - 1 :]))).strip()
     return textwrap.indent(code, "    ") if len(code) <= MAX_CODE else ""

@@ -1,5 +1,5 @@
-"""Holds what all ``%agent`` commands share: the server, the session of this notebook, questions to the user, and
-outputs."""
+"""Holds the objects that all ``%agent`` commands share: the server, the session of this notebook, questions to the
+user, and outputs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Implements ``%agent context``, which shows what the next turn of this notebook sends to the model, and how full the
-context window is."""
+"""Implements ``%agent context``, which shows the text that the next turn of this notebook sends to the model, and how
+full the context window is."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ class ConversationCommands:
                     raise
         raise AssertionError("unreachable")
 
-    # ------------------------------------------------------------------------------------------- private
+    # ------------------------------------------------------------------------------------------------ private mode
 
     def private(self, rest: str) -> None:
         session = self._context.find_session()

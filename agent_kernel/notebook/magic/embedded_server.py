@@ -104,7 +104,7 @@ class EmbeddedServer:
             "AGENT_KERNEL_ADOPTS": kernel,
             "AGENT_KERNEL_ADOPTS_TOKEN": token,
             "AGENT_KERNEL_ADOPTS_NOTEBOOK": notebook.name if notebook else "",
-            # required by the server but never used: only the kernel's token gives access
+            # The server requires this token, but nobody uses it: only the kernel's token gives access.
             "JUPYTER_TOKEN": secrets.token_urlsafe(32),
         }
         with tempfile.NamedTemporaryFile(delete=False) as log:

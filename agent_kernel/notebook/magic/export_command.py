@@ -15,6 +15,7 @@ from agent_kernel.notebook.display.render import table_bundle
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.magic.command_arguments import CommandArguments
 from agent_kernel.notebook.magic.command_context import CommandContext, session_path
+from agent_kernel.notebook.magic.written_file import write_file
 
 HELP = {
     "export": "[PATH] [--format agent-kernel|jsonl|openai|mistralrs|markdown|notebook]: save this conversation",
@@ -41,13 +42,7 @@ class ExportCommands:
         left_out = json.loads(headers.get("X-Agent-Left-Out", "{}"))
         suffix = Path(headers.get_filename("session.json")).suffix
         target = path or Path(_file_name(session["title"] or session["id"]) + suffix)
-        try:
-            with target.open("wb" if "--yes" in arguments.flags else "xb") as file:
-                file.write(document)
-        except FileExistsError:
-            raise AgentError(f"{target} exists already; choose another name, or add --yes to replace it.") from None
-        except OSError as error:
-            raise AgentError(f"{target} cannot be written: {error.strerror}.") from None
+        write_file(target, document, over="--yes" in arguments.flags)
         self._print_line(f"Wrote {len(document):,} bytes to {target} ({format}).{_without(left_out)}")
 
     def import_(self, rest: str) -> None:

@@ -16,6 +16,7 @@ import symtable
 import types
 from typing import Any, NamedTuple
 
+from agent_kernel.core.programs.syntax_tree import UNPARSABLE, parse_or_empty
 from agent_kernel.core.wire.agent_cells import is_agent_code
 from agent_kernel.notebook.display.render import Bundle
 from agent_kernel.notebook.display.safe_markdown import code_block
@@ -24,9 +25,7 @@ from agent_kernel.notebook.kernel import inspection
 from agent_kernel.notebook.kernel.hidden_errors import find_hidden_error
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.kernel.python_syntax import (
-    UNREADABLE,
     loop_names,
-    parse_or_empty,
     smallest_statement,
     to_plain_python,
 )
@@ -167,7 +166,7 @@ def is_same_code(shell: Any, one: str, other: str) -> bool:
     ignored."""
     try:
         first, second = (ast.dump(ast.parse(to_plain_python(shell, code))) for code in (one, other))
-    except UNREADABLE:
+    except UNPARSABLE:
         return one.split() == other.split()
     return first == second
 
@@ -177,7 +176,7 @@ def _bound_names(shell: Any, source: str) -> list[str]:
     code = to_plain_python(shell, source)
     try:
         symbols = symtable.symtable(code, "cell", "exec").get_symbols()
-    except UNREADABLE:
+    except UNPARSABLE:
         return []
     loops = loop_names(code)
     bound = [symbol.get_name() for symbol in symbols if symbol.is_assigned() and not symbol.is_imported()]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -17,6 +15,7 @@ from agent_kernel.notebook.magic.command_arguments import CommandArguments
 from agent_kernel.notebook.magic.command_context import CommandContext, session_path
 from agent_kernel.notebook.magic.embedded_server import front_end_notebook
 from agent_kernel.notebook.magic.notebook_freezer import FrozenNotebook, FrozenTurn, freeze_notebook
+from agent_kernel.notebook.magic.written_file import write_file
 from agent_kernel.notebook.server_client import quote_segment
 
 HELP = (
@@ -58,12 +57,12 @@ class FreezeCommand:
         backup_note = ""
         if in_place:
             backup = path.with_suffix(".before-freeze.ipynb")
-            _write(backup, path.read_bytes(), like=path, over=replace)
+            write_file(backup, path.read_bytes(), like=path, over=replace)
             backup_note = f" The original is in {backup.name}."
         text = json.dumps(made.document, ensure_ascii=False, indent=1) + "\n"
         target = path if in_place else frozen_path
         data = text.encode("utf-8", "surrogatepass")
-        _write(target, data, like=path, over=in_place or replace)
+        write_file(target, data, like=path, over=in_place or replace)
         self._context.print_line(f"Wrote {target}: {_describe(made)}.{backup_note}{'' if is_ours else OTHER}")
 
     def _file(self, path_text: str, binding: Mapping[str, Any]) -> Path:
@@ -131,27 +130,6 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict) or not isinstance(document.get("cells"), list):
         raise AgentError(f"{path} is not a notebook in nbformat 4. Open and save it in Jupyter, which converts it.")
     return document
-
-
-def _write(path: Path, data: bytes, *, like: Path, over: bool) -> None:
-    """Write the file atomically. An existing file is replaced only with ``over`` and keeps its permissions; a new file
-    gets the permissions of ``like``, the notebook. If the notebook itself is written and is a symbolic link, its target
-    is written. A link with a name that the user has not given is refused: it may come with a folder of a stranger."""
-    if path.is_symlink() and path != like:
-        raise AgentError(f"{path} is a symbolic link, which is not followed. Remove it first.")
-    if path.exists() and not over:
-        raise AgentError(f"{path} exists already; add --yes to replace it.")
-    real = path.resolve()
-    beside = real.with_name(f".{real.name}.{os.getpid()}")
-    try:
-        beside.touch(0o600)
-        beside.write_bytes(data)
-        shutil.copymode(real if real.exists() else like, beside)
-        beside.replace(real)
-    except OSError as error:
-        with contextlib.suppress(OSError):  # a read-only file system refuses to remove even what does not exist
-            beside.unlink()
-        raise AgentError(f"{path} cannot be written: {error.strerror}.") from None
 
 
 def _describe(made: FrozenNotebook) -> str:

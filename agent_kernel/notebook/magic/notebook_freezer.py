@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from agent_kernel.core.programs.syntax_tree import parse_or_empty
 from agent_kernel.core.wire.agent_cells import KERNELSPEC, MAGIC, is_agent_cell, prompt_of
 from agent_kernel.notebook.display.render import BOX, QUIET, TURN_MIME
 from agent_kernel.notebook.display.safe_markdown import code_block, safe_markdown
 from agent_kernel.notebook.display.terminal_escape import printable
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.kernel.program_value import with_assignment
-from agent_kernel.notebook.kernel.python_syntax import parse_or_empty
 from agent_kernel.notebook.turn.cell_options import CellOptions, ResultVariable, parse_options
 from agent_kernel.notebook.turn.result_assignment import COMPUTED
 from agent_kernel.sandbox.worker.missing_imports import missing_imports

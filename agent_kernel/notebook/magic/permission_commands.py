@@ -31,7 +31,7 @@ class PermissionCommands:
 
     def allow(self, rest: str) -> None:
         if rest != "ask" and rest not in KINDS:
-            raise AgentError(f"%agent allow takes one of {', '.join(KINDS)}, or ask, which asks for each call again.")
+            raise AgentError(f"%agent allow takes one of {', '.join(KINDS)}, or ask: each call asks again.")
         session = self._session()
         if rest == "ask":
             self._forget(session)

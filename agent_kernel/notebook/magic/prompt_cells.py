@@ -27,7 +27,8 @@ class PromptCells:
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
-        # First, because the transformers of IPython would remove prompts like >>> from the text of the user.
+        # This transformer must run first, because those of IPython would remove prompts like >>> from the text of the
+        # user.
         shell.input_transformers_cleanup.insert(0, self.transform)
         shell.events.register("post_run_cell", self.offer_to_ask)
 

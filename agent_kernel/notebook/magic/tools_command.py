@@ -41,7 +41,8 @@ def show_tools(rest: str, context: CommandContext, tool_fields: Mapping[str, Any
 
 
 def called_tools(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return those tools of the answer of ``POST tools`` that the model of the conversation calls."""
+    """Return the tools that the model of the conversation calls. ``answer`` is the response of the route ``POST
+    tools``."""
     return [tool for tool in answer["tools"] if tool["called"]]
 
 

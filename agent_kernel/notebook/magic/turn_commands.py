@@ -123,15 +123,15 @@ class TurnCommands:
             self._answer(question)
 
     def _answer(self, question: PendingApproval) -> None:
-        context, asked = self._context, question.asked
+        context, request = self._context, question.request
         context.publish(question.card.bundle())
         prompt = ApprovalPrompt(context.person, context.consent, question.session, remembered=False)
-        decision, reason = prompt.decision(asked, lambda state: None)
+        decision, reason = prompt.decision(request, lambda state: None)
         try:
-            post_decision(context.server, asked, decision, reason)
+            post_decision(context.server, request, decision, reason)
         except (Conflict, NotFound) as elsewhere:
             context.print_line(elsewhere.message)
-        self._waiting.remove(asked.approval)
+        self._waiting.remove(request.approval)
 
     def _usage(self, name: str) -> None:
         self._context.publish({"text/plain": f"%agent {name} {HELP[name]}\n\n{usage()}"})

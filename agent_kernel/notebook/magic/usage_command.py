@@ -13,7 +13,7 @@ HELP = "show tokens and seconds of this session by model and day, and its tool c
 
 
 def show_usage(rest: str, context: CommandContext) -> None:
-    """Show what the session of this notebook has used, as tables, or as JSON with ``--json``."""
+    """Show the usage of the session of this notebook, as tables, or as JSON with ``--json``."""
     usage = context.server.call("GET", session_path(context.require_session(), "usage"))
     if "--json" in CommandArguments(rest).flags:
         context.publish(json_bundle(usage))

@@ -2,9 +2,8 @@
 panel, over the comm of the panel's widget, and are sent with this kernel's credential.
 
 The kernel's main thread reads the page's messages between cells, so nothing here blocks it: threads do the work, and
-what they send reaches the page even while a cell runs. This is not a general proxy: it relays only JSON requests to
-paths below ``agent/v1`` that the server allows to a kernel.
-"""
+their messages reach the page even while a cell runs. This is not a general proxy: it relays only JSON requests to paths
+below ``agent/v1`` that the server allows to a kernel."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ MAX_AT_ONCE = 32
 
 class Relay:
     """Relays the requests of one widget. ``known`` returns the server, or None while there is none. ``say`` sends a
-    message to the page that displays the widget; any thread may call it. A widget may be displayed in several views.
-    Every message to the page names, under ``to``, the view that sent the request."""
+    message to the page that displays the widget; any thread may call it. A widget may be displayed in several views, so
+    every message to the page contains, as ``to``, the view that sent the request."""
 
     def __init__(self, known: Callable[[], ServerClient | None], say: Say) -> None:
         self._known = known

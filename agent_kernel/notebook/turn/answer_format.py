@@ -3,7 +3,6 @@ code is extracted from an answer."""
 
 from __future__ import annotations
 
-import ast
 import html
 import json
 import re
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from agent_kernel.core.programs.syntax_tree import parse_or_empty
 from agent_kernel.notebook.display.render import PRE, Bundle, text_bundle
 from agent_kernel.notebook.display.safe_markdown import code_block
 
@@ -86,7 +86,4 @@ def extract_code(text: str) -> str:
     blocks = [match["code"].rstrip() for match in FENCED.finditer(text) if match["info"].lower() in PYTHON]
     if blocks or FENCED.search(text):
         return "\n\n".join(blocks)
-    try:
-        return text.strip() if ast.parse(text).body else ""
-    except (SyntaxError, ValueError, RecursionError):
-        return ""
+    return text.strip() if parse_or_empty(text).body else ""

@@ -233,7 +233,7 @@ def _read(option: Option, flag: str, value: str) -> Any:
 
 
 def _unknown(flag: str) -> Option:
-    # Without the dashes, because these two characters make any two short options similar.
+    # Names are compared without the dashes, because two equal characters make any two short options look similar.
     long = {known.removeprefix("--"): known for known in BY_FLAG if known.startswith("--")}
     near = difflib.get_close_matches(flag.removeprefix("--"), long, 1)
     meant = f" Did you mean {long[near[0]]}?" if near else ""

@@ -48,10 +48,10 @@ STORED = "Stored answer of {when}: nothing changed up to this cell, so no model 
 
 
 class CellTurnContext(NamedTuple):
-    """Where a turn is displayed, and which calls it may run without asking. ``allowed`` are kinds of calls approved for
-    this turn only; with ``ask``, permissions stored for the session do not count. With ``returns_value`` the turn
-    records the value of its last program. ``waiting`` collects the approval requests of a background turn, for which no
-    cell can ask the user."""
+    """The context in which a cell runs a turn: its screen, and the calls that need no question to the user. ``allowed``
+    are kinds of calls approved for this turn only; with ``ask``, permissions stored for the session do not count. With
+    ``returns_value`` the turn records the value of its last program. ``waiting`` collects the approval requests of a
+    background turn, for which no cell can ask the user."""
 
     server: ServerClient
     screen: Screen

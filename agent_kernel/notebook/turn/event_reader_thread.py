@@ -10,7 +10,6 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
-from types import TracebackType
 
 from agent_kernel.core.errors import AgentKernelError, ServerUnreachable
 from agent_kernel.core.events import Event, TurnFinished
@@ -35,9 +34,7 @@ class FollowedStream:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._reader.leave()
 
     def __iter__(self) -> Iterator[Event | None]:

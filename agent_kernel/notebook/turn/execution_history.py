@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
+from agent_kernel.core.recent_entries import RecentEntries
 from agent_kernel.core.wire.agent_cells import prompt_of
 from agent_kernel.notebook.kernel.cell_identity import metadata_of_code, parent_request
 from agent_kernel.notebook.kernel.inspection import format_traceback
@@ -23,7 +24,7 @@ class ExecutionHistory:
         self._shell = shell
         self._ran: OrderedDict[int, tuple[str, str]] = OrderedDict()
         self._prompts: set[int] = set()
-        self.failures: OrderedDict[int, tuple[int, str, str, str]] = OrderedDict()
+        self.failures = RecentEntries[int, tuple[int, str, str, str]](KEPT_FAILURES)
         shell.events.register("post_run_cell", self._after)
 
     def close(self) -> None:
@@ -67,5 +68,3 @@ class ExecutionHistory:
             numbers = getattr(self._shell.compile, "_filename_map", {})
             traceback = format_traceback(error, lambda file: f"In[{numbers[file]}]" if file in numbers else "")
             self.failures[number] = (number, cell, source, traceback)
-            while len(self.failures) > KEPT_FAILURES:
-                self.failures.popitem(last=False)

@@ -54,11 +54,11 @@ class ExecutionTarget:
         built-in default."""
         self.default = choice if choice in CHOICES else ""
 
-    def of(self, asked: str, *, live_is_allowed: bool = False) -> str:
-        """Return where the Python of one turn runs: "live", "draft" or "sandbox". ``asked`` is the place that the cell
+    def of(self, choice: str, *, live_is_allowed: bool = False) -> str:
+        """Return where the Python of one turn runs: "live", "draft" or "sandbox". ``choice`` is the place that the cell
         chooses, or "". ``live_is_allowed`` means that the user lets code run in the kernel without asking; then a draft
         is used only if the user chose it."""
-        chosen = asked or self.default
+        chosen = choice or self.default
         if chosen not in ("", "draft"):
             return chosen
         if not chosen and live_is_allowed:

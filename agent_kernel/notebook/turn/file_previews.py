@@ -106,9 +106,9 @@ def complete_file(beginning: str) -> list[str]:
         with os.scandir(folder or ".") as entries:
             for entry in itertools.islice(entries, MAX_ENTRIES):
                 path = f"{folder}{slash}{entry.name}"
-                if not entry.name.startswith(name) or entry.name.startswith("."):
+                if not entry.name.startswith(name) or entry.name.startswith(".") or not entry.name.isprintable():
                     continue
-                if entry.is_dir():
+                if os.path.isdir(path):  # entry.is_dir() raises an error for a link to itself
                     paths.append(f"{path}/")
                 elif NAMED.fullmatch(path) and _readable_path(path) is not None:
                     paths.append(path)
@@ -154,8 +154,8 @@ def _describe(name: str, path: str, prompt: str) -> str:
 
 
 def _describe_binary_table(name: str, path: str, extension: str) -> str:
-    """Describe a workbook by its sheets and first rows, and a parquet file by its columns, as far as the libraries that
-    pandas needs for them are installed."""
+    """Describe a workbook by its sheets and first rows, or a parquet file by its columns. The description is incomplete
+    if a library that pandas needs for the file is not installed."""
     fact = f"{name}: table {_reads(f'pd.{BY_PANDAS[extension]}({name!r})')}, {os.path.getsize(path)} bytes"
     conversions: list[str] = []
     try:
@@ -201,17 +201,17 @@ def _workbook_rows(path: str) -> tuple[str, list[list[Any]]]:
 
 
 def _conversions(name: str, columns: Sequence[Any], cells: Sequence[Sequence[Any]]) -> list[str]:
-    """Return the facts about columns of a file that code must convert. They call the table by the file's stem, as the
+    """Describe the columns of a file that code must convert. The descriptions call the table by the file's stem, as the
     code does that reads the file. ``cells`` has the cells of each column."""
     table = re.sub(r"\W+", "_", Path(name).stem, flags=re.ASCII).strip("_").lower()
     if not table.isidentifier():
         return []
-    # The cells as they are: spaces at their ends are one of the things to convert.
+    # The cells keep the spaces at their ends, because these spaces are a reason for a conversion.
     known = [[cell for cell in column if cell is not None and str(cell).strip() not in MISSING] for column in cells]
     return [
         fact
         for label, column in zip(columns, known, strict=True)
-        # pandas itself converts a column whose texts are all numbers, or all true and false.
+        # A column needs no conversion if pandas converts it itself: if all texts are numbers, or all are true or false.
         if _type([str(cell) for cell in column]) in ("str", "day first")
         and (fact := describe_conversion(table, label, column))
     ]
@@ -321,7 +321,7 @@ def _type(cells: Sequence[str]) -> str:
         return "str"
     kind = next((name for name, fits in TYPES if all(map(fits, known))), "str")
     if kind == "str" and all(days := [DAY_FIRST.fullmatch(text) for text in known]):
-        # With slashes, a first or second number above 12 says which of the two is the day.
+        # In dates with slashes, a first or second number above 12 shows which of the two is the day.
         is_month_first = all(day[3] and int(day[1]) <= 12 for day in days if day)
         if is_month_first and any(day[3] and int(day[3]) > 12 for day in days if day):
             return "date"
@@ -376,9 +376,8 @@ def _open_call(name: str, head: FileHead) -> str:
 
 
 def _reads(expression: str) -> str:
-    """Return the expression that reads a file, as the description contains it. The code-fence protocol for small models
-    copies the expression from the description, so its form must not change.
-    """
+    """Return the text that states the expression which reads a file. The code-fence protocol for small models copies
+    the expression from the description, so its form must not change."""
     return f"read by {expression}"
 
 

@@ -16,8 +16,8 @@ from agent_kernel.notebook.turn.user_functions import UserFunctions
 
 class KernelParts(NamedTuple):
     """The objects that all turns of a kernel share; built once for each kernel. ``person`` asks the user. ``consent``
-    has the user's decisions. ``tools`` and ``functions`` are what the model can call in this kernel. ``variables``
-    tracks the variables that the model's code used. ``applier`` runs the code of ``drafts`` in the kernel."""
+    has the user's decisions. The model can call the ``tools`` and ``functions`` in this kernel. ``variables`` tracks
+    the variables that the model's code used. ``applier`` runs the code of ``drafts`` in the kernel."""
 
     shell: Any
     person: Person

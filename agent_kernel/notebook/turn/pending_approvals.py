@@ -13,7 +13,7 @@ from agent_kernel.notebook.display.render import WAITING, Card, format_arguments
 class PendingApproval(NamedTuple):
     """One approval request. ``card`` shows the call as it was at the time of the request."""
 
-    asked: ApprovalRequired
+    request: ApprovalRequired
     session: str
     card: Card
 
@@ -25,11 +25,11 @@ class PendingApprovals:
     _questions: dict[str, PendingApproval] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, asked: ApprovalRequired, session: str, card: Card | None) -> None:
-        code = card.code if card else format_arguments(asked.arguments)
+    def add(self, request: ApprovalRequired, session: str, card: Card | None) -> None:
+        code = card.code if card else format_arguments(request.arguments)
         with self._lock:
-            shown = Card(asked.call, asked.name, asked.target, code, WAITING)
-            self._questions[asked.approval] = PendingApproval(asked, session, shown)
+            shown = Card(request.call, request.name, request.target, code, WAITING)
+            self._questions[request.approval] = PendingApproval(request, session, shown)
 
     def remove(self, approval: str) -> None:
         """Remove a request that some client has answered."""
@@ -39,7 +39,7 @@ class PendingApprovals:
     def forget(self, calls: set[str]) -> None:
         """Remove the requests for these calls, because their turn has ended."""
         with self._lock:
-            self._questions = {name: one for name, one in self._questions.items() if one.asked.call not in calls}
+            self._questions = {name: one for name, one in self._questions.items() if one.request.call not in calls}
 
     @property
     def questions(self) -> list[PendingApproval]:

@@ -68,8 +68,8 @@ class RequestBuilder:
         if result:
             result.check_place(place)
         files = _files(without_braces(prompt, named), place)
-        # The newest tables are of no use to a sandbox, which does not have them, and to a turn whose notes say what it
-        # is about.
+        # The newest tables are not described for a sandbox, which does not have them, and for a turn whose notes or
+        # files already state its subject.
         newest = not (notes or files or place == "sandbox")
         names = [*request.variables, *named]
         data = self._describe_data(prompt, session, names, place, has_files=bool(files), newest=newest)
@@ -164,10 +164,10 @@ class RequestBuilder:
     def _describe_data(
         self, prompt: str, session: str, named: Sequence[str], place: str, *, has_files: bool, newest: bool
     ) -> list[Note]:
-        """Describe the data that the prompt is about (see ``describe_data``). These are the data of the kernel or, if
-        code of the draft has changed them and the turn continues in the draft, those of the draft. In the second case
-        the note about the kernel is included only if the prompt names its data, so that it can be compared with the
-        note of a stored turn."""
+        """Describe the data that the prompt is about (see ``describe_data``). The description comes from the kernel or,
+        if the turn continues in a draft whose code has changed the data, from the draft. In the second case the
+        description of the kernel is added if the prompt names its data, because the server compares it with the note of
+        a stored turn."""
         before, earlier = self._earlier
         earlier = earlier if before == session and not has_files else ""
         options: dict[str, Any] = {"named": [*named], "earlier": earlier, "newest": newest}

@@ -94,7 +94,8 @@ def check_name(name: str) -> None:
 
 
 def resolve_type(text: str, namespace: Mapping[str, Any]) -> ResultType:
-    """Resolve a type by names, dots, brackets and ``|`` only. Raises AgentError."""
+    """Return the type that ``text`` names, looked up in ``namespace``. Names, dots, brackets and ``|`` are allowed;
+    nothing is evaluated. Raises AgentError."""
     try:
         kind = _resolve(ast.parse(text.strip(), mode="eval").body, namespace) if len(text) <= MAX_TYPE else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -224,7 +225,8 @@ def _wrap(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
 
 
 def _of_pydantic(text: str, kind: Any) -> ResultType:
-    """Resolve a type that is made of classes of the user: models, dataclasses, enumerations, typed dicts."""
+    """Return the result type for classes that the user has defined: pydantic models, dataclasses, enumerations, typed
+    dicts."""
     if not _has_fields(kind):
         raise AgentError(f"{_cut(text)} is not a type that an answer can have. Use {EXAMPLES}.")
     try:

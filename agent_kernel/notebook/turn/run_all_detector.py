@@ -12,11 +12,11 @@ import hmac
 import logging
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from agent_kernel.core.recent_entries import RecentEntries
 from agent_kernel.notebook.kernel.cell_identity import parent_request
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class RunAllDetector:
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._kernel: Any = getattr(shell, "kernel", None)
-        self._seen: OrderedDict[str, CellRequest] = OrderedDict()
+        self._seen = RecentEntries[str, CellRequest](KEPT)
         self._lock = threading.Lock()
         self._unhook: Callable[[], None] = lambda: None
         if self._kernel is not None:
@@ -95,8 +95,6 @@ class RunAllDetector:
             return
         with contextlib.suppress(ValueError, TypeError, KeyError), self._lock:
             self._seen[str(header["msg_id"])] = CellRequest(str(header["session"]), cell, _seconds(header["date"]))
-            while len(self._seen) > KEPT:
-                self._seen.popitem(last=False)
 
     def _hook(self, kernel: Any) -> Callable[[], None]:
         """Wrap the kernel method that receives every shell message, and return a function that restores the method.

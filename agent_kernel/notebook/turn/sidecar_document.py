@@ -30,8 +30,8 @@ HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class SidecarTurn(NamedTuple):
-    """One answered turn. ``code`` maps the ids of calls to their code; ``numbers`` are the numbers of the answer with
-    the origins that were found for them."""
+    """One answered turn. ``code`` maps the ids of calls to their code. ``numbers`` has one entry for each number in the
+    answer, with the output line that it comes from."""
 
     turn: str
     cell: str

@@ -172,7 +172,8 @@ def _find_delegated_group(group: Path, top: Path) -> Path | None:
     it, up to ``top``. Return None if there is none, or if a session in such a group would escape a limit that was set
     for the server."""
     for directory in (group, *group.parents):
-        # Only the root group may contain both processes and groups with limits. It has no cgroup.type file.
+        # Only the root group may contain both processes and groups with limits; the root group is the one without a
+        # file cgroup.type.
         free = directory != group or not (directory / "cgroup.type").exists()
         if free and _usable(directory):
             return directory

@@ -4,8 +4,10 @@ The functions have no side effects.
 
 from __future__ import annotations
 
+import functools
 import html
 import re
+from importlib.resources import files
 from typing import Any
 
 MAX_DEPTH = 60
@@ -30,6 +32,12 @@ NUMBERS = (int, float, type(None))
 """The types of most values of a chart. Values of these types need no check."""
 INLINE = re.compile(r"data:image/(?:png|jpeg);base64,[A-Za-z0-9+/=]*")
 BASE64 = re.compile(r"[A-Za-z0-9+/=]*")
+
+
+@functools.cache
+def read_names(file: str) -> frozenset[str]:
+    """Return the names in a file of this folder."""
+    return frozenset(files("agent_kernel.sandbox.host").joinpath(file).read_text("utf-8").split())
 
 
 class NotShown(Exception):

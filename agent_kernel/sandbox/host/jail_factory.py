@@ -10,7 +10,9 @@ import asyncio
 import os
 import shutil
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,7 @@ OLDEST = (3, 11)
 """Oldest Python version in which the worker runs; it applies to the environment of a kernel whose interpreter the
 session uses."""
 VERSION_S = 20.0
+PROBE_LEFT_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,8 @@ class JailSupport:
 
 @dataclass(frozen=True, slots=True)
 class JailRequest:
-    """What a session needs of its jail: the work directory, the user id, and additional paths to read and write.
-    ``interpreter`` is the interpreter of the session's kernel, or "" for the server's own interpreter."""
+    """The requirements of a session for its jail: the work directory, the user id, and additional paths to read and
+    write. ``interpreter`` is the interpreter of the session's kernel, or "" for the server's own interpreter."""
 
     workdir: Path
     uid: int
@@ -126,7 +129,7 @@ class JailFactory:
                 await process.kill("the sandbox was closed")
             self._warm.clear()
 
-    # ------------------------------------------------------------------------------------------------ one jail
+    # ------------------------------------------------------------------------------------------------ creating one jail
 
     async def _start(self, interpreter: Path) -> JailedProcess:
         if self._cgroups is None:
@@ -177,7 +180,7 @@ class JailFactory:
             self._versions[interpreter] = await _version(interpreter) >= OLDEST
         return self._versions[interpreter]
 
-    # ------------------------------------------------------------------------------------------------ probing
+    # ----------------------------------------------------------------------------------------------- testing the system
 
     async def _probe(self) -> JailSupport:
         reason = missing_platform()
@@ -211,8 +214,9 @@ class JailFactory:
         try:
             self._work_root.mkdir(mode=0o700, parents=True, exist_ok=True)
             if plan.drop:
-                # lets each session's user reach its own directory without listing the others
+                # With this mode, each session's user can reach its own directory but cannot list the others.
                 self._work_root.chmod(0o711)
+            await asyncio.to_thread(remove_old_probes, self._work_root)
             process = await self._start(self.interpreter)
             await self._enter(process, plan, JailRequest(workdir, privileges.FIRST_UID), self.interpreter)
             layers = process.layers
@@ -226,6 +230,14 @@ class JailFactory:
             if process is not None:
                 await process.kill("")
             await asyncio.to_thread(shutil.rmtree, workdir, ignore_errors=True)
+
+
+def remove_old_probes(work_root: Path) -> None:
+    """Remove the directories of tests whose process was killed. A running test is much younger than PROBE_LEFT_S."""
+    for probe in work_root.glob("probe-*"):
+        with suppress(OSError):
+            if time.time() - probe.stat().st_mtime > PROBE_LEFT_S:
+                shutil.rmtree(probe)
 
 
 async def _version(interpreter: str) -> tuple[int, ...]:

@@ -96,7 +96,7 @@ class JailedProcess:
                 start_new_session=True,
             )
         self = cls(process, policy, surroundings, way)
-        # Already while it is warm, because the kernel needs some ms to move a process into a group.
+        # This is done while the process is a spare one, because the kernel needs some ms to move it into a group.
         count = partial(surroundings.count, process.pid, policy.limits())
         self._counted = asyncio.create_task(run_in_own_thread(count, "control group of a jail"))
         await self._connect(ours, control)
@@ -110,13 +110,13 @@ class JailedProcess:
             stream.close()
         reader, self._protocol = await asyncio.open_unix_connection(sock=ours, limit=BUFFER)
         lines, self._control = await asyncio.open_unix_connection(sock=control)
-        # Opened here, where the process cannot have been reaped yet, so the pid is certainly its own.
+        # Here the process cannot have been reaped yet, so the pid certainly belongs to it.
         pidfd = os.pidfd_open(self._process.pid)
         self._obeying = asyncio.create_task(self._obey(lines))
         self._tasks = [self._obeying, asyncio.create_task(self._listen(reader))]
         asyncio.get_running_loop().add_reader(pidfd, self._on_exit, pidfd)
 
-    # ------------------------------------------------------------------------------------------------ for the pool
+    # --------------------------------------------------------------------------------------------- methods for the pool
 
     async def enter(self, spec: JailSpec) -> dict[str, dict[str, Any]]:
         """Turn the process into the jail of one session and return its layers. Raises SandboxUnavailable; the
@@ -189,7 +189,7 @@ class JailedProcess:
             await self._gone.wait()
         await self._clean()
 
-    # ------------------------------------------------------------------------------------------------ a run
+    # ------------------------------------------------------------------------------------------------ runs
 
     def _begin(self, on_output: Callable[[str, str], None], stop: asyncio.Future[StopReason]) -> SandboxRun:
         self._runs += 1
@@ -308,7 +308,7 @@ class JailedProcess:
         return data
 
     async def _obey(self, lines: asyncio.StreamReader) -> None:
-        """Read the messages of the supervisor and record what they report, until the supervisor ends."""
+        """Read the messages of the supervisor and record what it reports, until the supervisor ends."""
         while line := await lines.readline():
             message = json.loads(line)
             if "refreshed" in message:
@@ -349,11 +349,11 @@ class JailedProcess:
         self._refreshed.set()
 
     def _last_words(self) -> str:
-        heard = BoundedOutput(2000)
-        self._pipes["stderr"].attach(heard.add)
+        output = BoundedOutput(2000)
+        self._pipes["stderr"].attach(output.add)
         self._pipes["stderr"].drain()
         self._pipes["stderr"].pause()
-        return heard.text().strip().rpartition("\n")[2]
+        return output.text().strip().rpartition("\n")[2]
 
     async def _clean(self) -> None:
         for task in self._tasks:

@@ -20,6 +20,7 @@ from agent_kernel.sandbox.host.chart_text import (
     check_unknown,
     field_refused,
     is_numeric,
+    read_names,
 )
 
 _TRACES = """
@@ -36,76 +37,9 @@ _OTHER_TYPES = """
 OTHER_TYPES = frozenset(_OTHER_TYPES.split())
 """Allowed values of the attribute ``type`` in objects that are not traces: axes, shapes, menus, contours, error
 bars."""
-_KEYS = """
-    a a0 aaxis active activebgcolor activecolor activeselection activeshape add align alignmentgroup alphahull
-    ambient anchor angle angleref angularaxis annotationdefaults annotations arrangement array arraydtick arrayminus
-    arraytick0 arrowcolor arrowhead arrowlen arrowref arrowside arrowsize arrowwidth aspectmode aspectratio atype
-    autobinx autobiny autocolorscale autocontour autoexpand automargin autorange autorangeoptions autoshift autosize
-    autotickangles autotypenumbers ax axis axref ay ayref b b0 backgroundcolor backoff bandwidth bar barcornerradius
-    bargap bargroupgap barmode barnorm barpolar base baseframe baseratio baxis bdata bgcolor bingroup bordercolor
-    borderpad borderwidth bounds box boxgap boxgroupgap boxmean boxmode boxpoints branchvalues btype bundlecolors
-    buttondefaults buttons c calendar camera candlestick caps captureevents carpet categoryarray categoryorder cauto
-    caxis cells center cheaterslope cheatertype clickanywhere clickmode clicktoshow clipmax clipmin cliponaxis close
-    cmax cmid cmin color coloraxis colorbar coloring colormodel colors colorscale colorscaledefaults colorscales
-    colorway column columnorder columns columnwidth computed cone connectgaps connector constrain constraintext
-    constraintoward constraintrange contour contourcarpet contours copy_ystyle copy_zstyle cornerradius count counts
-    cumulative currentbin currentvalue customdata da dash data datarevision db decreasing delaunayaxis delta
-    depthfade diagonal diffuse dimensiondefaults dimensions direction displayindex diverging dividercolor
-    dividerwidth dlabel domain dr dragmode drawdirection dtheta dtick dtickrange dtype duration dvalue dx dy easing
-    edgeshape editable editrevision enabled end endline endlinecolor endlinewidth entrywidth entrywidthmode error_x
-    error_y error_z execute exponentformat extendfunnelareacolors extendiciclecolors extendpiecolors
-    extendsunburstcolors extendtreemapcolors eye facecolor facenormalsepsilon family fgcolor fgopacity fill
-    fillcolor fillgradient fillmode fillpattern fillrule fixedrange flatshading flip font format frame frames
-    fresnel fromcurrent funnel funnelarea funnelareacolorway funnelgap funnelgroupgap funnelmode gauge gradient grid
-    gridcolor griddash gridshape gridwidth group groupclick groupdoubleclick groupnorm groups grouptitlefont header
-    heatmap height hiddenlabels hidesurface high highlight highlightcolor highlightwidth histfunc histnorm histogram
-    histogram2d histogram2dcontour hole hoveranywhere hovercolor hoverdistance hoverformat hoverinfo hoverlabel
-    hovermode hoveron hoverongaps hoversort hoversubplots hovertemplate hovertemplatefallback hovertext i icicle
-    iciclecolorway ids imag image imagedefaults images imaginaryaxis immediate include increasing indentation
-    indicator insiderange insidetextanchor insidetextfont insidetextorientation intensity intensitymode isomax
-    isomin isosurface itemclick itemdoubleclick itemsizing itemwidth j jitter k l label label0 labelalias labelangle
-    labelfont labelformat labelpadding labelprefix labels labelside labelsuffix layer layout leaf legend legendgroup
-    legendgrouptitle legendrank legendwidth len lengthfactor lengthmode lenmode level lighting lightposition line
-    linecolor lineposition linewidth link locations low lowerfence margin marker matches maxallowed maxdepth
-    maxdisplayed maxheight mean meanline measure median mesh3d meta method min minallowed minexponent minor
-    minorgridcolor minorgridcount minorgriddash minorgridwidth minorloglabels minorticklen minreducedheight
-    minreducedwidth minsize mirror mode modebar modebardisable multiselect name namelength nbinsx nbinsy ncontours
-    newselection newshape node notched notchspan notchwidth nticks number offset offsetgroup ohlc opacity
-    opacityscale open operation ordering orientation outliercolor outlierwidth outlinecolor outlinewidth
-    outsidetextfont overlaying packing pad padding paper_bgcolor parcats parcoords parents path pathbar pattern
-    period pie piecolorway plot_bgcolor pointpos points polar position prefix project projection pull q1 q3
-    quartilemethod quiver r r0 radialaxis range rangebreakdefaults rangebreaks rangefont rangemode rangeselector
-    rangeslider real realaxis redraw reference relative remove reversescale root rotation roughness row roworder
-    rows sankey scale scaleanchor scalegroup scalemode scaleratio scatter scatter3d scattercarpet scattergap
-    scattergl scattermode scatterpolar scatterpolargl scattersmith scatterternary scene sd sdmultiple sector
-    selectdirection selected selectedpoints selectiondefaults selectionrevision selections separatethousands
-    separators sequential sequentialminus shadow shape shapedefaults shapes shift show showactive showarrow
-    showaxeslabels showbackground showdividers showexponent showgrid showlabels showlegend showline showlines
-    showlowerhalf showscale showspikes showticklabels showtickprefix showticksuffix showupperhalf showwhiskers side
-    simplify size sizemin sizemode sizeref sizex sizey sizing slices sliderdefaults sliders smith smoothing solidity
-    sort sortpaths source spaceframe span spanmode specular spikecolor spikedash spikedistance spikemode spikesides
-    spikesnap spikethickness split splom squarifyratio stackgaps stackgroup standoff start startarrowhead
-    startarrowsize startline startlinecolor startlinewidth starts startstandoff step stepdefaults stepmode steps
-    stop streamtube style subplot subplots subtitle suffix sum sunburst sunburstcolorway surface surfaceaxis
-    surfacecolor symbol symmetric t table target template templateitemname ternary text textangle textcase textfont
-    textinfo textposition texttemplate texttemplatefallback theta theta0 thetaunit thickness thicknessmode threshold
-    tick0 tickangle tickcolor tickfont tickformat tickformatstopdefaults tickformatstops ticklabelindex
-    ticklabelmode ticklabeloverflow ticklabelposition ticklabelshift ticklabelstandoff ticklabelstep ticklen
-    tickmode tickprefix ticks tickson ticksuffix ticktext tickvals tickwidth tiling title titleclick
-    titledoubleclick titlefont titleoffset titleposition titleside totals tracegroupgap traceorder traceref
-    tracerefminus traces transition transpose treemap treemapcolorway type u uhoverformat uid uirevision
-    unifiedhovertitle uniformtext unselected up updatemenudefaults updatemenus upperfence usecolormap v valign value
-    valueformat valuehoverformat valueminus values valuesuffix variant vertexcolor vertexnormalsepsilon vhoverformat
-    violin violingap violingroupgap violinmode visible volume w waterfall waterfallgap waterfallgroupgap
-    waterfallmode weight whiskerwidth whoverformat width x x0 x0shift x1 x1shift xanchor xaxes xaxis xbingroup xbins
-    xcalendar xclick xgap xhoverformat xpad xperiod xperiod0 xperiodalignment xref xshift xside xsizemode xtype y y0
-    y0shift y1 y1shift yanchor yaxes yaxis ybingroup ybins ycalendar yclick ygap yhoverformat ypad yperiod yperiod0
-    yperiodalignment yref yshift yside ysizemode ytype z zauto zaxis zcalendar zeroline zerolinecolor zerolinelayer
-    zerolinewidth zhoverformat zmax zmid zmin zorder zsmooth
-"""
-KEYS = frozenset(_KEYS.split())
-"""Attribute names of plotly.js, except those of maps and links to other data (``*src``). The test ``test_charts.py``
-compares this list with the schema of the installed Plotly."""
+KEYS = "plotly_attributes.txt"
+"""The file with the attribute names of plotly.js, except those of maps and links to other data (``*src``). The test
+``test_charts.py`` compares this list with the schema of the installed Plotly."""
 FREE = frozenset(
     {"meta", "customdata", "labelalias", "uirevision", "datarevision", "editrevision", "selectionrevision"}
 )
@@ -176,9 +110,9 @@ def _attributes(value: dict[str, Any], depth: int, *, in_template: bool) -> dict
 
 def _allowed_attribute(path: str) -> str:
     """Return the last attribute of ``path`` (``images[0].source``), or "" if one of its attributes is not allowed."""
-    names = [name for name in PATH.split(path) if not name.isdigit()]
-    plain = [name if name in KEYS or name in ARGUMENTS else COUNTED.sub("", name) for name in names]
-    return plain[-1] if plain and all(name in KEYS or name in ARGUMENTS for name in plain) else ""
+    known, names = read_names(KEYS), [name for name in PATH.split(path) if not name.isdigit()]
+    plain = [name if name in known or name in ARGUMENTS else COUNTED.sub("", name) for name in names]
+    return plain[-1] if plain and all(name in known or name in ARGUMENTS for name in plain) else ""
 
 
 def _source(key: str, value: Any) -> Any:

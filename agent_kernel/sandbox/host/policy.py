@@ -1,5 +1,5 @@
-"""Defines the sandbox policy: how much code may use, what it sees and reaches, and which layers are required. A layer
-is one of the restrictions of the jail."""
+"""Defines the sandbox policy: how many resources code may use, which files and hosts it can reach, and which layers are
+required. A layer is one of the restrictions of the jail."""
 
 from __future__ import annotations
 

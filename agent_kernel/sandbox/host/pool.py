@@ -47,7 +47,7 @@ def _quiet(stream: str, text: str) -> None: ...
 
 @dataclass(slots=True, eq=False)
 class SessionSlot:
-    """What the pool keeps for one session: the work directory, the user id, and the process if one runs. ``lost`` says
+    """The pool's data about one session: the work directory, the user id, and the process if one runs. ``lost`` says
     why the session's last process ended; ``used`` is the time of the last use."""
 
     workdir: Path
@@ -209,7 +209,7 @@ class LinuxSandbox:
         await self._jails.aclose()
         self._places.clear()
 
-    # ------------------------------------------------------------------------------------------------ a run
+    # ------------------------------------------------------------------------------------------------ runs
 
     async def _run_in_place(
         self,

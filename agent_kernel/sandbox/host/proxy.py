@@ -151,7 +151,8 @@ class Proxy:
 
 
 def target_of(head: bytes) -> ProxyTarget:
-    """Parse the head of a proxy request, up to and including its empty line. Raises InvalidRequest."""
+    """Return the target of a proxy request. ``head`` is the request up to and including the empty line after its
+    headers. Raises InvalidRequest."""
     lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     words = lines[0].split(b" ")
     if len(words) != 3 or not words[2].startswith(b"HTTP/1.") or b"\0" in head:
@@ -172,7 +173,7 @@ def target_of(head: bytes) -> ProxyTarget:
     shown = f"[{host}]" if ":" in host else host
     named = shown if port == 80 else f"{shown}:{port}"
     path = path if path.startswith("/") else f"/{path}"
-    # One request per connection, because the next one may be for another host.
+    # Each connection serves one request, because the next request may be for another host.
     first = [f"{method} {path} {version}".encode("latin-1"), f"Host: {named}".encode("latin-1"), b"Connection: close"]
     return ProxyTarget(host, port, b"\r\n".join([*first, *headers]) + b"\r\n\r\n")
 

@@ -20,65 +20,15 @@ from agent_kernel.sandbox.host.chart_text import (
     check_text,
     check_unknown,
     field_refused,
+    read_names,
 )
 
 SCHEMA = re.compile(r"https://vega\.github\.io/schema/vega-lite/v[\d.]{1,10}\.json")
 _MARKS = "arc area bar boxplot circle errorband errorbar geoshape line point rect rule square text tick trail"
 MARKS = frozenset(_MARKS.split())
-_KEYS = """
-    aggregate align anchor and angle animationDuration arc area argmax argmin aria ariaRole ariaRoleDescription as
-    aspect autosize axis axisBand axisBottom axisDiscrete axisLeft axisPoint axisQuantitative axisRight axisTemporal
-    axisTop axisX axisXBand axisXDiscrete axisXPoint axisXQuantitative axisXTemporal axisY axisYBand axisYDiscrete
-    axisYPoint axisYQuantitative axisYTemporal background band bandPaddingInner bandPaddingOuter bandPosition
-    bandSize bandWithNestedOffsetPaddingInner bandWithNestedOffsetPaddingOuter bandwidth bar barBandPaddingInner
-    base baseline bbox between bin binSpacing bind binned bins blend borders bottom bounds box boxplot calculate
-    category center circle clamp clear clip clipAngle clipExtent clipHeight coefficient color column columnPadding
-    columns concat condition config constant contains content continuousBandSize continuousHeight continuousPadding
-    continuousWidth coordinates cornerRadius cornerRadiusBottomLeft cornerRadiusBottomRight cornerRadiusEnd
-    cornerRadiusTopLeft cornerRadiusTopRight count countTitle counts cumulative currency cursor data datasets date
-    dateTime datum day days debounce decimal default delimiter density description detail dir direction disable
-    discreteBandSize discreteHeight discreteWidth distance diverging divide domain domainCap domainColor domainDash
-    domainDashOffset domainMax domainMid domainMin domainOpacity domainRaw domainWidth dx dy ellipsis empty encoding
-    encodings endAngle equal errorband errorbar exponent expr extent extentMajor extentMinor facet feature features
-    field fieldTitle fields fill fillColor fillOpacity filled filter fit flatten fold font fontSize fontStyle
-    fontWeight for format formatType fraction frame framesPerSecond from gamma geometries geometry geoshape gradient
-    gradientDirection gradientHorizontalMaxLength gradientHorizontalMinLength gradientLabelLimit gradientLabelOffset
-    gradientLength gradientOpacity gradientStrokeColor gradientStrokeWidth gradientThickness
-    gradientVerticalMaxLength gradientVerticalMinLength graticule grid gridAlign gridCap gridColor gridDash
-    gridDashOffset gridOpacity gridWidth group-subtitle group-title groupby grouping gt gte guide-label guide-title
-    hconcat header headerColumn headerFacet headerRow heatmap height hours id ignorePeers impute init innerRadius
-    input interpolate interval invalid iso joinaggregate key keyvals labelAlign labelAnchor labelAngle labelBaseline
-    labelBound labelColor labelExpr labelFlush labelFlushOffset labelFont labelFontSize labelFontStyle
-    labelFontWeight labelLimit labelLineHeight labelOffset labelOpacity labelOrient labelOverlap labelPadding
-    labelSeparation labels latitude latitude2 layer layout left legend legendX legendY limit line lineBreak
-    lineHeight lobes locale loess longitude longitude2 lookup lt lte mark max maxBandSize maxExtent maxFontSize
-    maxOpacity maxSize maxStrokeWidth maxbins maxsteps mean median merge mesh method milliseconds min minBandSize
-    minExtent minFontSize minOpacity minSize minStrokeWidth minstep minsteps minus minutes month months multi name
-    nan nearest nice normalizedNumberFormat normalizedNumberFormatType not number numberFormat numberFormatType
-    numerals offset offsetBandPaddingInner offsetBandPaddingOuter on oneOf op opacity options or order ordinal
-    orient outerRadius outliers padAngle padding paddingInner paddingOuter parallel parallels param params parse
-    percent periods pivot point pointPadding pointRadius position precision probs projection properties property
-    quantile quantileCount quantizeCount quarter r1 r2 radius radius2 radius2Offset radiusOffset ramp range rangeMax
-    rangeMin rangeStep ratio react rect rectBandPaddingInner reflectX reflectY regression repeat rescale resize
-    resolve reverse right rotate round row rowPadding rule sample scale scheme seconds select selection sequence
-    shape shortDays shortMonths shortTimeLabels signal single size smooth sort source spacing spec sphere square
-    stack start startAngle step stepMajor stepMinor steps stop stops stroke strokeCap strokeColor strokeDash
-    strokeDashOffset strokeJoin strokeMiterLimit strokeOffset strokeOpacity strokeWidth style subtitle subtitleColor
-    subtitleFont subtitleFontSize subtitleFontStyle subtitleFontWeight subtitleLineHeight subtitlePadding sum symbol
-    symbolBaseFillColor symbolBaseStrokeColor symbolDash symbolDashOffset symbolDirection symbolFillColor
-    symbolLimit symbolOffset symbolOpacity symbolSize symbolStrokeColor symbolStrokeWidth symbolType tension test
-    text theta theta2 theta2Offset thetaOffset thickness thousands throttle tick tickBand tickBandPaddingInner
-    tickCap tickColor tickCount tickDash tickDashOffset tickExtra tickMinStep tickOffset tickOpacity tickRound
-    tickSize tickWidth ticks tilt time timeFormat timeFormatType timeUnit timeUnitBandPosition timeUnitBandSize
-    title titleAlign titleAnchor titleAngle titleBaseline titleColor titleFont titleFontSize titleFontStyle
-    titleFontWeight titleLimit titleLineHeight titleOpacity titleOrient titlePadding titleX titleY toggle tooltip
-    tooltipFormat top trail transform translate type unionWith unit unselectedOpacity useUnaggregatedDomain utc
-    valid value values vconcat view views week width window x x1 x2 x2Offset xError xError2 xOffset xReverse y y1 y2
-    y2Offset yError yError2 yOffset year zero zindex zoom
-"""
-KEYS = frozenset(_KEYS.split())
-"""Property names of Vega-Lite, except those that load something or refer to elements of the page that displays the
-chart. The test ``test_charts.py`` compares this list with the schema of the installed Altair."""
+KEYS = "vega_fields.txt"
+"""The file with the property names of Vega-Lite, except those that load something or refer to elements of the page that
+displays the chart. The test ``test_charts.py`` compares this list with the schema of the installed Altair."""
 LOADING = frozenset({"url", "href", "src", "image", "usermeta", "loader", "element", "customformattypes", "signals"})
 IMAGE = frozenset({"image"})
 """The tooltip of vega-embed loads the value of the field with this name as a picture, even if data or an expression
@@ -119,7 +69,7 @@ def checked_vega(body: dict[str, Any]) -> dict[str, Any]:
     if {"pivot", "tooltip of all fields"} <= seen:  # a pivot turns values into field names
         raise field_refused("tooltip")
     if isinstance(schema, str) and SCHEMA.fullmatch(schema):
-        # The schema is identified by a URL, from which nothing is loaded.
+        # The value of $schema is a URL, but it is only an identifier: nothing is loaded from it.
         checked["$schema"] = schema
     return checked
 
@@ -131,7 +81,7 @@ def _attributes(value: dict[str, Any], depth: int, seen: set[str], *, named: boo
         if named:
             check_text(key)
             allowed[key] = _value("", item, depth + 1, seen)
-        elif key in KEYS:
+        elif key in read_names(KEYS):
             seen |= {key} & {"pivot"}
             allowed[key] = _value(key, item, depth + 1, seen)
         elif key.strip().lower() in LOADING:

@@ -164,7 +164,7 @@ def _text(message: dict[str, Any], name: str) -> str:
     value = message.get(name)
     if not isinstance(value, str):
         raise FrameError(f"the worker sent a {name} that is not text")
-    # Lone surrogates can be written in JSON but not in UTF-8, which everything after us writes.
+    # JSON can contain lone surrogates, but the callers encode the text as UTF-8, which cannot.
     return value.encode("utf-8", "replace").decode()
 
 

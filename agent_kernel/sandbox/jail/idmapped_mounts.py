@@ -45,7 +45,7 @@ def open_id_mapping(path: str, uid: int) -> int:
 
 
 def _hold(channel: socket.socket) -> NoReturn:
-    """Enter a new user namespace and keep it alive until the other side closes the channel."""
+    """Enter a new user namespace, and keep it alive until the parent process closes its end of ``channel``."""
     try:
         assert libc is not None
         check_result(int(libc.unshare(_NEWUSER)), "unshare")

@@ -29,9 +29,9 @@ from agent_kernel.sandbox.jail import rlimits as limits
 
 @dataclass(frozen=True, slots=True)
 class IsolationPlan:
-    """How much isolation to use. ``namespaces`` states who creates the namespaces: ``root``, or ``user`` (inside a user
-    namespace). ``none`` means no namespaces, ``off`` a plain process with limits only. With ``drop``, code runs as
-    another user, which is possible only if the server runs as root."""
+    """A combination of isolation layers that a jail uses. ``namespaces`` states who creates the namespaces: ``root``,
+    or ``user`` (inside a user namespace). ``none`` means no namespaces, ``off`` a plain process with limits only. With
+    ``drop``, code runs as another user, which is possible only if the server runs as root."""
 
     namespaces: str
     drop: bool
@@ -74,9 +74,8 @@ class JailSpec:
 
 @dataclass(slots=True)
 class Jail:
-    """The layers of one jail, which three processes apply in three steps: the supervisor, process 1 of the namespace,
-    and the worker.
-    """
+    """Applies the layers of one jail. Three processes do this in three steps: the supervisor, process 1 of the
+    namespace, and the worker."""
 
     spec: JailSpec
     layers: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -126,8 +125,8 @@ class Jail:
             self.readable += self._visible_parts(read)
             self.writable = self._visible_parts(write)
             return
-        # Before entering the namespaces: making the id mapping forks, and the first child after unshare would become
-        # process 1.
+        # The id mappings are opened before the namespaces are entered: this forks, and the first child after unshare
+        # becomes process 1.
         owners = (
             {real: idmapped_mounts.open_id_mapping(real, spec.uid) for real in write.values()} if spec.plan.drop else {}
         )
@@ -159,7 +158,7 @@ class Jail:
         }
         private = [path for real in write.values() for path in visible_paths.private_below(real)]
         tree = mounts.FileTree("/tmp")
-        # Temporary file systems first, so that later mounts can lie inside them.
+        # Temporary file systems are mounted first, so that later mounts can lie inside them.
         for path in ("/tmp", "/dev/shm", "/var/tmp"):
             tree.temporary(path, self.spec.limits["tmp_mb"])
         for number, (real, visible_entries) in enumerate(visible.items()):
@@ -178,7 +177,7 @@ class Jail:
         for namespace in owners.values():
             if namespace >= 0:
                 os.close(namespace)
-        # After everything is mounted, because only then do the hidden paths below it exist.
+        # Paths are hidden after everything is mounted, because hidden paths below a mount exist only then.
         tree.hide([*self.hidden, *private], but=os.path.realpath(self.spec.workdir))
         for path in visible_paths.existing(["/old" + device for device in visible_paths.DEVICES]):
             tree.device(path.removeprefix("/old"))
@@ -224,7 +223,8 @@ class Jail:
         elif not self.open:
             self._note("uid", os.getuid() != 0, f"uid {os.getuid()}, as the server")
         self._try("limits", lambda: limits.apply(spec.limits, others=others))
-        # After `switch_user`, which clears the parent-death signal. In a namespace, this process ends with process 1.
+        # This comes after `switch_user`, which clears the parent-death signal. In a namespace, this process ends with
+        # process 1.
         if not self.isolated:
             privileges.die_with_parent(signal.SIGKILL, parent)
         if not self.open:
@@ -254,7 +254,7 @@ class Jail:
         self._try("seccomp", lambda: seccomp.install(wanted, self.network))
 
     def _count(self) -> None:
-        """Record the report on the network, and on the limits that apply to all processes together."""
+        """Record in the report how the network is restricted, and which limits apply to all processes together."""
         spec = self.spec
         if not self.open:
             self._note("network", spec.network in ("none", self.network), _describe_network(spec.network, self.network))

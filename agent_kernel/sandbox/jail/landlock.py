@@ -1,9 +1,9 @@
 """Applies Landlock: the process permanently gives up access to files, TCP ports and outside processes. It keeps access
-only to what it names.
+only to the paths that it names.
 
 Source of the constants and of what each ABI version handles: the kernel's ``Documentation/userspace-api/landlock.rst``.
-Landlock does not restrict chmod, utime, xattr, stat and connecting to unix sockets; mounts or seccomp restrict these.
-"""
+Landlock does not restrict chmod, utime, xattr, stat and connecting to unix sockets; mounts or seccomp restrict
+these."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def restrict(readable: Iterable[str], writable: Iterable[str], *, tcp: bool = Fa
     paths are skipped.
 
     Without ``tcp``, TCP is denied (from ABI 4 on). Signals and abstract unix sockets cannot leave the jail (from ABI 6
-    on). Requires no_new_privs. Returns a description of what is in force. Raises OSError."""
+    on). Requires no_new_privs. Returns a description of the restrictions in force. Raises OSError."""
     version = abi()
     if not version:
         raise OSError("this kernel has no Landlock (5.13 or later with CONFIG_SECURITY_LANDLOCK)")
@@ -95,7 +95,7 @@ def _allow(ruleset: int, path: str, access: int) -> None:
         return
     try:
         if not os.path.isdir(path):
-            # Rights of directories are invalid for files.
+            # Landlock refuses directory rights for a path that is a file.
             access &= _OF_FILES
         syscall("landlock_add_rule", ruleset, _PATH_BENEATH, struct.pack("=Qi", access, beneath), 0)
     finally:

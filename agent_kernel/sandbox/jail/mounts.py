@@ -1,9 +1,8 @@
 """Builds the file tree of the jail: an empty tree into which only visible paths are mounted, read-only except for the
 work directory.
 
-Landlock later allows the same paths again. The mounts also cover what Landlock does not: chmod, file times, unix
-sockets, file names, and directories of which only some entries are visible.
-"""
+Landlock later allows the same paths again. The mounts also restrict accesses that Landlock does not restrict: chmod,
+file times, unix sockets, file names, and directories of which only some entries are visible."""
 
 from __future__ import annotations
 
@@ -109,8 +108,8 @@ class FileTree:
         syscall("pivot_root", b".", b".")
         check_result(int(libc.umount2(b".", _DETACH)), "umount the old tree")
         os.chdir("/")
-        # Shared again, so that later mounts of the supervisor reach the worker's mount namespace, which is a slave of
-        # this one.
+        # The mounts are shared again, so that later mounts of the supervisor reach the worker's mount namespace, which
+        # is a slave of this one.
         _mount("", "/", "", _REC | _SHARED)
 
     def _is_covered(self, path: str) -> bool:

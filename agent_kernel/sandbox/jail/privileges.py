@@ -24,7 +24,7 @@ def uid_of(digest: str) -> int:
 
 def switch_user(uid: int) -> str:
     """Switch from root to ``uid`` permanently. Raises OSError."""
-    # Groups first, user last: without uid 0 the process may no longer change its groups.
+    # The groups are set before the user, because a process without uid 0 may not change its groups.
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)

@@ -19,8 +19,8 @@ _EXACT = ("Pss_Anon:", "Pss_Shmem:", "Swap:")
 
 @dataclass(frozen=True, slots=True)
 class ResourceUsage:
-    """What several processes use together. ``tasks`` counts processes and threads. ``memory_mb`` counts shared memory
-    once for each process, so it is never too low."""
+    """The resources that several processes use together. ``tasks`` counts processes and threads. ``memory_mb`` counts
+    shared memory once for each process, so it is never too low."""
 
     pids: tuple[int, ...]
     tasks: int

@@ -22,7 +22,7 @@ def apply(limits: Mapping[str, int], *, others: int) -> str:
         resource.RLIMIT_CORE: 0,
     }
     for kind, value in wanted.items():
-        # A process may only lower its hard limit, so a lower existing one stays.
+        # A process may only lower its hard limit, so a hard limit that is already lower stays.
         hard = resource.getrlimit(kind)[1]
         most = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (most, most))

@@ -208,7 +208,7 @@ def rules(*, isolated: bool, pid: int, network: str = "none", counted: bool = Tr
         Rule("prlimit64", test=Condition(0, "among", (0, pid))),
     ]
     if scoped:
-        # kill(-1) signals every process of the user; Landlock's scope covers the rest.
+        # kill(-1) signals every process of the user. Landlock's scope refuses all other signals out of the jail.
         return [*refused, Rule("kill", test=Condition(0, "none_of", (_EVERYBODY,)))]
     refused += [Rule(name) for name in _SIGNALS]
     refused += [

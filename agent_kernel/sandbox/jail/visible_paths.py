@@ -111,7 +111,7 @@ def private_below(directory: str) -> list[str]:
         listing = _list(base)
         if listing is not None:
             paths += [os.path.join(base, name) for name in listing.private]
-            # In the order of _visible, so that both examine the same directories of a large tree.
+            # The order is that of _visible, so that both examine the same directories of a large tree.
             left += [os.path.join(base, name) for name in reversed(listing.folders)]
             seen += listing.size
     return paths
@@ -162,9 +162,9 @@ def _visible(
 
 
 class _Listing(NamedTuple):
-    """The names in one directory. ``folders`` and ``files`` are not private, ``private`` are entries of any kind, and
-    ``others`` are links and special files that are not private. ``is_plain`` is True if the directory contains only
-    folders, files and links that are not private."""
+    """The names in one directory, by kind. ``folders`` and ``files`` are not private, ``private`` are entries of any
+    kind, and ``others`` are links and special files that are not private. ``is_plain`` is True if the directory
+    contains only folders, files and links that are not private."""
 
     state: tuple[int, int, int]
     folders: tuple[str, ...]
@@ -185,7 +185,8 @@ MAX_LISTINGS = 20_000
 
 
 class _Listings:
-    """What was read of directories. ``examined`` has the listings that ``examining_once`` needs, None outside it."""
+    """Caches the names in directories. Inside ``examining_once``, ``examined`` has the listings that were read so far;
+    otherwise it is None."""
 
     def __init__(self) -> None:
         self.examined: dict[str, _Listing] | None = None
@@ -218,8 +219,8 @@ _listings = _Listings()
 
 @contextlib.contextmanager
 def examining_once() -> Iterator[None]:
-    """Until the context ends, examine each directory at most once. A process that is forked meanwhile uses what this
-    one has found."""
+    """Until the context ends, examine each directory at most once. A process that is forked meanwhile uses the listings
+    of this process."""
     _listings.examined = {}
     try:
         yield

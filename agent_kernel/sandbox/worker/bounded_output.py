@@ -63,7 +63,8 @@ class Pipe:
             asyncio.get_running_loop().remove_reader(self._fd)
 
     def drain(self, max_bytes: int = 1 << 20) -> None:
-        """Read what is available now: everything written before the worker reported the end of the run."""
+        """Read the available text, which is everything that was written before the worker reported the end of the
+        run."""
         while self._open and max_bytes > 0:
             got = self._readable()
             if not got:

@@ -30,7 +30,7 @@ from agent_kernel.sandbox.worker.worker_channel import WorkerChannel
 
 
 def main(fd: int, workdir: str, limits: Mapping[str, int], layers: Mapping[str, Any]) -> None:
-    """Run what the server requests until the channel ends. ``fd`` is the descriptor of the channel."""
+    """Run the requests of the server until the channel ends. ``fd`` is the descriptor of the channel."""
     channel = WorkerChannel(fd)
     _settle(workdir)
     worker = CodeWorker(channel, workdir, limits)
@@ -53,7 +53,7 @@ def _settle(workdir: str) -> None:
         MPLCONFIGDIR=os.path.join(workdir, ".cache", "matplotlib"),
         XDG_CACHE_HOME=os.path.join(workdir, ".cache"),
         MPLBACKEND=f"module://{BACKEND}",
-        # each thread of these libraries reserves tens of MB of address space, which is limited
+        # Each thread of these libraries reserves tens of MB of address space, which is limited.
         OPENBLAS_NUM_THREADS="1",
         OMP_NUM_THREADS="1",
         MKL_NUM_THREADS="1",
@@ -173,7 +173,7 @@ class CodeWorker:
         return self._present(value)
 
     def _provide(self, code: str) -> None:
-        """Import what the code uses without importing it."""
+        """Import the modules that the code uses but does not import."""
         for line in missing_imports(code, self._namespace):
             exec(line, self._namespace)
         rich_display.sane_frames()

@@ -97,7 +97,7 @@ def _of_attribute(error: AttributeError) -> Iterator[str]:
 def _of_key(error: KeyError, names: Mapping[str, Any], libraries: list[types.FrameType]) -> Iterator[str]:
     tables = {name: value for name, value in names.items() if _is_table(value)}
     if not tables:
-        # A method of a library raised it, for example groupby: its own frames have the table.
+        # If a method of a library raised the error, for example groupby, the frames of the library contain the table.
         passed = [value for frame in libraries for value in _values(frame) if _is_table(value)]
         tables = dict(zip(("the table",), passed, strict=False))
     for name, table in list(tables.items())[:2]:

@@ -56,7 +56,7 @@ class Figures:
         module.__dict__.update(FigureCanvas=agg.FigureCanvas, FigureManager=agg.FigureManager, show=self.show)
 
     def begin(self) -> None:
-        """Forget what an earlier run saved or animated."""
+        """Forget the figures that an earlier run saved or animated."""
         self._saved.clear()
         self._films.clear()
 

@@ -60,7 +60,7 @@ def main(protocol_fd: int, control_fd: int, way_fd: int = -1) -> None:
         control.send({"failed": str(error)})
         return
     _hand_over(jail, way_fd)
-    # Before the fork, so that the end of a child that fails at once is noticed.
+    # The socket is created before the fork, so that the end of a child that fails at once is noticed.
     wakeup = _wake_on_child()
     mine = os.getpid()
     child = os.fork()
@@ -204,7 +204,7 @@ class UsageWatch:
                     ended = _collect(self.child)
                     if ended is not None:
                         _end_all()
-                        # Process 1 reports like a shell: 128 + signal.
+                        # Process 1 reports a signal as a shell does: 128 + number of the signal.
                         by_signal = self.jail.isolated and ended > 128
                         return self.control.send({"exit": 128 - ended if by_signal else ended, "why": self._why})
                 if self.control.channel in ready and not self._obey():
@@ -212,7 +212,8 @@ class UsageWatch:
                     return _end_all()
 
     def _look(self) -> float:
-        """Check what the session uses and end a session that uses too much. Returns seconds until the next check."""
+        """Check the resource use of the session, and end the session if it uses too much. Returns seconds until the
+        next check."""
         limits, counted = self.jail.spec.limits, self.jail.spec.counted
         if self._why:
             return LOOK_S
@@ -283,7 +284,8 @@ def _collect(child: int) -> int | None:
 def _end_all() -> None:
     """Kill every descendant. Orphans become our children, so this ends when there are none."""
     while True:
-        # Nothing where /proc is that of the jail: its processes end with process 1, our only child.
+        # If /proc is that of the jail, this lists no children. The jail's processes end with process 1, which is our
+        # only child.
         for pid in children_of("self"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

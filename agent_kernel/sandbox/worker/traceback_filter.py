@@ -13,7 +13,8 @@ MAX_ERROR = 20_000
 
 
 def outcome(problem: BaseException) -> tuple[str, str | None]:
-    """Return (status, text for the user and the model): what is known about the error, then its traceback."""
+    """Return (status, text for the user and the model). The text has the facts that are known about the error, followed
+    by its traceback."""
     if isinstance(problem, SystemExit):
         if problem.code in (None, 0):
             return "success", None
@@ -39,7 +40,7 @@ def _traceback(problem: BaseException) -> str:
         problem = type(problem)(short_text(str(problem))).with_traceback(problem.__traceback__)
     shown = traceback.TracebackException.from_exception(problem, compact=True)
     _only_their_frames(shown, set())
-    # Our own exceptions are named without their module, which nobody else can import.
+    # The module is removed from the names of our own exceptions, because the user's code cannot import it.
     return "".join(shown.format()).rstrip().replace(f"{ProcessorTimeUsedUp.__module__}.", "")
 
 

@@ -52,8 +52,8 @@ def open_database(path: Path, tables: Columns, framework: str) -> Iterator[sqlit
     """Open a SQLite file and begin a read transaction. Other programs can write meanwhile; this connection does not
     see their changes. Raises InvalidRequest unless the file has the ``tables`` of the ``framework``, and StoreCorrupt
     if it cannot be read."""
-    # The journal of a running program is read as well. SQLite needs an index file beside the database for that. If this
-    # user cannot create it and no journal exists, nobody is writing, and the file is read without it.
+    # To read the journal of a running program too, SQLite needs an index file beside the database. If this user cannot
+    # create that file and no journal exists, no program is writing, and the database is read without it.
     journal = path.with_name(f"{path.name}-wal")
     alone = not os.access(path.parent, os.W_OK) and not journal.exists()
     uri = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if alone else ''}"

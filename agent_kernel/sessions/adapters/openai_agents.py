@@ -170,8 +170,8 @@ class AgentsSession:
 
     @classmethod
     async def _newest(cls, store: SessionStore, key: SessionKey, count: int | None) -> Forms:
-        """Return stored items with their Responses API forms, reading back until the forms of the newest ``count``
-        items are included or no older items exist (None: all)."""
+        """Return the newest stored items with their Responses API forms: as many as are needed for ``count`` forms, or
+        all items if ``count`` is None."""
         forms = await cls._forms(store, key, await store.latest(key, count, failed=False))
         window = count or 0
         while count and len(_flat(forms)) < count and window < await cls._head(store, key):

@@ -29,9 +29,9 @@ Replace: TypeAlias = Callable[[int, list[Any]], Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True)
 class CompactionSnapshot:
-    """What the SDK's compaction reads from a session. ``items`` are its newest items, and ``complete`` is true if they
-    are the whole history. ``replace_suffix`` replaces the items from an index on; it returns False and writes nothing
-    if they are no longer the newest items."""
+    """The part of a session that the SDK's compaction reads. ``items`` are its newest items, and ``complete`` is true
+    if they are the whole history. ``replace_suffix`` replaces the items from an index on; it returns False and writes
+    nothing if they are no longer the newest items."""
 
     items: list[Body]
     complete: bool
@@ -56,7 +56,8 @@ class Suffix:
         self._key = key
         self._is_expired = is_expired
         self._tail = [item for item, _ in forms[at:]]
-        # The first item may be several in the Responses API: a message and its calls. The rest of it is stored again.
+        # The first item may correspond to several items of the Responses API, a message and its calls. Those of them
+        # that are not replaced are stored again.
         self._rest = [responses_items.message_of(body) for body in forms[at][1][:offset]]
         self._splits_pair = not offset and self._tail[0].message.role == "tool"
 

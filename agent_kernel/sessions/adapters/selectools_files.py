@@ -75,7 +75,8 @@ class SelectoolsDirectory:
                 f"{self._path} is not a directory of {FRAMEWORK}: it has no document of a session.",
                 hint="Nothing was copied. Check the path, and that FROM names the framework that wrote the files.",
             )
-        # A document that is not one of selectools is listed by its name, so that it is reported and not left out.
+        # A document that is not from selectools is listed by its file name, so that it is reported and not left out
+        # silently.
         return [
             session or FrameworkSession(self._namespace, path.name, path.name)
             for session, path in zip(sessions, documents, strict=True)
@@ -113,7 +114,7 @@ def _to_transcript(key: SessionKey, memory: Fields, times: Fields) -> Transcript
     memory.get("summary", str, "")
     try:
         messages = messages_of(bodies)
-        # Every message must come back as it was; selectools treats absent fields as null.
+        # Converting the messages back must give the original; selectools treats absent fields as null.
         if [text_of(body) for body in bodies_of(messages)] != [text_of(EMPTY | body) for body in bodies]:
             raise InvalidRequest("A message has fields that agent-kernel does not know.")
     except (AttributeError, KeyError, TypeError, ValueError) as error:

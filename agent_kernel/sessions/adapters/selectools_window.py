@@ -43,8 +43,8 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where a window leaves the stored messages: its first ``same`` messages match the stored messages from index
-    ``start`` on, and the next one differs."""
+    """The position at which a window differs from the stored messages: its first ``same`` messages match the stored
+    messages from index ``start`` on, and the next one differs."""
 
     start: int
     same: int

@@ -81,8 +81,8 @@ class Chat:
         return Chat(self._store, target)
 
     async def undo(self) -> UndoResult | None:
-        """Remove the newest turn, a message of the user with everything that follows it, and return what was removed;
-        None if there is none."""
+        """Remove the newest turn, a message of the user with everything that follows it, and return a description of
+        it; None if there is no turn."""
         return await undo.undo(self._store, self.key)
 
 

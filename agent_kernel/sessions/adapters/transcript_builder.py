@@ -1,5 +1,6 @@
 """Builds a whole session from the messages and branches that another framework stored. Building the same stored state
-again gives the same transcript, so that a repeated copy recognises what it has written. The functions do no I/O."""
+again gives the same transcript, so that a repeated copy recognises the sessions that it has written. The functions do
+no I/O."""
 
 from __future__ import annotations
 

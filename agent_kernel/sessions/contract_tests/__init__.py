@@ -10,5 +10,5 @@ import pkgutil
 
 import pytest
 
-# This must run before the contracts are imported, so that a failing assert in them says what it compared.
+# This must run before the contracts are imported, so that a failing assert in them shows the compared values.
 pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)))

@@ -26,7 +26,7 @@ def texts(items: Sequence[Item]) -> list[str]:
     return [item.message.text for item in items]
 
 
-# -------------------------------------------------------------------------------------------------- whole turns
+# ------------------------------------------------------------------------------------------------ adding whole turns
 
 
 async def test_a_turn_that_happened_elsewhere_is_stored_at_once(store: SessionStore, clock: Clock) -> None:
@@ -77,7 +77,7 @@ async def test_only_the_newest_turn_of_the_current_branch_grows(store: SessionSt
     await assert_raises(SessionBusy, store.extend_turn(Turn("t2", KEY), [user("busy")]))
 
 
-# ---------------------------------------------------------------------------------------------------------- pop
+# --------------------------------------------------------------------------------------- removing the newest item (pop)
 
 
 async def test_pop_takes_the_newest_item(store: SessionStore) -> None:
@@ -169,7 +169,7 @@ async def test_a_branch_goes_on_after_a_pop_of_what_it_shares(store: SessionStor
     assert texts(await store.latest(KEY, branch=MAIN)) == ["u1", "a1", "u2", "a2"]
 
 
-# ------------------------------------------------------------------------------------------------------- rewind
+# ---------------------------------------------------------------------------------------- removing given items (rewind)
 
 
 async def test_rewind_takes_exactly_the_tail_that_is_named(store: SessionStore) -> None:

@@ -243,7 +243,7 @@ async def test_clearing_takes_every_branch(store: SessionStore) -> None:
     assert await join_texts(store) == "anew"
 
 
-# ------------------------------------------------------------------------------------------------- siblings
+# ------------------------------------------------------------------------------------ versions of a question (siblings)
 
 
 async def test_siblings_are_the_versions_of_one_question(store: SessionStore) -> None:

@@ -127,9 +127,9 @@ async def test_a_session_that_is_cleared_has_no_files(store: FileStore) -> None:
 
 async def test_a_fork_has_the_files_of_its_turns(store: FileStore, clock: Clock) -> None:
     await whole_turns(store, 2)
-    brought = file("file-0", purpose="user_data", turn=9, created=0.0)
+    uploaded = file("file-0", purpose="user_data", turn=9, created=0.0)
     files = [(file(f"file-{turn + 1}", LARGE, turn=turn, created=turn + 1.0), LARGE) for turn in range(2)]
-    await store.add_files(KEY, [(brought, b"hello"), *files])
+    await store.add_files(KEY, [(uploaded, b"hello"), *files])
     await store.fork(KEY, OTHER, 1)
     assert [one.id for one in await store.files(OTHER)] == ["file-1"]
     await store.fork(KEY, SessionKey("local", "all"))

@@ -32,7 +32,7 @@ class Clock:
 
 @dataclass
 class Talk:
-    """A session with an open turn, and short names for what tests do with them."""
+    """A session with an open turn, and short methods for the steps of tests."""
 
     store: SessionStore
     owner: Owner

@@ -1,5 +1,5 @@
-"""Tests of what is stored about a session besides its items: description, summaries, hashes of its beginnings, and the
-cells of its turns."""
+"""Tests of the data that a store has about a session besides its items: description, summaries, hashes of its
+beginnings, and the cells of its turns."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ async def test_a_summary_goes_with_its_last_item(store: SessionStore, owner: Own
     assert await store.summaries(KEY) == []
 
 
-# --------------------------------------------------------------------------------------------------- beginnings
+# ------------------------------------------------------------------------------------------------ openings
 
 
 async def test_a_session_is_found_by_the_longest_beginning(store: SessionStore) -> None:

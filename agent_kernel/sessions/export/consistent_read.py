@@ -31,7 +31,7 @@ async def read_snapshot(store: SessionStore, key: SessionKey) -> Transcript | No
         whole = await store.whole(key)
         if whole is None:
             return None
-        # In a thread, because a long session has tens of thousands of messages to look through.
+        # This runs in a thread, because a long session has tens of thousands of messages.
         media = await asyncio.to_thread(getattr, whole, "media")
         blobs = {digest: await store.blob(key, digest) for digest in media} | await _files(store, whole, media)
         if None not in blobs.values() or await store.info(key) == whole.session:

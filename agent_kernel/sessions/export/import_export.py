@@ -35,7 +35,7 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class ImportPreview:
-    """Describes a document before its import: what it contains, and what of it would not be imported.
+    """Describes a document before its import: its content, and the parts that would not be imported.
 
     ``begins`` is the beginning of the first user message; ``left_out`` counts what is not imported, by kind;
     ``media_bytes`` excludes files beside the document; ``files`` counts files of the session.
@@ -108,18 +108,18 @@ async def import_session(
     read = await asyncio.to_thread(_redact, read, redactor)
     for _ in range(_ATTEMPTS):
         key = SessionKey(namespace, new_id("session") if id is None else id)
-        come = await asyncio.to_thread(sanitize, read, key, now=time.time(), trusted=trusted, origin=origin)
+        clean = await asyncio.to_thread(sanitize, read, key, now=time.time(), trusted=trusted, origin=origin)
         if replace and not trusted and (there := await store.info(key)):
-            come = dataclasses.replace(
-                come, session=dataclasses.replace(come.session, metadata=there.metadata, context=there.context)
+            clean = dataclasses.replace(
+                clean, session=dataclasses.replace(clean.session, metadata=there.metadata, context=there.context)
             )
         try:
-            session = await store.restore(come, come.blobs, **({"replace": True} if replace else {}))
+            session = await store.restore(clean, clean.blobs, **({"replace": True} if replace else {}))
         except Conflict:
             if id is not None:
                 raise
             continue
-        return ImportResult(session, _preview(read, come, name))
+        return ImportResult(session, _preview(read, clean, name))
     raise Conflict("No unused session id was found.", hint="Try again, or name an id.")
 
 
@@ -157,11 +157,11 @@ async def _copy_large_files(store: SessionStore, key: SessionKey, copy: Session,
 async def preview(
     document: bytes, *, format: str | None = None, files: Mapping[str, bytes] | None = None, trusted: bool = False
 ) -> ImportPreview:
-    """Return what ``import_session`` would do, without writing. Raises the same InvalidRequest errors."""
+    """Return the result that ``import_session`` would have, without writing. Raises the same InvalidRequest errors."""
     read, name = await asyncio.to_thread(_parse_as, document, format, files or {})
     key = SessionKey("preview", "preview")
-    come = await asyncio.to_thread(sanitize, read, key, now=time.time(), trusted=trusted and name in OWN)
-    return _preview(read, come, name)
+    clean = await asyncio.to_thread(sanitize, read, key, now=time.time(), trusted=trusted and name in OWN)
+    return _preview(read, clean, name)
 
 
 def _redact(read: Transcript, redactor: Redactor | None) -> Transcript:
@@ -201,21 +201,21 @@ def _detect_and_parse(document: bytes) -> tuple[Transcript, str]:
     return openai_chat.read(fields, "import"), "openai"
 
 
-def _preview(read: Transcript, come: Transcript, format: str) -> ImportPreview:
-    first = next((item.message.text for item in come.items if item.message.role == "user" and item.message.text), "")
-    named = {medium.hash for item in come.items for medium in item.message.media}
+def _preview(read: Transcript, clean: Transcript, format: str) -> ImportPreview:
+    first = next((item.message.text for item in clean.items if item.message.role == "user" and item.message.text), "")
+    named = {medium.hash for item in clean.items for medium in item.message.media}
     return ImportPreview(
         format,
         read.session.key.id,
-        come.session.title,
-        max(1, len(come.branches)),
-        len(come.turns),
-        len(come.items),
+        clean.session.title,
+        max(1, len(clean.branches)),
+        len(clean.turns),
+        len(clean.items),
         len(named),
-        sum(len(data) for digest, data in come.blobs.items() if digest in named),
+        sum(len(data) for digest, data in clean.blobs.items() if digest in named),
         " ".join(first.split())[:SHOWN],
-        dict(come.left_out),
-        len(come.files),
+        dict(clean.left_out),
+        len(clean.files),
     )
 
 

@@ -1,5 +1,5 @@
-"""Removes from a session document of unknown origin what may not be imported; the conversation and its media stay. The
-functions have no side effects.
+"""Removes the parts of a session document of unknown origin that may not be imported, and keeps the conversation and
+its media. The functions have no side effects.
 
 No approval, permission, tool, setting or path is imported. A ``trusted`` document, such as the user's own backup, is
 imported completely.
@@ -26,23 +26,23 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 def sanitize(
     transcript: Transcript, key: SessionKey, *, now: float, trusted: bool, origin: Mapping[str, object] | None = None
 ) -> Transcript:
-    """Return the transcript with the session key ``key`` and without what may not be imported. Its ``left_out`` counts
-    what was removed, by kind. ``origin`` becomes the session's ``imported``; without an origin, a session that is not
-    ``trusted`` gets an empty object, which marks it as imported. Raises InvalidRequest for values that a store cannot
-    hold."""
+    """Return the transcript with the session key ``key`` and without the parts that may not be imported. Its
+    ``left_out`` counts the removed parts by kind. ``origin`` becomes the session's ``imported``; without an origin, a
+    session that is not ``trusted`` gets an empty object, which marks it as imported. Raises InvalidRequest for values
+    that a store cannot hold."""
     left_out = dict(transcript.left_out)
-    come = transcript if trusted else _sanitize_content(transcript, now, left_out)
-    session = replace(come.session, key=key, imported=origin or come.session.imported)
-    come = _close_open_turn(replace(come, session=session, turns=tuple(replace(turn, key=key) for turn in come.turns)))
-    come = replace(
-        come,
-        files=tuple(_mark_missing_file(file, come.blobs, left_out, now) for file in come.files),
+    kept = transcript if trusted else _sanitize_content(transcript, now, left_out)
+    session = replace(kept.session, key=key, imported=origin or kept.session.imported)
+    kept = _close_open_turn(replace(kept, session=session, turns=tuple(replace(turn, key=key) for turn in kept.turns)))
+    kept = replace(
+        kept,
+        files=tuple(_mark_missing_file(file, kept.blobs, left_out, now) for file in kept.files),
         items=tuple(
-            replace(item, message=_note_missing_media(item.message, come.blobs, left_out)) for item in come.items
+            replace(item, message=_note_missing_media(item.message, kept.blobs, left_out)) for item in kept.items
         ),
-        summaries=tuple(replace(summary, key=key) for summary in come.summaries),
+        summaries=tuple(replace(summary, key=key) for summary in kept.summaries),
     )
-    return replace(come, session=replace(session, head=come.session.head, tags=_validate(come)), left_out=left_out)
+    return replace(kept, session=replace(session, head=kept.session.head, tags=_validate(kept)), left_out=left_out)
 
 
 def with_new_turn_ids(transcript: Transcript) -> Transcript:
@@ -59,8 +59,8 @@ def with_new_turn_ids(transcript: Transcript) -> Transcript:
 
 
 def _sanitize_content(transcript: Transcript, now: float, left_out: dict[str, int]) -> Transcript:
-    """Remove what the model would read without the user seeing it (system messages, hidden messages and summaries), and
-    charts that are not safe to draw. Unknown times (0) and times in the future become now."""
+    """Remove messages that the model would read and the user would not see (system messages, hidden messages and
+    summaries), and charts that are not safe to draw. Unknown times (0) and times in the future become now."""
     transcript = with_new_turn_ids(transcript)
     items = [_plain_item(item, now) for item in transcript.items if _is_importable(item.message, left_out)]
     records = sum(1 for turn in transcript.turns if turn.record or turn.usage)

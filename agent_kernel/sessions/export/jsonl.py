@@ -73,7 +73,7 @@ def _bodies(whole: Transcript) -> Iterator[dict[str, Any]]:
         yield from ({"type": kind, **body} for body in facts[_LISTS[kind]])
     yield from (_medium(named, whole.blobs.get(digest)) for digest, named in whole.media.items())
     for item, body in zip(whole.items, facts["items"], strict=True):
-        # Its media are named by hash: their bytes have lines of their own.
+        # The message refers to its media by hash; the bytes are written in lines of their own.
         yield {"type": "item", **body, "message": message_to_json(item.message)}
     for file in whole.files:
         yield {"type": "file", "file": mistralrs_files.write(file, whole.blobs.get(file.hash))}

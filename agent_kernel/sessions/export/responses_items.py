@@ -127,15 +127,15 @@ def to_model_history(messages: Sequence[Message]) -> list[Message]:
     return seen
 
 
-def _answer(history: list[Message], asked: Sequence[tuple[ToolCall, str]]) -> None:
-    """Append calls with their results (``asked``) to ``history``. The calls are attached to the assistant message
+def _answer(history: list[Message], outputs: Sequence[tuple[ToolCall, str]]) -> None:
+    """Append calls with their results (``outputs``) to ``history``. The calls are attached to the assistant message
     before them, as models write them."""
-    if not asked:
+    if not outputs:
         return
-    calls = tuple(call for call, _ in asked)
+    calls = tuple(call for call, _ in outputs)
     speaks = bool(history) and history[-1].role == "assistant" and not history[-1].calls
     before = history.pop() if speaks else Message("assistant")
-    history += [replace(before, calls=calls), *(tool_result(call, text, "success") for call, text in asked)]
+    history += [replace(before, calls=calls), *(tool_result(call, text, "success") for call, text in outputs)]
 
 
 def _hidden_item(message: Message) -> Body:

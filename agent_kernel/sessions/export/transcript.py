@@ -103,10 +103,11 @@ def facts(transcript: Transcript) -> dict[str, Any]:
     session, tree = transcript.session, transcript.tree
     by_id = {turn.id: turn for turn in transcript.turns}
     return {
-        # ``accessed`` and the counts of what exists now belong to the store, and so do the ids of summaries.
+        # ``accessed``, ``last_seq``, ``turn_count`` and the ids of summaries are not exported, because they are valid
+        # in this store only.
         "session": {"id": session.key.id, **fields_to_json(session, "key", "accessed", "last_seq", "turn_count")},
         "branches": [
-            # The other fields of a branch follow from the tree.
+            # The other fields of a branch can be computed from the tree.
             {**fields_to_json(branch, "since", "head", "turns", "current"), "segment": tree.ends[branch.name]}
             for branch in transcript.branches
         ],

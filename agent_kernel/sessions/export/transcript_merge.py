@@ -62,8 +62,8 @@ class _Merge:
         removed = {turn.id for turn in base.turns} - known if base else set[str]()
         self._shared = known & {turn.id for turn in theirs.turns}
         self._new = {turn.id for turn in theirs.turns} - known - removed
-        # Both sides give the next number to their next segment, so equal numbers alone do not mean the same segment: it
-        # must begin in the part that both sides have.
+        # Both versions give the next free number to their next segment, so an equal number alone does not mean the same
+        # segment. The segment must also begin in the part that both versions have.
         last = max((item.seq for item in ours.items if item.turn in self._shared), default=0)
         before = base.tree.segments if base else ours.tree.segments
         alike = (segment for segment in ours.tree.segments if segment in theirs.tree.segments and segment in before)
@@ -104,8 +104,8 @@ class _Merge:
         )
 
     def _contains_all(self, version: Transcript, turns: Sequence[Turn], items: Sequence[Item]) -> bool:
-        """Return whether a version has all turns of the result and nothing else. ``turns`` and ``items`` are those of
-        the result without the new turns of ``theirs``."""
+        """Return whether ``version`` equals the result of the merge. ``turns`` and ``items`` are those of the result,
+        except the turns that only ``theirs`` has."""
         by_id = {turn.id: turn for turn in version.turns}
         by_seq = {item.seq: item for item in version.items}
         names = {branch.name for one in (self._ours, self._theirs) for branch in one.branches}
@@ -130,7 +130,7 @@ class _Merge:
             raise InvalidRequest("The two versions number their common turns differently, so they cannot be merged.")
 
     def _numbers(self, version: Transcript) -> set[tuple[str, int, int]]:
-        """Return (turn, segment, seq) of each item of a common turn."""
+        """Return (turn, segment, seq) of each item whose turn is in both versions."""
         return {
             (item.turn, version.tree.turns.get(item.turn, 0), item.seq)
             for item in version.items

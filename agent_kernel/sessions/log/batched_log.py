@@ -167,7 +167,7 @@ class BatchedLog:
             data = self._load(batch.data)
             if data is not None:
                 return _unpack(data)
-            # It was rewritten after it was read, and its pieces are gone.
+            # The batch was rewritten after it was read, and its former pieces no longer exist.
             found = self._table.fetch([batch.number])
             if not found:
                 return []
@@ -202,7 +202,7 @@ class BatchedLog:
                     raise
                 continue
             if not rows:
-                # Nothing is appended, so only reading can tell whether the positions are still the last ones.
+                # Nothing is appended, so only a read can determine whether the positions are still the last ones.
                 if not self._catch_up():
                     return {}
                 continue
@@ -247,7 +247,7 @@ class BatchedLog:
             for data in pieces - named:
                 self._table.delete_pieces(data.token, data.count)
 
-    # ------------------------------------------------------------------------------------------- bytes
+    # ------------------------------------------------------------------------------------------------ storing bytes
 
     def put_blob(self, namespace: str, digest: str, data: bytes) -> None:
         key = _blob_key(namespace, digest)
@@ -281,8 +281,8 @@ class BatchedLog:
             self._table.touch_blob(_blob_key(namespace, digest))
 
     def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
-        """Delete unused media as LogStore describes, and also what dead writers left behind: replaced entries, and
-        pieces that no batch names.
+        """Delete unused media as LogStore describes, and the remains of writers that were stopped: replaced entries,
+        and pieces that no batch names.
         """
         until = self._table.now() - grace
         pieces = self._table.old_pieces(until)  # before the batches and blobs that name them are read

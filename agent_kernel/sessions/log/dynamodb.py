@@ -55,8 +55,9 @@ class DynamoTable:
         return self._db.now()
 
     def tail(self, after: int) -> BatchPage:
-        # A query may see one of the two items of a commit before the other. The newest batch always has entries, so it
-        # never expires, and a head that names another batch than the last one is a matter of milliseconds.
+        # A query may see one of the two items of a commit before the other, so that the head names another batch than
+        # the last one for some milliseconds. The newest batch always has entries and never expires, so the difference
+        # has no other cause.
         for attempt in range(TORN_ATTEMPTS):
             time.sleep(0.005 * attempt)
             found = self._query("log", above=_number(after))

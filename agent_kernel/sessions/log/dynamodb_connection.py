@@ -102,7 +102,8 @@ class DynamoConnection:
     def _note_time(self, reply: Item) -> None:
         date = reply["ResponseMetadata"]["HTTPHeaders"].get("date")
         if date:
-            # Full seconds, cut off: the true difference is at most a second more, and never less.
+            # The header has whole seconds, rounded down, so the true offset is up to one second larger and never
+            # smaller.
             least = parsedate_to_datetime(date).timestamp() - time.monotonic()
             self._offset = min(max(self._offset, least), least + 1)
 
@@ -161,7 +162,7 @@ class DynamoConnection:
             except self._botocore.exceptions.ClientError as error:
                 if error.response["Error"]["Code"] != "ValidationException":
                     raise
-                # Another server enabled it at the same moment.
+                # A ValidationException means that another server has enabled the expiry at the same moment.
 
     def _to_store_error(self, error: Exception) -> StoreError:
         return log_errors.unusable(

@@ -46,7 +46,7 @@ class EncryptedLog:
         wanted = after if among is None else among
         skipped = {name for name in wanted if after.get(name, 0) > self._read_up_to.get(name, 0)}
         if skipped:
-            # What the caller does not read cannot be compared with what follows it.
+            # The caller skips entries of these namespaces, so their next entries cannot be compared with earlier ones.
             self._heads = {stream: last for stream, last in self._heads.items() if stream[0] not in skipped}
         tail = self._log.read(after, among)
         return replace(tail, entries=[self._decrypt_entry(entry, after) for entry in tail.entries])
@@ -57,7 +57,7 @@ class EncryptedLog:
         positions = self._log.commit(id, [self._encrypt_append(append) for append in appends], after)
         for stream, position in sorted(positions.items(), key=lambda item: item[1]):
             if position == self._read_up_to.get(stream[0], 0) + 1:
-                # The caller knows its own entry, and need not read it.
+                # The writer knows the entry that it has just appended, so this entry counts as read.
                 self._heads[stream] = self._read_up_to[stream[0]] = position
         return positions
 

@@ -1,4 +1,5 @@
-"""Defines what a shared database must do: keep an ordered log of changes for each namespace, and the bytes of media."""
+"""Defines the interface to a shared database, which keeps an ordered log of changes for each namespace, and the bytes
+of media."""
 
 from __future__ import annotations
 

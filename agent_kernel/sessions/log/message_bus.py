@@ -1,6 +1,5 @@
-"""Defines the interface to what servers with a shared database share beside sessions: messages that are kept for a
-bounded time under topics, values under names, and counts of recent events.
-"""
+"""Defines the interface to the data that servers with a shared database share in addition to sessions: messages that
+are stored for a bounded time under topics, values under names, and counts of recent events."""
 
 from __future__ import annotations
 
@@ -74,8 +73,8 @@ class EventCount:
 
 
 class MessageBus(Protocol):
-    """Messages, values under names, and counts of events, in a shared database. Messages and counts survive no crash of
-    the database, so a receiver has to notice what it missed; values survive what entries of the log survive.
+    """Messages, values under names, and counts of events, in a shared database. A crash of the database may lose
+    messages and counts, so a receiver has to notice what it missed. Values are as durable as the entries of the log.
 
     One thread calls ``receive``, and one other thread the other methods. Every method raises StoreError when the
     database cannot be used, and works again when it can."""

@@ -59,7 +59,7 @@ class MongoTable:
             self._url, prefix = take_option(url, "prefix", r"[\w.-]{1,100}")
             options, hosts = _read_url(self._url, pymongo)
         except (ValueError, pymongo.errors.PyMongoError):
-            # The library's message quotes parts of the URL, perhaps of its password.
+            # The library's message quotes parts of the URL, which may include the password.
             raise InvalidRequest(
                 "The URL of the MongoDB store is not valid.",
                 hint="Use mongodb://USER:PASSWORD@HOST:PORT/DATABASE, with %-escapes for special characters;"
@@ -83,8 +83,8 @@ class MongoTable:
     def now(self) -> float:
         def measure(client: Any) -> float:
             before = time.monotonic()
-            told: datetime = client.admin.command("hello")["localTime"]
-            return _seconds(told) - (before + time.monotonic()) / 2
+            server_time: datetime = client.admin.command("hello")["localTime"]
+            return _seconds(server_time) - (before + time.monotonic()) / 2
 
         if time.monotonic() - self._clock[1] > CLOCK_KEPT_S:
             self._clock = (self._use(measure), time.monotonic())
@@ -236,7 +236,7 @@ class MongoTable:
         errors = self._pymongo.errors
 
         def is_broken(error: Exception) -> bool:
-            # A server that was not found within the time of the URL is not looked for again.
+            # If no server was found within the time limit of the URL, the call is not repeated.
             return isinstance(error, errors.AutoReconnect) and not isinstance(error, errors.ServerSelectionTimeoutError)
 
         try:
@@ -276,7 +276,7 @@ class MongoTable:
         made["batches"].create_index("expires", expireAfterSeconds=0)
         made["pieces"].create_index("token")
         made["pieces"].create_index("stored")
-        # A read in a session sees what its earlier calls saw, also on a node that has just become the primary.
+        # In a session, a read sees the results of all earlier calls, also on a node that has just become the primary.
         self._session = client.start_session(causal_consistency=True)
         if None not in self._seen:
             self._session.advance_cluster_time(self._seen[0])
@@ -286,7 +286,8 @@ class MongoTable:
 
 def _read_url(url: str, pymongo: Any) -> tuple[dict[str, Any], str]:
     """Return the parts of the URL, and its hosts without user and password. Raises ValueError and PyMongoError."""
-    # The hosts of mongodb+srv are looked up when it connects; its syntax is otherwise the same.
+    # The library looks up the hosts of mongodb+srv only when it connects; otherwise the syntax is the same as that of
+    # mongodb.
     scheme, _, rest = url.partition("://")
     if "#" in rest:
         raise ValueError("A # that is not escaped")

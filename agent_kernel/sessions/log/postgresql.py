@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from agent_kernel.sessions.log import log_errors
 from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail, map_positions
 from agent_kernel.sessions.log.postgresql_bus import PostgresBus
-from agent_kernel.sessions.log.postgresql_connection import SETUP_LOCK, PostgresConnection
+from agent_kernel.sessions.log.postgresql_connection import SETUP_LOCK, PostgresConnection, read_sql
 
 if TYPE_CHECKING:
     import psycopg
@@ -137,8 +136,3 @@ class PostgresLog:
             row = connection.execute("SELECT max(version) FROM agent_kernel_version").fetchone()
         if row is None or row[0] != VERSION:
             raise log_errors.newer_format(self.name, row and row[0], VERSION, "database or schema")
-
-
-def read_sql(name: str) -> str:
-    """Return the text of an SQL file of this folder."""
-    return files("agent_kernel.sessions.log").joinpath(name).read_text("utf-8")

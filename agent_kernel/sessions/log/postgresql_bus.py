@@ -21,123 +21,17 @@ from agent_kernel.sessions.log.message_bus import (
     SharedValue,
     Topic,
 )
-from agent_kernel.sessions.log.postgresql_connection import SETUP_LOCK, PostgresConnection
+from agent_kernel.sessions.log.postgresql_connection import SETUP_LOCK, PostgresConnection, read_sql
 
 if TYPE_CHECKING:
     import psycopg
 
 MARK_CHARS = 16
-"""Length of the part of a topic's MD5 by which a notification names it."""
-MAX_MARKS = 400
-"""A call that sends to more topics wakes all receivers."""
+"""Length of the part of a topic's MD5 by which a notification names it, as in ``postgresql_messages.sql``."""
+TABLES = {"agent_kernel_messages": "postgresql_messages.sql", "agent_kernel_counted": "postgresql_counts.sql"}
+"""Tables, each with the file that creates it, the tables beside it and its functions."""
 _CHANNEL = "SELECT 'agent_kernel_' || md5(current_schema())"
 """Channels belong to a database, so the name of the channel depends on the schema."""
-_SCHEMA = f"""
--- The table of messages is unlogged, because events of running turns need no disk. The sequence does not belong to it,
--- so that positions also grow after a crash of the database, which empties the table.
-CREATE SEQUENCE agent_kernel_message_positions;
-CREATE UNLOGGED TABLE agent_kernel_messages (
-    namespace text NOT NULL,
-    topic text NOT NULL,
-    position bigint NOT NULL,
-    body bytea NOT NULL,
-    until timestamptz NOT NULL,
-    PRIMARY KEY (namespace, topic, position)
-);
-CREATE TABLE agent_kernel_values (
-    namespace text NOT NULL,
-    name text NOT NULL,
-    version text NOT NULL,
-    body bytea NOT NULL,
-    written timestamptz NOT NULL,
-    until timestamptz NOT NULL,
-    PRIMARY KEY (namespace, name)
-);
-CREATE INDEX agent_kernel_values_by_time ON agent_kernel_values (until);
-CREATE INDEX agent_kernel_messages_by_time ON agent_kernel_messages (until);
--- The topics are locked until the commit, in one order, so the positions of a topic become visible in their order.
-CREATE FUNCTION agent_kernel_send(
-    names text[], topics text[], bodies bytea[], kept float8[], replacing boolean[]
-) RETURNS integer LANGUAGE plpgsql AS $$
-DECLARE
-    marks text[];
-    place text;
-BEGIN
-    -- Messages need not survive a crash, so nothing waits for the disk.
-    PERFORM set_config('synchronous_commit', 'off', true);
-    SELECT array_agg(mark ORDER BY mark) INTO marks FROM (
-        SELECT DISTINCT left(md5(name || E'\\n' || topic), {MARK_CHARS}) AS mark
-        FROM unnest(names, topics) AS t (name, topic)
-    ) AS t;
-    FOREACH place IN ARRAY marks LOOP
-        PERFORM pg_advisory_xact_lock(hashtextextended(place, {SETUP_LOCK}));
-    END LOOP;
-    FOR i IN 1 .. cardinality(names) LOOP
-        IF replacing[i] THEN
-            DELETE FROM agent_kernel_messages WHERE namespace = names[i] AND topic = topics[i];
-        END IF;
-        INSERT INTO agent_kernel_messages VALUES (
-            names[i], topics[i], nextval('agent_kernel_message_positions'), bodies[i],
-            now() + make_interval(secs => kept[i])
-        );
-    END LOOP;
-    DELETE FROM agent_kernel_messages WHERE (namespace, topic, position) IN (
-        SELECT namespace, topic, position FROM agent_kernel_messages WHERE until <= now()
-        LIMIT 200 FOR UPDATE SKIP LOCKED
-    );
-    PERFORM pg_notify('agent_kernel_' || md5(current_schema()),
-        CASE WHEN cardinality(marks) <= {MAX_MARKS} THEN array_to_string(marks, ' ') ELSE '' END);
-    RETURN cardinality(names);
-END $$;
-"""
-_COUNTS = f"""
--- Unlogged like the messages: after a crash of the database, all counts begin at zero.
-CREATE UNLOGGED TABLE agent_kernel_counted (
-    namespace text NOT NULL,
-    name text NOT NULL,
-    event text NOT NULL,
-    happened timestamptz NOT NULL,
-    until timestamptz NOT NULL,
-    PRIMARY KEY (namespace, name, event)
-);
-CREATE INDEX agent_kernel_counted_by_time ON agent_kernel_counted (until);
-CREATE FUNCTION agent_kernel_count(
-    given text, names text[], counters text[], limits integer[], length interval
-) RETURNS TABLE (number integer, wait float8) LANGUAGE plpgsql AS $$
-DECLARE
-    place text;
-    moment timestamptz;
-    is_full boolean := false;
-    numbers integer[] := '{{}}';
-    waits float8[] := '{{}}';
-    times timestamptz[];
-BEGIN
-    PERFORM set_config('synchronous_commit', 'off', true);
-    -- The counters are locked until the commit, in one order, so that two servers do not both count the last event.
-    FOR place IN SELECT DISTINCT t.n || E'\n' || t.c AS mark FROM unnest(names, counters) AS t (n, c) ORDER BY mark LOOP
-        PERFORM pg_advisory_xact_lock(hashtextextended(place, {SETUP_LOCK + 1}));
-    END LOOP;
-    moment := clock_timestamp();
-    FOR i IN 1 .. cardinality(names) LOOP
-        SELECT coalesce(array_agg(c.happened ORDER BY c.happened DESC), '{{}}') INTO times
-        FROM agent_kernel_counted AS c
-        WHERE c.namespace = names[i] AND c.name = counters[i] AND c.event <> given AND c.happened > moment - length;
-        numbers := numbers || cardinality(times);
-        is_full := is_full OR cardinality(times) >= limits[i];
-        waits := waits || CASE WHEN cardinality(times) >= limits[i]
-            THEN extract(epoch FROM times[limits[i]] + length - moment)::float8 ELSE 0 END;
-    END LOOP;
-    IF given <> '' AND NOT is_full THEN
-        INSERT INTO agent_kernel_counted
-        SELECT t.n, t.c, given, moment, moment + length FROM unnest(names, counters) AS t (n, c) ON CONFLICT DO NOTHING;
-        DELETE FROM agent_kernel_counted WHERE (namespace, name, event) IN (
-            SELECT o.namespace, o.name, o.event FROM agent_kernel_counted AS o WHERE o.until <= moment
-            LIMIT 200 FOR UPDATE SKIP LOCKED
-        );
-    END IF;
-    RETURN QUERY SELECT * FROM unnest(numbers, waits);
-END $$;
-"""
 _DELETE_OLD_VALUES = """
 DELETE FROM agent_kernel_values WHERE (namespace, name) IN (
     SELECT namespace, name FROM agent_kernel_values WHERE until <= now() LIMIT 200 FOR UPDATE SKIP LOCKED
@@ -261,10 +155,10 @@ class PostgresBus:
     def _create_tables(self, connection: psycopg.Connection[Any]) -> None:
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (SETUP_LOCK,))
-            for table, sql in (("agent_kernel_messages", _SCHEMA), ("agent_kernel_counted", _COUNTS)):
+            for table, sql in TABLES.items():
                 known = connection.execute("SELECT to_regclass(%s) IS NOT NULL", (table,)).fetchone()
                 if not (known and known[0]):
-                    connection.execute(sql.encode())
+                    connection.execute(read_sql(sql).encode())
 
 
 def _columns(counters: Sequence[EventCounter]) -> tuple[list[str], list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_kernel.core.errors import InvalidRequest
@@ -35,7 +36,7 @@ class PostgresConnection:
             self._url, self._schema = take_option(url, "schema", r"\w{1,63}")
             parts = psycopg.conninfo.conninfo_to_dict(self._url)
         except (ValueError, psycopg.ProgrammingError):
-            # The library's message quotes parts of the URL, perhaps of its password.
+            # The library's message quotes parts of the URL, which may include the password.
             raise InvalidRequest(
                 "The URL of the PostgreSQL store cannot be read.",
                 hint="Use postgresql://USER@HOST:PORT/DATABASE, with %-escapes for special characters; the query may"
@@ -78,8 +79,13 @@ class PostgresConnection:
         name = self._psycopg.sql.Identifier(self._schema)
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (SETUP_LOCK,))
-            # CREATE SCHEMA IF NOT EXISTS needs the right to create one even if it exists.
+            # CREATE SCHEMA IF NOT EXISTS requires the right to create schemas even if the schema exists.
             known = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (self._schema,)).fetchone()
             if known is None:
                 connection.execute(self._psycopg.sql.SQL("CREATE SCHEMA {}").format(name))
         connection.execute(self._psycopg.sql.SQL("SET search_path = {}").format(name))
+
+
+def read_sql(name: str) -> str:
+    """Return the text of an SQL file of this folder."""
+    return files("agent_kernel.sessions.log").joinpath(name).read_text("utf-8")

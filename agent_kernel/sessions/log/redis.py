@@ -25,109 +25,6 @@ PAGE = 2000
 """Maximum number of entries that one ``read`` returns."""
 COMMIT_KEPT_S = 86_400
 """Seconds for which the id of a commit is remembered, so that the commit can be repeated."""
-_NOW = "local t = redis.call('TIME'); local now = t[1] + t[2] / 1000000\n"
-_READ = (
-    _NOW
-    + """
-local seen, names, found, room = {}, {}, {}, tonumber(ARGV[2])
-for i = 4, #ARGV, 2 do
-    names[#names + 1] = ARGV[i]
-    seen[ARGV[i]] = tonumber(ARGV[i + 1])
-end
-if ARGV[3] == 'all' then names = redis.call('ZRANGE', KEYS[1], 0, -1) end
-for _, name in ipairs(names) do
-    local after = seen[name] or 0
-    local last = tonumber(redis.call('HGET', KEYS[2], name) or 0)
-    if last < after then return redis.error_reply('LOST') end
-    seen[name] = nil
-    if last > after and room > 0 then
-        local entries = redis.call('ZRANGEBYSCORE', ARGV[1] .. name, '(' .. after, '+inf', 'LIMIT', 0, room)
-        room = room - #entries
-        found[#found + 1] = {name, entries}
-    end
-end
-for _, after in pairs(seen) do if after > 0 then return redis.error_reply('LOST') end end
-if #found == 0 then return string.format('%.6f', now) end
-return {string.format('%.6f', now), room <= 0 and 1 or 0, found}
-"""
-)
-_COMMIT = """
-local function split(text)
-    local words = {}
-    for word in string.gmatch(text, '%d+') do words[#words + 1] = word end
-    return words
-end
-local known = redis.call('GET', KEYS[3])
-if known then return split(known) end
-local last = 2 + 4 * tonumber(ARGV[1])
-for i = last + 1, #ARGV, 2 do
-    if (redis.call('HGET', KEYS[2], ARGV[i]) or '0') ~= ARGV[i + 1] then return false end
-end
-local key = 3
-for i = 3, last, 4 do
-    if (redis.call('LINDEX', KEYS[key + 2], -1) or '0') ~= ARGV[i + 1] then return false end
-    key = key + 2
-end
-local places = {}
-key = 3
-for i = 3, last, 4 do
-    local name, flag, log, stream = ARGV[i], ARGV[i + 2], KEYS[key + 1], KEYS[key + 2]
-    key = key + 2
-    local place = 0
-    if flag ~= 'check' then
-        place = redis.call('HINCRBY', KEYS[2], name, 1)
-        if place == 1 then redis.call('ZADD', KEYS[1], 0, name) end
-        if flag == 'replace' then
-            for _, old in ipairs(redis.call('LRANGE', stream, 0, -1)) do
-                redis.call('ZREMRANGEBYSCORE', log, old, old)
-            end
-            redis.call('DEL', stream)
-        end
-        local text = string.format('%.0f', place)
-        redis.call('ZADD', log, text, text .. ':' .. ARGV[i + 3])
-        redis.call('RPUSH', stream, text)
-    end
-    places[#places + 1] = string.format('%.0f', place)
-end
-if #places > 0 then redis.call('SET', KEYS[3], table.concat(places, ' '), 'EX', ARGV[2]) end
-return places
-"""
-_PUT = (
-    _NOW
-    + """
-if redis.call('EXISTS', KEYS[2]) == 0 then redis.call('SET', KEYS[2], ARGV[2]) end
-redis.call('ZADD', KEYS[1], string.format('%.6f', now), ARGV[1])
-"""
-)
-_TOUCH = (
-    _NOW
-    + """
-for _, blob in ipairs(ARGV) do redis.call('ZADD', KEYS[1], 'XX', string.format('%.6f', now), blob) end
-"""
-)
-_OLD = (
-    _NOW
-    + """
-return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', string.format('%.6f', now - ARGV[1]))
-"""
-)
-_DROP = (
-    _NOW
-    + """
-local freed = 0
-for i, blob in ipairs(ARGV) do
-    if i > 1 then
-        local stored = redis.call('ZSCORE', KEYS[1], blob)
-        if stored and tonumber(stored) <= now - ARGV[1] then
-            freed = freed + redis.call('STRLEN', KEYS[i])
-            redis.call('DEL', KEYS[i])
-            redis.call('ZREM', KEYS[1], blob)
-        end
-    end
-end
-return freed
-"""
-)
 _DROPPED_AT_ONCE = 500
 
 
@@ -140,7 +37,7 @@ class RedisLog:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._connection = RedisConnection(url)
+        self._connection = RedisConnection(url, "redis_log.lua")
         self.name = self._connection.name
 
     def __repr__(self) -> str:
@@ -151,7 +48,7 @@ class RedisLog:
         seen = [word for pair in selected.items() for word in pair]
         keys = [self._connection.key("namespaces"), self._connection.key("positions")]
         which = "all" if among is None else "some"
-        answer = self._connection.run(_READ, keys, [self._connection.key("log:"), PAGE, which, *seen])
+        answer = self._connection.run("read", keys, [self._connection.key("log:"), PAGE, which, *seen])
         if isinstance(answer, bytes):  # only the time: there are no new entries
             return Tail(float(answer), [])
         now, more, found = answer
@@ -175,14 +72,14 @@ class RedisLog:
             flag = "check" if one.body is None else "replace" if one.replaces else "append"
             given += [one.namespace, one.expect, flag, _pack(one)]
         given += [word for pair in (after or {}).items() for word in pair]
-        positions = self._connection.run(_COMMIT, keys, given)
+        positions = self._connection.run("commit", keys, given)
         if positions is None:
             raise LogConflict
         return map_positions(appends, positions)
 
     def put_blob(self, namespace: str, digest: str, data: bytes) -> None:
         place = self._connection.pair("blob", namespace, digest)
-        self._connection.run(_PUT, [self._connection.key("blobs"), place], [member(namespace, digest), data])
+        self._connection.run("put", [self._connection.key("blobs"), place], [member(namespace, digest), data])
 
     def get_blob(self, namespace: str, digest: str) -> bytes | None:
         key = self._connection.pair("blob", namespace, digest)
@@ -190,18 +87,20 @@ class RedisLog:
         return found
 
     def touch_blobs(self, namespace: str, digests: Collection[str]) -> None:
-        self._connection.run(_TOUCH, [self._connection.key("blobs")], [member(namespace, digest) for digest in digests])
+        self._connection.run(
+            "touch", [self._connection.key("blobs")], [member(namespace, digest) for digest in digests]
+        )
 
     def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
         kept = {member(namespace, digest).encode() for namespace, digest in named}
         found = [
-            blob for blob in self._connection.run(_OLD, [self._connection.key("blobs")], [grace]) if blob not in kept
+            blob for blob in self._connection.run("old", [self._connection.key("blobs")], [grace]) if blob not in kept
         ]
         freed = 0
         for at in range(0, len(found), _DROPPED_AT_ONCE):
             part = found[at : at + _DROPPED_AT_ONCE]
             keys = [self._connection.key("blobs"), *(self._connection.key("blob:").encode() + blob for blob in part)]
-            freed += self._connection.run(_DROP, keys, [grace, *part])
+            freed += self._connection.run("drop", keys, [grace, *part])
         return freed
 
     def bus(self) -> RedisBus:

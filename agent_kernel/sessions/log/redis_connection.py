@@ -6,6 +6,7 @@ import functools
 import hashlib
 import re
 from collections.abc import Callable, Sequence
+from importlib.resources import files
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
@@ -23,20 +24,21 @@ _OPTION = re.compile(r"ssl_(ca_certs|ca_path|certfile|keyfile|keyfile_password|c
 
 
 class RedisConnection:
-    """A connection for one thread at a time. ``name`` is shown to people. Raises InvalidRequest for a URL that cannot
-    be parsed, or if redis-py is not installed.
+    """A connection for one thread at a time. ``scripts`` is the file of this folder with its Lua scripts, ``name`` is
+    shown to people. Raises InvalidRequest for a URL that cannot be parsed, or if redis-py is not installed.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, scripts: str) -> None:
         try:
             import redis
         except ImportError:
             raise log_errors.missing_package("redis", "redis", "redis") from None
         self._redis = redis
+        self._scripts = scripts
         try:
             self._options, self._prefix = _read_url(url, redis)
         except ValueError:
-            # The library's message quotes parts of the URL, perhaps of its password.
+            # The library's message quotes parts of the URL, which may include the password.
             raise InvalidRequest(
                 "The URL of the Redis store cannot be read.",
                 hint="Use redis://USER:PASSWORD@HOST:PORT/NUMBER, with %-escapes for special characters; rediss:// uses"
@@ -52,10 +54,11 @@ class RedisConnection:
     def pair(self, kind: str, namespace: str, name: str) -> str:
         return self.key(f"{kind}:{member(namespace, name)}")
 
-    def run(self, script: str, keys: Sequence[Any], given: Sequence[Any]) -> Any:
+    def run(self, name: str, keys: Sequence[Any], given: Sequence[Any]) -> Any:
         """Run one script. Raises StoreError."""
-        # The digest names a script that the server has. The library's own object for scripts takes a fifth longer.
-        digest = _digest(script)
+        # The server finds a script that it already has by the digest. The library's own object for scripts takes a
+        # fifth longer.
+        script, digest = _read_scripts(self._scripts)[name]
 
         def run(client: Any) -> Any:
             try:
@@ -140,8 +143,13 @@ class _JoiningPacker:
 
 
 @functools.cache
-def _digest(script: str) -> str:
-    return hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
+def _read_scripts(file: str) -> dict[str, tuple[str, str]]:
+    """Return the scripts of a Lua file of this folder by name, each with its digest."""
+    text = files("agent_kernel.sessions.log").joinpath(file).read_text("utf-8")
+    _, *parts = re.split(r"^-- script (\w+)\n", text, flags=re.MULTILINE)
+    scripts = dict(zip(parts[::2], parts[1::2], strict=True))
+    digests = {name: hashlib.sha1(script.encode(), usedforsecurity=False) for name, script in scripts.items()}
+    return {name: (script, digests[name].hexdigest()) for name, script in scripts.items()}
 
 
 def _read_url(url: str, redis: Any) -> tuple[dict[str, Any], str]:

@@ -18,7 +18,8 @@ from agent_kernel.core.errors import InvalidRequest, StoreError
 from agent_kernel.sessions.log import log_errors
 from agent_kernel.sessions.log.client_holder import ClientHolder
 from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail, map_positions
-from agent_kernel.sessions.log.postgresql import COMMIT_AFTER, TABLES, read_sql
+from agent_kernel.sessions.log.postgresql import COMMIT_AFTER, TABLES
+from agent_kernel.sessions.log.postgresql_connection import read_sql
 
 VERSION = 1
 FUNCTION = "agent_kernel_log"
@@ -119,7 +120,7 @@ class SupabaseLog:
             raise self._to_store_error(str(error) or type(error).__name__) from None
         except self._postgrest.APIError as error:
             self.close()
-            # A gateway that refuses the key may answer without the form of an error that the library knows.
+            # A gateway that refuses the key may send an error in a form that the library does not know.
             refused = str(error.code) in ("401", "403")
             cause = "the project refused the secret key" if refused else f"{error.message}"
             raise self._to_store_error(cause, error.code) from None
@@ -142,7 +143,7 @@ class SupabaseLog:
         self.compares = answer.get("compares", False)
 
     def _to_store_error(self, cause: str, code: str | None = None) -> StoreError:
-        # Only the first line: the others may quote values.
+        # Only the first line is shown, because the others may quote values.
         line = next(iter(cause.strip().splitlines()), "no reason was given")
         if code in _MISSING:
             hint = "Run what `python -m agent_kernel.sessions.log.supabase` prints in the SQL editor of the project."

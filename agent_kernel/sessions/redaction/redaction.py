@@ -45,8 +45,8 @@ class Pattern:
     hints: tuple[str, ...] = ()
 
 
-# Shapes as their issuers document them, with bounds on every repetition, so that a search takes linear time. The order
-# matters: more specific patterns come first.
+# The patterns follow the documentation of the issuers. Every repetition is bounded, so that a search takes linear time.
+# More specific patterns come first, because the first match counts.
 PATTERNS = (
     Pattern(
         "private_key",
@@ -130,7 +130,7 @@ class Redactor:
         return "".join([*clean, self._clean(text[start:])])
 
     def _clean(self, text: str) -> str:
-        # One search for the hints of all patterns: most texts contain none of them, and are often a few characters.
+        # One search checks for the hints of all patterns, because most texts are short and contain none of them.
         for search in self._searches if self._hints.search(text) else self._extra:
             text = search.clean_text(text)
         return text
@@ -182,8 +182,8 @@ class Redactor:
         return start + min((search.held_from(end) for search in searches), default=len(end))
 
     def is_clean(self, text: str, shortest: int) -> bool:
-        """Return True if ``text`` contains no secret, and no beginning of one of at least ``shortest`` characters. This
-        is one search. A False means that ``text`` and ``held_from`` must decide.
+        """Return True if ``text`` contains neither a secret nor the beginning of one with at least ``shortest``
+        characters. This takes one search. If the result is False, ``text`` and ``held_from`` have to examine the text.
 
         Every secret of PATTERNS begins with one of PREFIXES, so a text without such a beginning has no secret."""
         return not self._extra and not self._may_begin(text, shortest)

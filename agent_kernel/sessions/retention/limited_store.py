@@ -281,8 +281,9 @@ def limit_store(
 async def _read_enough(
     limit: int | None, read: Callable[[int | None], Awaitable[Sequence[T]]], shown: Callable[[T], Awaitable[T | None]]
 ) -> list[T]:
-    """Return the first ``limit`` values that are visible (None: all). ``read`` reads a number of values, and ``shown``
-    returns a value as it is visible, or None. More values are read until enough are visible or none are left."""
+    """Return the first ``limit`` visible values (None: all of them). ``read(count)`` returns that many values, and
+    ``shown`` converts a value to its visible form, or returns None for a hidden one. More values are read until enough
+    are visible or none are left."""
     count = limit
     while True:
         entries = await read(count)

@@ -69,7 +69,7 @@ class Retention:
         self._creation_lock = asyncio.Lock()
         self._sweeper: asyncio.Task[None] | None = None
 
-    # ------------------------------------------------------------------------------------------- use of sessions
+    # ------------------------------------------------------------------------------------ recording the use of sessions
 
     async def is_expired(self, session: Session) -> bool:
         return self._too_old(session) and not await self._has_open_turn(session.key)

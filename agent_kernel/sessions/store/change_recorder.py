@@ -88,8 +88,8 @@ class ChangeRecorder:
             old = () if event == "i" else row[_FIRST_KEY:last_key]
             new = () if event == "d" else row[_FIRST_VALUE:last_value]
             if table == "sessions":
-                # Each turn updates the row of its session. The last update has all values, so it takes the place of
-                # the one before.
+                # Each turn updates the row of its session. The last update contains all values, so it replaces earlier
+                # ones.
                 before = updates.pop(stream, None)
                 if event == "u":
                     if before is not None:
@@ -105,8 +105,8 @@ class ChangeRecorder:
         db.execute("DELETE FROM temp.changes")
 
     def _list_rows(self, db: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -> None:
-        # The line is in the table, so that it is rolled back together with the rows. A list without its line is
-        # harmless.
+        # The table has a line for the list, so that a rollback removes the line together with the rows. A list without
+        # its line is ignored.
         namespace, session = rows[0][:2]
         db.execute(
             "INSERT INTO temp.changes (tab, event, namespace, session, k0) VALUES (?, 'listed', ?, ?, ?)",

@@ -54,7 +54,8 @@ class Database:
     it, a killed process loses nothing, and a power cut loses at most the writes of the last moments. ``prepare`` runs
     once on every new connection. ``before_commit`` runs at the end of every write transaction; if it raises, nothing is
     written. A store in memory uses it to save its contents in ``directory``. ``files`` holds media that are too large
-    for a row. ``name`` is used in error messages, by default the path. ``steps`` replaces the migrations in tests.
+    for a row. ``name`` is used in error messages, by default the path. ``steps`` are
+    the migrations, by default those of the session store.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class Database:
             job.outcome.set_result(result)
 
     def _run_with_reserve(self, job: PendingCall) -> Any:
-        """Run a call that may use the disk reserve, then refill the reserve from what the call freed.
+        """Run a call that may use the disk reserve, then refill the reserve from the space that the call freed.
 
         Some builds of SQLite overwrite deleted content (secure_delete). That needs as much space in the journal as the
         content has, so it is switched off for this call."""
@@ -274,7 +275,7 @@ class Database:
         self._presence.check()
         self._empty_journal()
         self._close()
-        # Opened anew for each call, because another machine may write the file in the meantime.
+        # A file that this process cannot write is opened again for each call, because another machine may change it.
         self._read_only = self.path is not None and read_only_file.is_read_only(self.path)
         connection = self._connect()
         connection.files = self._files

@@ -1,4 +1,4 @@
-"""Sets the journal mode of a SQLite file, which determines what a power cut can destroy."""
+"""Sets the journal mode of a SQLite file, which determines how much data a power cut can destroy."""
 
 from __future__ import annotations
 

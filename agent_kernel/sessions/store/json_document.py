@@ -59,7 +59,7 @@ def document_tables(db: sqlite3.Connection) -> dict[str, list[str]]:
             table != "sessions" and not {"namespace", "session"} <= {name for _, name, *_ in columns}
         ):
             continue
-        # A primary key that is only "id" numbers the rows of all sessions, so the ids of several documents would
+        # A primary key that consists only of "id" numbers the rows of all sessions, so the ids of two documents would
         # collide.
         hidden = {*_key_columns(table), *_DERIVED, *(keys if keys == {"id"} else ())}
         columns_of[table] = [name for _, name, *_ in columns if name not in hidden]

@@ -96,8 +96,8 @@ class _DocumentFolder:
         self._acquire()
         self._unreadable.clear()
         documents = sorted(self._read_documents(), key=lambda document: (document[0], document[1].name))
-        # Documents of an old version go into tables of that version; the following migrations then change their rows
-        # together with the tables. Hence the order by version.
+        # Documents of an old version are inserted into tables of that version, and the following migrations change
+        # their rows. The documents are therefore sorted by version.
         for version, path, body in documents:
             schema_migration.migrate(db, None, self._scripts[:version])
             self._load_document(db, path, body)
@@ -121,7 +121,7 @@ class _DocumentFolder:
         self._lock_file.note()
         holder = {"pid": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
         path = self._directory / "holder.json"
-        os.replace(_write_partial(path, json_document.to_bytes(holder)), path)
+        atomic_file.replace_file(path, json_document.to_bytes(holder))
 
     def _holder(self) -> str:
         try:
@@ -234,7 +234,8 @@ def _create_triggers(db: sqlite3.Connection, tables: Mapping[str, list[str]]) ->
     db.execute("CREATE TEMP TABLE dirty (namespace TEXT, session TEXT, PRIMARY KEY (namespace, session)) WITHOUT ROWID")
     for table, columns in {**tables, "bindings": []}.items():
         id = "id" if table == "sessions" else "session"
-        # Only the columns that a document contains: counters and search progress change without changing the document.
+        # The trigger watches only the columns that a document contains. Counters and the progress of the search index
+        # change without changing the document.
         changed = f" OF {', '.join(columns)}" if table == "sessions" else ""
         for event, row in (("INSERT", "NEW"), (f"UPDATE{changed}", "NEW"), ("DELETE", "OLD")):
             place = "'', 'bindings'" if table == "bindings" else f"{row}.namespace, {row}.{id}"

@@ -33,11 +33,11 @@ from agent_kernel.sessions.tables import blobs, search_texts
 
 T = TypeVar("T")
 MAX_AGE_S = 10.0
-"""A write relies on what was read in the last MAX_AGE_S, and the log compares whether it is still current. After longer
-it reads first, so that ``offset`` follows the clock of the database."""
+"""Maximum age, in seconds, of the last read from the log on which a write relies; the log then checks whether that read
+is still current. A write after a longer time reads first, so that ``offset`` follows the clock of the database."""
 QUIET_S = 1.0
-"""After another server wrote at the same moment, writes read first for so many seconds: then reading before is cheaper
-than writing twice."""
+"""Number of seconds for which writes read first after another server wrote at the same moment: during this time,
+reading before a write is cheaper than writing twice."""
 MIN_CHANGES, CHANGES_PER_ROW = 400, 4
 """All rows of a session are written again in one entry when its entries together have more than MIN_CHANGES +
 CHANGES_PER_ROW * (rows of the session) changes."""
@@ -61,12 +61,11 @@ class _Head:
 
 
 class Replica:
-    """The copy of one store; it is used on the store's thread only. ``offset`` is the time of the shared database minus
-    ``time.monotonic()``, in seconds.
+    """A copy of the rows of a shared log, used on the store's thread only. ``offset`` is the time of the shared
+    database minus ``time.monotonic()``, in seconds.
 
-    A transaction that writes may run without ``update`` before it (``begin_unread``). The log then compares whether
-    the copy was current. ``sent`` is true once the transaction has begun to write to the log.
-    """
+    A transaction that writes may run without ``update`` before it (``begin_unread``). The log then checks whether the
+    copy was current. ``sent`` is true once the transaction has begun to write to the log."""
 
     def __init__(self, log: LogStore) -> None:
         self._log = log
@@ -94,9 +93,9 @@ class Replica:
     # ------------------------------------------------------------------------------------------- reading
 
     def select(self, calls: Iterable[Collection[str]]) -> None:
-        """Set which namespaces the next calls use: for each call its namespaces, or none if it uses all. Only these are
-        read from the log, so that a call takes no longer because of users whom it does not concern. The copy of the
-        others stays as it was when they were last read."""
+        """Set which namespaces the next calls use. ``calls`` has the namespaces of each call; an empty collection means
+        all namespaces. Only these namespaces are read from the log, so that a call does not take longer because of
+        other users. The copy of the other namespaces stays as it was at the last read."""
         groups = [*calls]
         self._among = frozenset(chain.from_iterable(groups)) if all(groups) else None
 
@@ -140,8 +139,8 @@ class Replica:
 
     def run(self, work: Callable[[sqlite3.Connection], T], db: sqlite3.Connection) -> T:
         """Run ``work``, which is one of the writes of a transaction. If the transaction began without ``update``, and
-        ``work`` changes nothing or raises an error, record that its result may depend on outdated rows: the log checks
-        only streams to which the transaction writes."""
+        ``work`` changes nothing or raises an error, record that its result may come from outdated rows, because the log
+        checks only the streams to which the transaction writes."""
         if not self._unread:
             return work(db)
         before = count_changes(db)
@@ -187,7 +186,7 @@ class Replica:
         for change in changes:
             unnamed |= self._apply_change(db, entry.namespace, change)
         if entry.replaces and place:
-            # The session keeps its rowid, and so its position among sessions that changed at the same moment.
+            # The session keeps its rowid, which determines its position among sessions that changed at the same moment.
             db.execute("UPDATE sessions SET rowid = ? WHERE namespace = ? AND id = ?", (*place, *here))
         if unnamed:
             blobs.remove_unnamed(db, entry.namespace, sorted(unnamed))
@@ -206,7 +205,8 @@ class Replica:
             if mime is not None:
                 blobs.insert_blob_row(db, namespace, row["hash"], mime=mime, size=size)
         if change.event == "i":
-            # The writer's own statement replaces rows too: a binding or a grant replaces an earlier one.
+            # INSERT OR REPLACE is used, because the statement of the writer may have replaced a row too: a binding or a
+            # grant replaces an earlier one.
             places = ", ".join("?" * len(columns))
             db.execute(f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) VALUES ({places})", [*row.values()])
         else:
@@ -272,8 +272,8 @@ class Replica:
         self._recorder.clear(db)
 
     def settle(self) -> None:
-        """Record that the changes that ``publish`` wrote are committed in the copy too. Without this call, ``update``
-        would read and apply them again."""
+        """Record that the local transaction whose changes ``publish`` wrote to the log is committed. Otherwise
+        ``update`` would read these changes from the log and apply them a second time."""
         for stream, head in sorted(self._published, key=lambda one: one[1].position):
             self._heads[stream] = head
             if head.position == self._seen.get(stream[0], 0) + 1:
@@ -283,7 +283,7 @@ class Replica:
         self._published = []
 
     def _keep_bytes(self, namespace: str, changes: Sequence[RowChange]) -> None:
-        """Tell the log that rows now refer to these bytes, so that it keeps them. For example, the rows of a fork refer
+        """Mark these bytes in the log as in use, because rows now refer to them. For example, the rows of a fork refer
         to bytes that the fork did not store."""
         for table in ("media", "files"):
             at = self._columns[table].index("hash")

@@ -1,4 +1,4 @@
-"""One change of a row of a shared table, and its form in an entry of the log."""
+"""Defines a change of a row of a shared table, and its form in an entry of the log."""
 
 from __future__ import annotations
 

@@ -16,9 +16,10 @@ APPLICATION_ID = 0x41474B53
 """Identifier ("AGKS") in the header of the SQLite file. It prevents migrations of another program's database."""
 
 
-def migration_scripts() -> list[str]:
-    """Return the SQL scripts of the migrations in order. The n-th script migrates from version n-1 to version n."""
-    folder = resources.files("agent_kernel.sessions.store") / "migrations"
+def migration_scripts(package: str = "agent_kernel.sessions.store") -> list[str]:
+    """Return the SQL scripts in the folder ``migrations`` of a package in order. The n-th script migrates from version
+    n-1 to version n."""
+    folder = resources.files(package) / "migrations"
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
     return [(folder / name).read_text(encoding="utf-8") for name in names]
 
@@ -58,7 +59,7 @@ def check_version(version: int, connection: sqlite3.Connection, path: Path) -> N
 
 
 def _version(connection: sqlite3.Connection, path: Path | None, newest: int) -> int:
-    # One transaction: between two reads another process could commit its migration.
+    # All reads are in one transaction, because another process could commit its migration between two reads.
     begins = not connection.in_transaction
     if begins:
         connection.execute("BEGIN")

@@ -51,8 +51,8 @@ class SharedStore(SqliteStore):
         return self._log.bus()
 
     async def vacuum(self) -> int:
-        """Delete the bytes of media in the log that no row has referred to for an hour, besides what
-        ``SqliteStore.vacuum`` does. Returns the number of bytes freed."""
+        """Do what ``SqliteStore.vacuum`` does, and delete the bytes of media in the log to which no row has referred
+        for an hour. Returns the number of bytes freed."""
         freed = await super().vacuum()
         return freed + await self._database.read(
             lambda db: self._log.drop_blobs({(namespace, digest) for namespace, digest in db.execute(NAMED)})
@@ -123,7 +123,8 @@ class _SharedDatabase(Database):
                     # The pause is random, so that two writers do not collide again and again.
                     time.sleep(random.random() * min(MAX_PAUSE_S, 0.001 * attempt))
             except AgentKernelError:
-                # Perhaps the call was refused for what another server has changed since.
+                # The call may have failed only because the local copy was outdated. It is repeated if other servers
+                # have written changes.
                 if not unread or self._replica.sent or not self._update():
                     raise
                 attempt += 1

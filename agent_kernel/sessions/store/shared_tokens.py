@@ -63,7 +63,7 @@ class SharedTokens:
         with self._lock:
             value = self._bus.get_value(NAMESPACE, _name(id))
             if value is not None:
-                # If another server wrote meanwhile, it noted a use as well, or revoked the token.
+                # A failed swap is ignored: another server has then recorded a use too, or revoked the token.
                 self._bus.swap_value(NAMESPACE, _name(id), value.version, _encode(_decode(value)[0], now), KEEP_S)
 
     def delete(self, id: str) -> bool:

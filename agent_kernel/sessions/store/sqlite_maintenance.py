@@ -45,7 +45,7 @@ class SqliteMaintenance:
         return await self._database.read(lambda db: maintenance.select_bindings(db, namespace))
 
     async def forget_set_aside(self, namespace: str | None = None) -> None:
-        """Delete what ``repair`` has moved to the quarantine."""
+        """Delete the rows that ``repair`` has moved to the quarantine."""
         await self._database.write(lambda db: maintenance.delete_set_aside(db, namespace), frees=True)
 
     async def vacuum(self) -> int:

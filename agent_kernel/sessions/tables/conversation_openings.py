@@ -87,7 +87,7 @@ def _select_last_used(db: sqlite3.Connection, beginning: tuple[str, str, str]) -
     row = (
         row
         or db.execute(
-            # Here the openings come first, since they are few.
+            # Here the join begins with the openings, since there are few of them.
             "SELECT o.session, o.seq FROM openings AS o CROSS JOIN sessions AS s"
             f" ON s.namespace = o.namespace AND s.id = o.session WHERE {_SAME_OPENING}"
             " ORDER BY s.updated DESC, s.rowid DESC, o.seq DESC LIMIT 1",

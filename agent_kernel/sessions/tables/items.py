@@ -44,8 +44,8 @@ def insert_items(db: sqlite3.Connection, place: AppendPoint, messages: Sequence[
 def insert_batches(
     db: sqlite3.Connection, batches: Sequence[tuple[AppendPoint, Sequence[Message]]], now: float
 ) -> list[Item]:
-    """Do what ``insert_items`` does for several turns of one session, whose places follow each other. No batch is
-    empty."""
+    """Insert items as ``insert_items`` does, for several turns of one session, whose places follow each other. No batch
+    is empty."""
     (first, _), (last, newest) = batches[0], batches[-1]
     here = pair(first.key)
     with_media = [message for _, messages in batches for message in messages if message.media]
@@ -171,7 +171,8 @@ def _iterate_backwards(
     """Yield the rows of a path, newest first, and read them only as they are requested. Each range of the path needs
     one index look-up."""
     of_failed = "SELECT id FROM turns WHERE namespace = :namespace AND session = :session AND state = 'failed'"
-    # A subquery instead of a join: the index of items then still gives the rows in order, without sorting.
+    # A subquery is used instead of a join, because the index of items then still returns the rows in order, without
+    # sorting.
     condition = "" if failed else f" AND turn NOT IN ({of_failed})"
     for piece in path:
         place = {"namespace": key.namespace, "session": key.id, "segment": piece.segment, "until": piece.until}
@@ -207,7 +208,8 @@ def remove_after(db: sqlite3.Connection, key: SessionKey, segment: int, after: i
     db.execute(f"DELETE FROM openings WHERE {HERE} AND seq IN ({behind})", of_items)
     search_texts.delete_texts(db, key, [seq for (seq,) in db.execute(behind, here)])
     db.execute(f"DELETE FROM items WHERE {HERE} AND segment = ? AND seq > ?", here)
-    # ``since`` is the last seq of the session when a turn was opened, so these turns have no items left.
+    # A turn is deleted if it was opened at or after item ``after``, because all its items come later than that.
+    # ``since`` is the last seq of the session at the time when the turn was opened.
     db.execute(f"DELETE FROM turns WHERE {HERE} AND segment = ? AND since >= ?", here)
     blobs.remove_unnamed(db, key.namespace, hashes)
 

@@ -64,7 +64,7 @@ def insert_row(
 
 def insert_rows(db: sqlite3.Connection, table: Literal["items", "turns"], rows: Sequence[Sequence[object]]) -> None:
     """Insert rows of one session, each with all columns of the table in their order. Nothing else inserts into these
-    tables, because a shared store records only what this function inserts."""
+    tables, because a shared store records only rows that this function inserts."""
     if rows:
         if isinstance(db, StoreConnection) and db.list_rows is not None:
             db.list_rows(db, table, rows)
@@ -72,7 +72,7 @@ def insert_rows(db: sqlite3.Connection, table: Literal["items", "turns"], rows: 
 
 
 def update_session(db: sqlite3.Connection, key: SessionKey, **values: object) -> None:
-    """Set these columns of a session."""
+    """Update the columns of the row of a session that the keyword arguments name."""
     columns = ", ".join(f"{name} = ?" for name in values)
     db.execute(f"UPDATE sessions SET {columns} WHERE namespace = ? AND id = ?", (*values.values(), *pair(key)))
 

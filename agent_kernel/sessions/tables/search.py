@@ -24,8 +24,8 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class _SearchScope:
-    """Where to search: in the texts with ids in the ranges ``ids``, and in the items of ``sessions`` (None: of all)
-    that are not folded yet."""
+    """The part of the store in which a search looks: the texts with ids in the ranges ``ids``, and the items of
+    ``sessions`` (None: of all) that are not folded yet."""
 
     namespace: str
     query: SessionQuery

@@ -110,7 +110,7 @@ def merge_all(db: sqlite3.Connection) -> None:
 def find_texts(db: sqlite3.Connection, word: str, ids: IdRange) -> list[int]:
     """Return the ids of indexed texts that contain the word, which has at least SHORTEST characters."""
     trigrams = [*dict.fromkeys(word[at : at + 3] for at in range(len(word) - 2))]
-    # Every n-th trigram, so that at most _TRIGRAMS remain, spread over the word.
+    # Only every n-th trigram is used, so that at most _TRIGRAMS remain, spread over the word.
     some = trigrams[:: max(1, -(-len(trigrams) // _TRIGRAMS))]
     quoted = [trigram.replace('"', '""') for trigram in some]
     rows = db.execute(

@@ -53,7 +53,7 @@ def fold(db: sqlite3.Connection, limit: int) -> int:
         if not search_index.is_index_error(error):
             raise
         db.execute("ROLLBACK TO folding")
-        # Creating it again has failed too: do not try forever.
+        # If creating the index again has failed too, do not try forever.
         if search_index.has_chore(db, search_index.RENEW):
             raise
         search_index.add_chore(db, search_index.RENEW)
@@ -172,7 +172,7 @@ def searchable_text(body: str) -> str:
         return ""
 
 
-# ------------------------------------------------------------------------------------------------------ numbers
+# ------------------------------------------------------------------------------------------------ session numbers
 
 
 def id_range(number: int) -> IdRange:

@@ -250,14 +250,14 @@ def _find_branch_point(db: sqlite3.Connection, key: SessionKey, before: str | No
     row = db.execute(f"SELECT segment, since FROM turns WHERE {HERE} AND id = ?", (*pair(key), before)).fetchone()
     if row is None or not path_contains(pieces, *row):
         raise TurnNotFound(f"There is no turn {before!r} on this branch.", details={"turn": before})
-    # (segment, since) of the turn itself would be wrong: the item ``since`` may be in an earlier segment, and the new
-    # branch must begin in the segment of the item.
+    # The turn's own segment and ``since`` cannot be used: the item ``since`` may be in an earlier segment, and the new
+    # branch must begin in the segment of this item.
     return find_end(db, key, pieces, int(row[1]))
 
 
 def path_contains(pieces: Sequence[SegmentRange], segment: int, since: int) -> bool:
     """Return whether a path shows the turn that began in ``segment`` after item ``since``."""
-    # Strictly less: the items of a turn that begins after the last item of the range are not on the path.
+    # The comparison is strict: a turn that begins after the last item of the range has no items on the path.
     return any(piece.segment == segment and since < piece.until for piece in pieces)
 
 

@@ -44,7 +44,7 @@ def write_whole(db: sqlite3.Connection, whole: SessionSnapshot, blobs: Mapping[s
     Raises Conflict if it exists, and InvalidRequest if one of its turns is open."""
     key = whole.session.key
     if running := next((turn.id for turn in whole.turns if turn.state == "open"), ""):
-        # No process would own it: nobody could close it, and the session could never be used.
+        # An open turn in the copy would have no owner, so nobody could close it and the session could never be used.
         raise InvalidRequest(
             f"A session with an open turn ({running!r}) cannot be stored. Close the turn in the copy first.",
             details={"turn": running},

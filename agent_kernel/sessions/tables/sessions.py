@@ -62,8 +62,8 @@ def require_session(db: sqlite3.Connection, key: SessionKey, *, counts: bool = F
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """What a new turn needs to know about a session: its last seq, its number of turns, the last segment of its current
-    branch, and the id of its open turn, if there is one."""
+    """The facts about a session that a new turn needs: the last seq, the number of turns, the last segment of the
+    current branch, and the id of the open turn, if there is one."""
 
     head: int
     turns: int
@@ -139,7 +139,8 @@ def select_excess(db: sqlite3.Connection, cap: int, namespace: str | None) -> li
     excess: list[Session] = []
     for name, count in full:
         rows = db.execute(
-            # The inner query chooses, so that only the chosen sessions are counted: sorting would count all of them.
+            # The inner query selects the sessions first, so that the counts are computed only for these and not for all
+            # sessions that are sorted.
             f"SELECT {COUNTED_COLUMNS} FROM sessions AS s WHERE rowid IN"
             f" (SELECT rowid FROM sessions AS s WHERE namespace = ? AND NOT {_HAS_OPEN_TURN}"
             " ORDER BY accessed, rowid LIMIT ?) ORDER BY accessed, rowid",
@@ -220,7 +221,7 @@ def mark_changed(db: sqlite3.Connection, key: SessionKey, now: float) -> None:
 def _remove_items(db: sqlite3.Connection, key: SessionKey) -> None:
     named = f"SELECT hash FROM media WHERE {HERE} UNION SELECT hash FROM files WHERE {HERE}"
     hashes = [digest for (digest,) in db.execute(named, (*pair(key), *pair(key)))]
-    # Before the items: the ids of the search texts are derived from them.
+    # Search texts are deleted before the items, because their ids are derived from the items.
     search_texts.delete_session_texts(db, key)
     for table in _CONTENT_TABLES:
         db.execute(f"DELETE FROM {table} WHERE {HERE}", pair(key))

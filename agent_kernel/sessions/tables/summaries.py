@@ -35,8 +35,8 @@ def insert_claim(db: sqlite3.Connection, key: SessionKey, owner: Owner, now: flo
     expired."""
     sessions.require_session(db, key)
     db.execute(
-        # One statement, so that two processes cannot both take it. The conflict update changes nothing while the other
-        # claim is valid, and then changes() is 0.
+        # A single statement ensures that two processes cannot both claim. If another valid claim exists, the upsert
+        # changes no row, and changes() is 0.
         "INSERT INTO summary_claims (namespace, session, instance, time) VALUES (?, ?, ?, ?)"
         " ON CONFLICT DO UPDATE SET instance = excluded.instance, time = excluded.time WHERE time <= ?",
         (*pair(key), owner.instance, now, now - SUMMARY_CLAIM_S),

@@ -1,5 +1,5 @@
-"""Turns: opening them with a lease, appending items, closing them, taking them over, and adding complete turns that
-were not run here."""
+"""SQL for turns: opens them with a lease, appends items, closes them, takes them over from dead owners, and adds
+complete turns that did not run here."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def heartbeat(db: sqlite3.Connection, turn: Turn, owner: Owner, now: float) -> b
 
 @dataclass(frozen=True, slots=True)
 class TurnClosing:
-    """How a turn ended. ``record`` is merged into the turn's record."""
+    """The end of a turn. ``record`` is merged into the turn's record."""
 
     state: TurnState
     reason: str
@@ -255,7 +255,7 @@ def take_over(db: sqlite3.Connection, turn: Turn, owner: Owner, seen: float, *, 
     """Close the turn of an owner whose lease is stale, as interrupted, and return it. ``seen`` is the heartbeat that
     was found stale; if the lease was renewed since, nothing is changed and None is returned."""
     row = db.execute(
-        # Compare and set: a heartbeat since then means that the owner is alive after all.
+        # The heartbeat is compared again: if it has changed since then, the owner is alive after all.
         f"SELECT 1 FROM turns WHERE {HERE} AND id = ? AND heartbeat = ?",
         (*pair(turn.key), turn.id, seen),
     ).fetchone()

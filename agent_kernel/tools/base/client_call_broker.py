@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from agent_kernel.core.errors import Conflict, NotFound
 from agent_kernel.core.events import CallClaimed, CallOffered, CallOutput
-from agent_kernel.core.messages import ToolCall
+from agent_kernel.core.messages import ToolCall, shorten
 from agent_kernel.core.protocols import ToolContext, ToolOutput
 
 CLAIM_WITHIN_S = 10.0
@@ -20,6 +20,8 @@ OTHERS_WITHIN_S = 2.0
 """Seconds in which another client may still claim a call after one client has declined it."""
 RENEW_S = 15.0
 LEASE_S = 90.0
+MAX_OUTPUT = 256 << 10
+"""Maximum number of characters of one piece of output: secrets are searched in it before anything else can happen."""
 MAX_DECLINED = 8
 """Maximum number of clients for each call whose reasons for declining are kept."""
 
@@ -118,7 +120,9 @@ class ClientCallBroker:
             offer.context.emit(claimed)
 
     def output(self, turn: str, call: str, token: str, stream: str, text: str) -> None:
-        self._find_claimed(turn, call, token).context.emit(CallOutput(call, text, stream))
+        """Announce output of the call to the clients that follow the turn. Of a longer text they get MAX_OUTPUT
+        characters; the result of the call has limits of its own."""
+        self._find_claimed(turn, call, token).context.emit(CallOutput(call, shorten(text, MAX_OUTPUT), stream))
 
     def finish(self, turn: str, call: str, token: str, output: ToolOutput) -> None:
         """Set the result of a claimed call. Raises NotFound if the turn no longer waits for the result (because the

@@ -66,8 +66,8 @@ def _longest_pattern(schema: object) -> int:
 
 @functools.lru_cache(KNOWN)
 def _known_problem(text: str) -> str:
-    """Return what is wrong with a schema, given as JSON text; empty if it is valid. The result is cached, because
-    clients declare the same tools with every request and a check takes about 2 ms."""
+    """Return the problem of a schema, given as JSON text; empty if it is valid. The result is cached, because clients
+    declare the same tools with every request and a check takes about 2 ms."""
     return _problem(json.loads(text))
 
 

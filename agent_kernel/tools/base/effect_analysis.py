@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from agent_kernel.core.programs.syntax_tree import parse
+
 Kind: TypeAlias = Literal["writes", "deletes", "network", "runs", "waits", "unreadable"]
 _WRITES = {"write_text", "write_bytes", "savefig", "save", "savez", "savez_compressed", "savetxt", "tofile", "touch"}
 _WRITES |= {"mkdir", "makedirs", "imwrite", "imsave", "copy", "copyfile", "copytree", "symlink", "extractall"}
@@ -39,9 +41,8 @@ class Effect:
 def effects(code: str) -> tuple[Effect, ...]:
     """Return the effects in the order of the code, each expression once. For code that does not parse, return one
     effect of the kind ``unreadable``."""
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError):
+    tree = parse(code)
+    if tree is None:
         return (Effect("unreadable", "it does not parse", 1),)
     unsorted = [effect for node in ast.walk(tree) for effect in _of(node)]
     return tuple(sorted(dict.fromkeys(unsorted), key=lambda effect: effect.line))

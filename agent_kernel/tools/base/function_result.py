@@ -24,10 +24,9 @@ _SIGNATURES = {
 def output_of(value: Any, name: str) -> ToolOutput:
     """Convert the value that the function of the tool ``name`` returned.
 
-    Text stays as it is. Images (PIL, matplotlib, image bytes) become media, and other bytes a file. Dicts, lists,
-    dataclasses and pydantic models become JSON, and anything else its repr. A list or tuple may contain values of
-    different kinds. Raises whatever the value's own methods raise.
-    """
+    Text is returned unchanged. Images (PIL, matplotlib, image bytes) become media, and other bytes a file. Dicts,
+    lists, dataclasses and pydantic models become JSON, and anything else its repr. A list or tuple may contain values
+    of different kinds. Raises whatever the value's own methods raise."""
     if isinstance(value, ToolOutput):
         return value
     if isinstance(value, (list, tuple)) and any(_to_media(each) or isinstance(each, bytes) for each in value):

@@ -10,7 +10,7 @@ from agent_kernel.tools.base.notebook_access import NotebookRunner
 
 
 class NotebookCallTool:
-    """Passes each call to ``runner``, which decides by the name of the tool what to run."""
+    """Passes each call to ``runner``, which runs it according to the name of the tool."""
 
     def __init__(self, spec: ToolSpec, runner: NotebookRunner) -> None:
         self.spec = spec

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 from agent_kernel.core.events import Notice
+from agent_kernel.core.recent_entries import RecentEntries
 from agent_kernel.tools.base.tool_source import ToolSourceContext
 
 REMEMBERED = 1000
@@ -14,7 +13,7 @@ the same warning may be sent again."""
 
 class SessionNotices:
     def __init__(self) -> None:
-        self._sent: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._sent = RecentEntries[tuple[str, str, str], None](REMEMBERED)
 
     def warn(self, occasion: ToolSourceContext, text: str, about: str = "") -> None:
         """Send the warning ``text``, unless the session has already received one with the same ``about``. An empty
@@ -23,6 +22,4 @@ class SessionNotices:
         if notice in self._sent:
             return
         self._sent[notice] = None
-        if len(self._sent) > REMEMBERED:
-            self._sent.popitem(last=False)
         occasion.emit(Notice("warning", text))

@@ -39,7 +39,8 @@ class TimeLimitedFunction:
             return ToolOutput(f"{HUNG} earlier calls of it did not end and still run; it is not called.", "error")
         ended = threading.Event()
         work = asyncio.create_task(self._output(ended, *args, **kwargs))
-        # the caller may have been cancelled, and asyncio would log an exception that nobody retrieves
+        # The exception is retrieved here, because the caller may have been cancelled, and asyncio would log an
+        # exception that nobody retrieves.
         work.add_done_callback(lambda work: work.cancelled() or work.exception())
         try:
             done, _ = await asyncio.wait([work], timeout=self._timeout_s)

@@ -40,11 +40,10 @@ class ToolSourceContext:
 
 @dataclass(frozen=True, slots=True)
 class OfferedTools:
-    """What a source provides for a turn.
+    """The tools and notes that a source provides for a turn.
 
     The model reads ``notes`` before the prompt, in this turn only. ``page`` contains the cells that replace the
-    conversation; None keeps the conversation.
-    """
+    conversation; None keeps the conversation."""
 
     tools: tuple[Tool, ...] = ()
     notes: tuple[Note, ...] = ()

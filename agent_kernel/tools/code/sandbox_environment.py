@@ -46,7 +46,7 @@ class RunOutcome:
 
 
 class PathsAllowedForTurn:
-    """The paths that the user allowed for one turn. All tools that run in the sandbox share this object, because a
+    """The paths that the user allowed for one turn. All sandbox tools of the turn share this object, because a
     session's process is restarted whenever its visible paths change."""
 
     def __init__(self) -> None:

@@ -90,7 +90,7 @@ def ipynb(file: BinaryIO) -> Iterator[str]:
 
 
 def parquet(file: BinaryIO) -> Iterator[str]:
-    # Arrow's own allocator reserves 1 GiB of addresses, and each thread of OpenBLAS and of Arrow's reading ahead more
+    # Arrow's default allocator reserves 1 GiB of addresses, and each thread of OpenBLAS and of Arrow's readahead more
     # than 100 MiB. On a machine with many cores this alone exceeds ``MEMORY``, and Arrow then aborts the process.
     os.environ |= {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"}
     import pyarrow.parquet as library

@@ -19,6 +19,7 @@ from typing import Any
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.protocols import Tool
+from agent_kernel.core.shielded_await import RunningTasks
 from agent_kernel.core.trusted_folders import TrustStore, file_digest
 from agent_kernel.tools.base.session_notices import SessionNotices
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
@@ -71,7 +72,7 @@ class McpTools:
         self._own: ServerGroup | None = None
         self._beside: OrderedDict[Path, ServerGroup] = OrderedDict()
         self._notices = SessionNotices()
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending = RunningTasks()
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         groups = [
@@ -116,9 +117,9 @@ class McpTools:
         groups = [*([self._own] if self._own else []), *self._beside.values()]
         self._own = None
         self._beside.clear()
-        await asyncio.gather(*(_close_group(group) for group in groups), *self._ending)
+        await asyncio.gather(*(_close_group(group) for group in groups), self._ending.wait())
 
-    # ------------------------------------------------------------------------------------------------ which servers
+    # ------------------------------------------------------------------------------------------------ servers of a turn
 
     async def _find_configured(self, occasion: ToolSourceContext) -> ServerGroup | None:
         try:
@@ -165,9 +166,7 @@ class McpTools:
         while len(self._beside) > FOLDERS:
             gone.append(self._beside.popitem(last=False)[1])
         for old in gone:
-            task = asyncio.create_task(_close_group(old), name="MCP servers of a notebook's folder")
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            self._ending.start(_close_group(old), "MCP servers of a notebook's folder")
 
     def _group(self, config: McpConfig, digest: str = "") -> ServerGroup:
         connections = (
@@ -175,7 +174,7 @@ class McpTools:
         )
         return ServerGroup(config, tuple(connections), asyncio.Semaphore(config.at_once), digest)
 
-    # ------------------------------------------------------------------------------------------------ their tools
+    # ------------------------------------------------------------------------------------------------ tools of a server
 
     async def _await_start(self, connections: Sequence[McpConnection]) -> None:
         """Wait for the MCP servers that start for the first time. MCP servers that start again are not awaited, because

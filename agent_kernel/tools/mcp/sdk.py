@@ -65,7 +65,7 @@ async def load() -> None:
     names = ("mcp", "mcp.client.sse", "mcp.client.streamable_http")
     try:
         await run_in_own_thread(lambda: [importlib.import_module(name) for name in names], "import of mcp")
-        # the library would log every URL, and a URL may contain a key
+        # The library would log every URL, and a URL may contain a key.
         logging.getLogger("httpx2").setLevel(logging.WARNING)
     except ImportError as error:
         raise InvalidRequest(
@@ -129,7 +129,7 @@ def _client_of(changed: Changed, version: str) -> ClientOf:
     return lambda transport: Client(transport, client_info=info, message_handler=on_message, cache=None)
 
 
-# ---------------------------------------------------------------------------------------------------- http
+# ------------------------------------------------------------------------------------------------ HTTP transport
 
 
 def _factory(trace: ConnectionTrace) -> Factory:
@@ -163,7 +163,8 @@ def _factory(trace: ConnectionTrace) -> Factory:
             await self.stream.aclose()
 
     def make(headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
-        # A running call may send nothing for any time; its own time limit ends it.
+        # During a call, a server may send nothing for a long time, so reads have no timeout. The call's own time limit
+        # ends it.
         patience = httpx2.Timeout(HTTP_S, read=None)
         plain = {"accept-encoding": "identity", **(headers or {})}
         return httpx2.AsyncClient(transport=Bounded(retries=0), headers=plain, timeout=patience, trust_env=False)
@@ -171,7 +172,7 @@ def _factory(trace: ConnectionTrace) -> Factory:
     return make
 
 
-# ---------------------------------------------------------------------------------------------------- stdio
+# ------------------------------------------------------------------------------------------------ stdio transport
 
 
 @asynccontextmanager

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from agent_kernel.core.errors import NotFound
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext
+from agent_kernel.core.recent_entries import RecentEntries
 from agent_kernel.core.session import SessionKey
 from agent_kernel.tools.base.notebook_access import NotebookAccess, NotebookRunner
 from agent_kernel.tools.notebook.cell_map import NotebookCell, cells_of
@@ -27,7 +27,8 @@ MAX_CELLS = 2_000
 @dataclass(frozen=True, slots=True)
 class VisibleNotebook:
     """The current content of a notebook. ``named`` is a text that tells the model where the content comes from.
-    ``live``: it comes from an open page. ``active`` is a cell id, and ``selected`` are cell ids."""
+    ``live`` is true if it comes from an open page. ``active`` is the id of a cell, and ``selected`` are ids of
+    cells."""
 
     named: str
     cells: list[NotebookCell]
@@ -95,27 +96,23 @@ class ReadCellsMemory:
     again.
     """
 
-    _sessions: OrderedDict[SessionKey, OrderedDict[str, str]] = field(default_factory=OrderedDict)
+    _sessions: RecentEntries[SessionKey, RecentEntries[str, str]] = field(
+        default_factory=lambda: RecentEntries(MAX_SESSIONS)
+    )
 
     def read(self, key: SessionKey, cells: Sequence[tuple[str, str]]) -> None:
         """Record that the model has read these cells. Each is given as (id, source)."""
-        known = self._sessions.setdefault(key, OrderedDict())
-        self._sessions.move_to_end(key)
+        known = self._sessions[key] = self._sessions.get(key) or RecentEntries(MAX_CELLS)
         for id, source in cells:
             known[id] = _hash(source)
-            known.move_to_end(id)
-        while len(known) > MAX_CELLS:
-            known.popitem(last=False)
-        while len(self._sessions) > MAX_SESSIONS:
-            self._sessions.popitem(last=False)
 
     def state(self, key: SessionKey, cell: NotebookCell) -> str:
         """Return ``same`` if the model has read the cell's present source, ``changed`` if it has read an earlier one,
         or ``unread``."""
-        known = self._sessions.get(key, OrderedDict()).get(cell.id)
-        if known is None:
+        cells = self._sessions.get(key)
+        if cells is None or cell.id not in cells:
             return "unread"
-        return "same" if known == _hash(cell.source) else "changed"
+        return "same" if cells[cell.id] == _hash(cell.source) else "changed"
 
 
 def _hash(source: str) -> str:

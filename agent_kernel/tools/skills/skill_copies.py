@@ -11,12 +11,12 @@ import os
 import shutil
 import stat
 import tempfile
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent_kernel.core import safe_path
+from agent_kernel.core.recent_entries import RecentEntries
 from agent_kernel.tools.skills.skill import Version
 
 SKILLS = "skills"
@@ -45,7 +45,7 @@ class SkillMounts:
     or if the copies are missing."""
 
     def __init__(self) -> None:
-        self._copied: OrderedDict[Path, CopiedSkill] = OrderedDict()
+        self._copied = RecentEntries[Path, CopiedSkill](REMEMBERED)
 
     def mount(self, workdir: Path, skills: Sequence[Version]) -> list[MountedSkill]:
         """Copy the skills. Blocking. Raises OSError for a full disk."""
@@ -54,10 +54,8 @@ class SkillMounts:
         known = self._copied.get(workdir)
         if known is None or known.marks != marks or known.identity != _identity(workdir / SKILLS):
             workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._copied[workdir] = CopiedSkill(marks, _copy_skills(workdir, mounted))
-        self._copied.move_to_end(workdir)
-        while len(self._copied) > REMEMBERED:
-            self._copied.popitem(last=False)
+            known = CopiedSkill(marks, _copy_skills(workdir, mounted))
+        self._copied[workdir] = known
         return mounted
 
     def unmount(self, workdir: Path) -> None:
@@ -106,8 +104,8 @@ def _copy(root: Path, name: str, path: Path) -> None:
 
 
 def _replace(workdir: Path, fresh: Path | None) -> None:
-    """Rename ``fresh`` to ``skills`` in the work directory, and remove what had that name before. With None, only
-    remove."""
+    """Rename ``fresh`` to ``skills`` in the work directory, and remove the directory that had this name before. If
+    ``fresh`` is None, only remove it."""
     old = Path(tempfile.mkdtemp(prefix=f".{workdir.name}.old-", dir=workdir.parent))
     here = os.open(workdir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

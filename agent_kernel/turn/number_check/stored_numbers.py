@@ -27,13 +27,13 @@ def from_record(record: Mapping[str, Any], messages: Sequence[Message]) -> tuple
     If a number comes from an output of an earlier turn, the number of the output's line is returned without the line's
     text. Entries that do not match the items (because the record was edited) are skipped.
     """
-    told = record.get(NUMBERS)
+    entries = record.get(NUMBERS)
     answer = next((message.text for message in reversed(messages) if message.role == "assistant"), "")
-    if not isinstance(told, list):
+    if not isinstance(entries, list):
         return ()
     outputs = {message.call_id: message.text.split("\n") for message in messages if message.role == "tool"}
     found = []
-    for one in told[:MAX_NUMBERS]:
+    for one in entries[:MAX_NUMBERS]:
         match one:
             case [int(start), int(end), str(status), str(call), int(line)] if status in STATUSES:
                 if 0 <= start < end <= len(answer):

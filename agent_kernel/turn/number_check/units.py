@@ -1,4 +1,4 @@
-"""Parses what follows a number: percent, thousand, million, a unit with a prefix, or an ordinal suffix."""
+"""Parses the text that follows a number: percent, thousand, million, a unit with a prefix, or an ordinal suffix."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Convert the events of a turn into one message of Anthropic's Messages API, or into its stream. No side effects.
+"""Converts the events of a turn into one message of Anthropic's Messages API, or into its stream. The module has no
+side effects.
 
 Extensions of Anthropic's format are sent as server-sent events without an event name. Readers of Anthropic's streams
-skip these; clients that know the extensions recognize them by the ``type`` in the data.
-"""
+skip these; clients that know the extensions recognize them by the ``type`` in the data."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class MessagesCodec:
         """The id of the message."""
         return f"msg_{self._id}"
 
-    # ------------------------------------------------------------------------------------------------ the answers
+    # --------------------------------------------------------------------------------------------- the complete message
 
     def begin(self) -> Iterable[Frame]:
         start = {**self._facts, "content": [], "stop_reason": None, "stop_sequence": None, "usage": _usage({})}
@@ -120,8 +120,8 @@ class MessagesCodec:
         return {**self._facts, "content": self._blocks, **self._ending, **self._session, **self._extras}
 
     def _feed_tools(self, event: Event) -> Iterator[Frame]:
-        """Yield Anthropic's blocks for calls of those server tools that Anthropic has too, and mistral.rs's report
-        events for the calls of all server tools."""
+        """Yield mistral.rs's report events for the calls of all server tools, and Anthropic's blocks for the calls of
+        those server tools that Anthropic has too."""
         match event.body:
             case CallStarted(call, name, arguments) if name in server_tool_blocks.NAMES:
                 yield from self._start_server_call(call, name, arguments)
@@ -131,7 +131,7 @@ class MessagesCodec:
             name, data = report
             yield Frame({"type": name, **data})
 
-    # ------------------------------------------------------------------------------------------------ blocks
+    # ------------------------------------------------------------------------------------------------ content blocks
 
     def _add_text(self, kind: str, text: str) -> Iterator[Frame]:
         if self._open != kind:
@@ -194,7 +194,7 @@ class MessagesCodec:
     def _stop(self) -> Frame:
         return _event("content_block_stop", index=len(self._blocks))
 
-    # ------------------------------------------------------------------------------------------------ the end
+    # ------------------------------------------------------------------------------------------- the end of the message
 
     def _end_turn(self, event: Event) -> Iterator[Frame]:
         self._end = event

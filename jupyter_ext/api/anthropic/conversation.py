@@ -1,5 +1,5 @@
-"""Convert the conversation of an Anthropic request into messages and submitted files. No side effects: ``sources``
-lists what has to be fetched or read, and the caller passes the results to ``conversation``."""
+"""Converts the conversation of an Anthropic request into messages and submitted files. The module has no side effects:
+``sources`` lists what has to be fetched or read, and the caller passes the results to ``conversation``."""
 
 from __future__ import annotations
 
@@ -140,9 +140,9 @@ class _Reading:
             whole += converted
             spoken += converted
         if not body.messages or body.messages[-1].role == "assistant":
-            goes_on = _continuation(body.messages[-1]) if body.messages else Message("user", (Text(GO_ON),))
-            whole.append(goes_on)
-            spoken.append(goes_on)
+            continuation = _continuation(body.messages[-1]) if body.messages else Message("user", (Text(GO_ON),))
+            whole.append(continuation)
+            spoken.append(continuation)
         repeats = any(isinstance(block, ServerToolUseBlock) for message in body.messages for block in message.blocks)
         spoken = spoken if repeats else whole
         _check_results(whole)
@@ -150,7 +150,7 @@ class _Reading:
             _check_results(spoken)
         return whole, spoken
 
-    # ------------------------------------------------------------------------------------------------ the client
+    # --------------------------------------------------------------------------------------------- messages of the user
 
     def _user(self, message: MessageBody) -> list[Message]:
         """Convert a message of the user: tool results first, as models expect them, then its other content."""
@@ -223,7 +223,7 @@ class _Reading:
         context = f"{block.title or file.name or file.id}: {block.context}" if block.context else ""
         return [Text(context)] if context else []
 
-    # ------------------------------------------------------------------------------------------------ the model
+    # ---------------------------------------------------------------------------------------- messages of the assistant
 
     def _rounds(self, message: MessageBody) -> list[_Round]:
         """Split a message of the assistant into its rounds of tool calls. The results of tools that the API's server
@@ -264,8 +264,8 @@ class _Round:
                 self.results[call.id] = tool_result(call, served.result_text(block.content), status)
 
     def messages(self) -> list[Message]:
-        """Return the messages of the round. Calls without a result are omitted: the conversation has gone on, so that
-        their results can no longer come."""
+        """Return the messages of the round. Calls without a result are omitted, because later messages follow, so that
+        their results can no longer arrive."""
         ran = [call for call in self.ran.values() if call.id in self.results]
         converted = [assistant(self.text, ran, self.reasoning), *(self.results[call.id] for call in ran)] if ran else []
         if self.calls:

@@ -13,6 +13,7 @@ from agent_kernel.core.errors import (
     FileTooLarge,
     InvalidRequest,
     NotFound,
+    from_json,
 )
 from agent_kernel.core.events import TurnFinished
 from agent_kernel.core.net.fetch import FetchLimits, FetchResult
@@ -29,7 +30,7 @@ from jupyter_ext.api.dialects import anthropic_errors
 from jupyter_ext.api.dialects.handler import DialectHandler
 from jupyter_ext.api.dialects.openai_content import MAX_MEDIA, TOO_MUCH_MEDIA
 from jupyter_ext.api.dialects.prompt_tokens import estimate_tokens
-from jupyter_ext.api.http.error_status import error_of, status_of
+from jupyter_ext.api.http.error_status import status_of
 from jupyter_ext.api.http.handler import guard
 from jupyter_ext.api.schemas.errors import AnthropicError
 from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, operation
@@ -60,15 +61,15 @@ class AnthropicHandler(DialectHandler):
         super().refuse(error, 400 if isinstance(error, ContextOverflow) else status)
 
     def failure_body(self, end: TurnFinished) -> Mapping[str, Any]:
-        error = error_of(end.error or {})
+        error = from_json(end.error or {})
         status = 400 if isinstance(error, ContextOverflow) else status_of(error)
         return anthropic_errors.body(status, error.to_json(), self.request_id)
 
-    # ------------------------------------------------------------------------------------------------ what was sent
+    # ------------------------------------------------------------------------------------------------ fetching sources
 
     async def read_conversation(self, body: PromptBody) -> AnthropicConversation:
-        """Convert the conversation, after fetching what it refers to. Raises InvalidRequest, also for a source that
-        cannot be fetched; FileNotFound, Forbidden, LocalOnly."""
+        """Convert the conversation, after fetching the content to which it refers. Raises InvalidRequest, also for a
+        source that cannot be fetched; FileNotFound, Forbidden, LocalOnly."""
         wanted = sources(body)
         return await asyncio.to_thread(conversation, body, await self._all(wanted) if wanted else {})
 

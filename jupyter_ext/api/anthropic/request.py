@@ -65,7 +65,7 @@ class ContentSource(Words):
     content: str | Annotated[list[TextBlock], Field(max_length=MAX_BLOCKS)]
 
 
-# ---------------------------------------------------------------------------------------------------- blocks
+# ------------------------------------------------------------------------------------------------ content blocks
 
 
 class DocumentBlock(Words):

@@ -1,4 +1,4 @@
-"""Convert the body of ``messages`` into a request for a turn. The functions have no side effects."""
+"""Converts the body of ``messages`` into a request for a turn. The functions have no side effects."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def sampling(body: MessagesBody) -> Sampling:
 
 
 def thinking(body: MessagesBody) -> Thinking:
-    """Return how the model's reasoning is shown. Whether the model reasons does not depend on it."""
+    """Return how the response shows the model's reasoning. This has no effect on whether the model reasons."""
     wanted = body.thinking
     if wanted is None:
         return "shown"

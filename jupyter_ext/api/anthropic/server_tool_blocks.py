@@ -97,7 +97,8 @@ _CONTENT: Mapping[str, Callable[[CallFinished], Any]] = MappingProxyType(
 
 
 def _output(end: CallFinished) -> list[Mapping[str, Any]] | None:
-    """Return the search results or the page that a web tool returned as JSON text; None if the text contains none."""
+    """Parse the JSON text that a web tool returned. Return its search results or its page; None if the text contains
+    neither."""
     if end.status != "success":
         return None
     try:
@@ -115,7 +116,7 @@ def _seal(one: Mapping[str, Any]) -> str:
     return base64.b64encode(json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")).decode()
 
 
-# ---------------------------------------------------------------------------------------------------- repeated
+# -------------------------------------------------------------------------------------- blocks that a client sends back
 
 
 def arguments_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,11 @@
-"""Convert the events of a turn into chunks of ``chat/completions``, or into one completion.
+"""Converts the events of a turn into chunks of ``chat/completions``, or into one completion.
 
 A stream consists of the chunk with the role, deltas, named events of the server's tools, the chunk with
 ``finish_reason``, the chunk with the usage if the client requested it, and ``[DONE]``. If a turn fails or is stopped, a
 frame ``{error}`` replaces the chunk with ``finish_reason``. An empty line separates the texts of two rounds.
 
 A named event is also a chunk, with an empty delta: OpenAI's clients parse the data of every event as a chunk, whatever
-its name, and most of them read ``choices`` without checking that it exists.
-"""
+its name, and most of them read ``choices`` without checking that it exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converts errors to Anthropic's format. Pure functions."""
+"""Converts errors to Anthropic's format. The functions have no side effects."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Split an animated PNG into its frames, each a PNG, by copying chunks without decoding any image. Pure functions.
+"""Splits an animated PNG into its frames, each a PNG, by copying chunks without decoding any image. The functions have
+no side effects.
 
-Works only for frames that are complete images, as ``sandbox/worker/animations.py`` writes them.
-"""
+The frames must be complete images, as ``sandbox/worker/animations.py`` writes them."""
 
 from __future__ import annotations
 

@@ -10,13 +10,12 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from agent_kernel.core.errors import AgentKernelError, FetchFailed, InvalidRequest, Unprocessable
+from agent_kernel.core.errors import AgentKernelError, FetchFailed, InvalidRequest, Unprocessable, from_json
 from agent_kernel.core.events import ContextBuilt, Event, ModelLoading, Notice, Queued, TurnFinished, TurnStarted
 from agent_kernel.core.net.fetch import Fetcher, FetchLimits, FetchResult
 from jupyter_ext.api.dialects import anthropic_errors
 from jupyter_ext.api.dialects.codec import Codec
 from jupyter_ext.api.dialects.openai_errors import openai_error
-from jupyter_ext.api.http.error_status import error_of
 from jupyter_ext.api.http.handler import AgentHandler
 from jupyter_ext.api.schemas.errors import AnthropicError, ModelError
 from jupyter_ext.turns.dialect_request import DialectRequest
@@ -171,7 +170,7 @@ async def _frames(codec: Codec, events: AsyncGenerator[Event, None]) -> AsyncGen
 
 def raise_failure(end: TurnFinished | None) -> None:
     if end is not None and end.state == "failed":
-        raise error_of(end.error or {})
+        raise from_json(end.error or {})
 
 
 async def fetch_all(fetcher: Fetcher, urls: Sequence[str], bounds: FetchLimits, *, purpose: str) -> list[FetchResult]:

@@ -1,4 +1,4 @@
-"""Makes lists of models in the formats of OpenAI and Anthropic. Pure functions."""
+"""Builds lists of models in the formats of OpenAI and Anthropic. The functions have no side effects."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ModelFacts:
 
 
 def plain_and_agent_models(models: Sequence[ModelFacts], tools: ToolFacts) -> list[dict[str, Any]]:
-    """Return each model twice: as it is, and as the agent with the tools of this server."""
+    """Return each model twice: as a plain model, and as the agent with the tools of this server."""
     plain = [openai_model(model) for model in models]
     return [*plain, *[openai_model(model, tools) for model in models]]
 

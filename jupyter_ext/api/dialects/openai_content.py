@@ -1,5 +1,5 @@
-"""Converts content parts of OpenAI's format: data URLs become media, files become SubmittedFile. Pure functions; an
-invalid request raises ValueError with a message that does not repeat what was sent."""
+"""Converts content parts of OpenAI's format: data URLs become media, files become SubmittedFile. The functions have no
+side effects; an invalid request raises ValueError with a message that does not quote the request."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
+from agent_kernel.core.errors import RequestTooLarge
 from agent_kernel.core.messages import (
     MAX_ARGUMENT_DEPTH,
     Media,
@@ -36,13 +37,19 @@ MAX_LINKS = 16
 """Maximum number of images of one request that are fetched by URL."""
 MAX_FILES = 64
 """Maximum number of files in one request."""
-TOO_LONG = f"a request can have at most {MAX_TEXT} characters together"
 TOO_MUCH_MEDIA = f"a request can have at most {MAX_MEDIA >> 20} MiB of media and files; upload files before it"
 CALL_ID = 512
 NO_AUDIO = "the models of this server do not accept audio: send text"
 ChatRole: TypeAlias = Literal["system", "developer", "user", "assistant", "tool"]
 Links: TypeAlias = Mapping[str, Media]
 """Fetched media by URL."""
+
+
+def check_length(characters: int, field: str) -> None:
+    """Raise RequestTooLarge if a request has more than MAX_TEXT characters. ``field`` is the field with the text."""
+    if characters > MAX_TEXT:
+        too_long = f"{field}: a request can have at most {MAX_TEXT} characters together."
+        raise RequestTooLarge(too_long, details={"param": field})
 
 
 def is_link(url: str) -> bool:
@@ -87,7 +94,8 @@ def visible_media(mime: str, data: bytes) -> Media:
 
 
 def check_depth(value: Any) -> Any:
-    """Return the arguments of a call, or another value of a request. Raises ValueError if it is nested too deeply."""
+    """Return a value of a request, such as the arguments of a call, unchanged. Raises ValueError if it is nested too
+    deeply."""
     if is_too_deep(value, MAX_ARGUMENT_DEPTH):
         raise ValueError(f"at most {MAX_ARGUMENT_DEPTH} levels of lists and objects are allowed")
     return value
@@ -151,11 +159,11 @@ class RequestSize:
         return cls(characters, len(media), sum(one.size for one in media) + sum(len(file.data) for file in files))
 
 
-def within_limits(messages: Sequence[Message], files: Sequence[SubmittedFile] = ()) -> None:
-    """Raise ValueError if the messages or the files are beyond a limit."""
+def within_limits(messages: Sequence[Message], files: Sequence[SubmittedFile], field: str = "messages") -> None:
+    """Check the size of the messages and the files of a request. Raises RequestTooLarge for too much text, and
+    ValueError if they exceed another limit. ``field`` is the field with the messages."""
     load = RequestSize.of(messages, files)
-    if load.chars > MAX_TEXT:
-        raise ValueError(TOO_LONG)
+    check_length(load.chars, field)
     if load.pictures > MAX_PICTURES:
         raise ValueError(f"a request can have at most {MAX_PICTURES} pictures")
     if load.size > MAX_MEDIA:

@@ -1,5 +1,5 @@
-"""Parses the functions that a client declares, the choice among them, and the output format, in OpenAI's format. Pure
-functions; an invalid request raises ValueError."""
+"""Parses the functions that a client declares, the choice among them, and the output format, in OpenAI's format. The
+functions have no side effects; an invalid request raises ValueError."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def check_tool_choice(
     return choice
 
 
-# ---------------------------------------------------------------------------------------------------- answers
+# ------------------------------------------------------------------------------------------------ output formats
 
 
 class TextFormat(Words):
@@ -195,7 +195,7 @@ class JsonSchemaFormat(Words):
         return OutputFormat("json_schema", self.schema_, name=self.name)
 
 
-# ---------------------------------------------------------------------------------------------------- the web
+# ------------------------------------------------------------------------------------------------ web options
 
 
 def check_web_options(given: dict[str, Any]) -> dict[str, Any]:

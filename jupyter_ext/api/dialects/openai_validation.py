@@ -1,4 +1,5 @@
-"""Describes invalid bodies of OpenAI's dialects, with the path of the invalid field. Pure functions."""
+"""Describes invalid bodies of OpenAI's dialects, with the path of the invalid field. The functions have no side
+effects."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def describe_mistake(error: ValidationError, body: Any, model: type[BaseModel]) 
 
 
 def _path(body: Any, error: Mapping[str, Any]) -> str:
-    """Return the path of the field in the body. Validation adds names of union members to its paths; they are
+    """Return the path of the field in the body. The names of union members, which pydantic adds to its paths, are
     removed."""
     path, here = "", body
     for place in error["loc"]:

@@ -1,4 +1,4 @@
-"""Estimates the number of tokens of a request that has not begun. Pure functions."""
+"""Estimates the number of tokens of a request that has not begun. The functions have no side effects."""
 
 from __future__ import annotations
 

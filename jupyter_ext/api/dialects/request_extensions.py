@@ -1,6 +1,6 @@
-"""Fields that the dialects have in addition to the original APIs: the number of rounds of tool calls, permissions,
-files that a turn must produce, and constraints on the answer under the names of vLLM and mistral.rs. No side
-effects."""
+"""Defines the fields that the dialects have in addition to the original APIs: the number of rounds of tool calls,
+permissions, files that a turn must produce, and constraints on the answer under the names of vLLM and mistral.rs. The
+module has no side effects."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ OF_FILES = {"param": "files"}
 
 
 def text_or_list(value: object) -> str:
-    """Return the tag of the union member that fits the value: text or list. With it, one mistake produces one
-    validation error and not an error for each member."""
+    """Return which member of the union ``value`` belongs to: text or list. With this tag, one mistake in a request
+    produces one validation error and not an error for each member."""
     return "[text]" if isinstance(value, str) else "[list]"
 
 
@@ -71,7 +71,7 @@ def require_file_tools(
     return asked
 
 
-# ---------------------------------------------------------------------------------------------------- decoding
+# -------------------------------------------------------------------------------------------- constraints on the answer
 
 ReasoningEffort = Annotated[str, Field(pattern=r"^[a-z]{1,20}$")]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
@@ -111,8 +111,8 @@ class StructuredOutputs(Words):
 
 
 class Grammar(Words):
-    """mistral.rs's field ``grammar``, which constrains the answer. ``value`` is a regular expression, a JSON schema, or
-    a grammar, as ``type`` says."""
+    """mistral.rs's field ``grammar``, which constrains the answer. ``type`` states whether ``value`` is a regular
+    expression, a JSON schema, or a grammar."""
 
     type: Literal["regex", "json_schema", "lark", "none"]
     value: str | dict[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""Convert log probabilities of tokens into the format that both of OpenAI's dialects use."""
+"""Converts log probabilities of tokens into the format that both of OpenAI's dialects use."""
 
 from __future__ import annotations
 

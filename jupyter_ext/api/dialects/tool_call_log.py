@@ -1,8 +1,7 @@
 """Records the calls of server tools in a turn in mistral.rs's format: progress, finished calls, approvals.
 
-No side effects. ``ToolCallLog`` receives every event of one turn, in order. The objects are those of mistral.rs with
-additional keys; ``call_id`` distinguishes calls that run at the same time.
-"""
+The module has no side effects. ``ToolCallLog`` receives every event of one turn, in order. The objects are those of
+mistral.rs with additional keys; ``call_id`` distinguishes calls that run at the same time."""
 
 from __future__ import annotations
 
@@ -229,8 +228,8 @@ def _pictures(body: CallFinished) -> list[str]:
 
 
 def _film(body: CallFinished) -> dict[str, Any]:
-    """Return the frames of the call's animations, in the form that mistral.rs uses for videos. Of a long animation,
-    only the frames that fit are returned."""
+    """Return the frames of the animations that the call produced, in the form that mistral.rs uses for videos. Of a
+    long animation, only the first frames that fit are returned."""
     pictures = [base64.b64decode(picture) for picture in _pictures(body)]
     frames = [frame for picture in pictures for frame in frames_of(picture)]
     if not frames:
@@ -258,7 +257,7 @@ def _record(call: _Call, body: CallFinished, data: Mapping[str, Any]) -> dict[st
 
 
 def _arguments(call: _Call) -> str:
-    """Rebuild the arguments from the fields that are reported for a call of that type."""
+    """Return the arguments of a call, rebuilt from the fields that are reported for calls of this type."""
     if call.type == CUSTOM or call.started.name == "fetch_page":
         return arguments_text(call.started.arguments)
     known = {key: value for key, value in _describe_call(call).items() if value is not None}

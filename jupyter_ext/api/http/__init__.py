@@ -1,1 +1,1 @@
-"""What all HTTP handlers share: the base class, request bodies, server-sent events, uploads, errors."""
+"""The modules that all HTTP handlers share: the base class, request bodies, server-sent events, uploads, errors."""

@@ -1,9 +1,8 @@
 """Runs an ASGI application behind a tornado handler: passes one request to it, and sends its response as it is
 produced.
 
-Only what the transport of the MCP SDK needs is implemented: HTTP, a complete request body, a response that may stream,
-and the disconnect message. Cookies and credentials are not passed to the application.
-"""
+Only the features that the transport of the MCP SDK needs are implemented: HTTP, a complete request body, a response
+that may stream, and the disconnect message. Cookies and credentials are not passed to the application."""
 
 from __future__ import annotations
 
@@ -19,7 +18,9 @@ Message: TypeAlias = MutableMapping[str, Any]
 Application: TypeAlias = Callable[
     [dict[str, Any], Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
 ]
-WITHHELD = frozenset({"authorization", "cookie", "x-api-key", "x-xsrftoken"})
+WITHHELD = frozenset({"authorization", "cookie", "x-api-key", "x-xsrftoken", "last-event-id"})
+"""Headers that the application does not get: credentials, and the number of the last event, for which the SDK without a
+store of events would send no response instead of a stream."""
 OWN = frozenset({b"content-length", b"transfer-encoding", b"connection", b"date", b"server"})
 """Headers that tornado writes itself."""
 
@@ -73,18 +74,23 @@ class AsgiExchange:
         application learns of that from ``_receive``."""
         if self._left.is_set():
             return
-        if message["type"] == "http.response.start":
-            self._handler.set_status(message["status"])
-            # tornado's default would be HTML if the application sets no Content-Type.
-            self._handler.clear_header("Content-Type")
-            for name, value in message.get("headers", []):
-                if name.lower() not in OWN:
-                    self._handler.set_header(name.decode("latin-1"), value.decode("latin-1"))
-            return
         try:
+            if message["type"] == "http.response.start":
+                self._begin(message)
+                if dict(message.get("headers", [])).get(b"content-type", b"").startswith(b"text/event-stream"):
+                    await self._handler.flush()  # the first event may come later than a client waits for the headers
+                return
             if body := message.get("body", b""):
                 self._handler.write(body)
             if message.get("more_body", False):
                 await self._handler.flush()
         except StreamClosedError:
             self._left.set()
+
+    def _begin(self, message: Message) -> None:
+        self._handler.set_status(message["status"])
+        # Without this, tornado would send its default, HTML, if the application sets no Content-Type.
+        self._handler.clear_header("Content-Type")
+        for name, value in message.get("headers", []):
+            if name.lower() not in OWN:
+                self._handler.set_header(name.decode("latin-1"), value.decode("latin-1"))

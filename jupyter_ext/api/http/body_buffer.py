@@ -1,5 +1,5 @@
-"""Holds the body of a request while it arrives. The body is stored up to a limit. If it exceeds the limit, it is read
-and dropped, so that it never takes more memory."""
+"""Holds the body of a request while it arrives. A body that exceeds the limit is still read to its end, but the rest is
+dropped, so that it takes no more memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ comes earlier. If the client sends more, it is answered at once and the connecti
 
 @dataclass(slots=True)
 class BodyBuffer:
-    """Stores at most ``most`` bytes. ``announced`` is the Content-Length, 0 if the request has none."""
+    """Stores the body of a request, at most ``most`` bytes of it. ``announced`` is the Content-Length, 0 if the request
+    has none."""
 
     most: int
     announced: int = 0

@@ -1,4 +1,4 @@
-"""Tells browsers which requests the pages of other origins may send (CORS)."""
+"""Sets the headers that state which requests the pages of other origins may send (CORS)."""
 
 from __future__ import annotations
 

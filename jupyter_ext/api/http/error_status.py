@@ -1,10 +1,9 @@
-"""Maps each error to its HTTP status, and converts a status or the JSON of an error back to an error."""
+"""Maps each error to its HTTP status, and a status to the code of an error."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 from agent_kernel.core import errors
 from agent_kernel.core.errors import AgentKernelError
@@ -13,6 +12,7 @@ STATUS: Mapping[type[AgentKernelError], int] = MappingProxyType(
     {
         errors.InvalidRequest: 400,
         errors.FileTooLarge: 413,
+        errors.RequestTooLarge: 413,
         errors.Unprocessable: 422,
         errors.FileGone: 410,
         errors.FileNotProduced: 422,
@@ -55,15 +55,3 @@ CODES: Mapping[int, str] = MappingProxyType(
 
 def status_of(error: AgentKernelError) -> int:
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
-
-
-def error_of(wire: Mapping[str, Any]) -> AgentKernelError:
-    """Return the error that a turn ended with, from ``{code, message, hint, details}``; AgentKernelError for an
-    unknown code."""
-    kinds, todo = {}, [AgentKernelError]
-    while todo:
-        kind = todo.pop()
-        kinds[kind("").code] = kind
-        todo += kind.__subclasses__()
-    error_class = kinds.get(str(wire.get("code")), AgentKernelError)
-    return error_class(str(wire.get("message", "")), hint=str(wire.get("hint", "")), details=wire.get("details") or {})

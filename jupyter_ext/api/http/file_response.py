@@ -1,5 +1,5 @@
-"""Makes the headers of an HTTP response that contains a file, and parses the byte range that a client requests. Pure
-functions."""
+"""Makes the headers of an HTTP response that contains a file, and parses the byte range that a client requests. The
+functions have no side effects."""
 
 from __future__ import annotations
 

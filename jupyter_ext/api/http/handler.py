@@ -39,7 +39,7 @@ from jupyter_ext.api.schemas.operation import takes_json
 from jupyter_ext.auth import request_token
 from jupyter_ext.auth.callers import Caller, ScopedUser, TokenUser, namespace_of
 from jupyter_ext.auth.page_check import check_page, page_may_call, repeat_handler
-from jupyter_ext.auth.route_scopes import check_shared_user, scopes_of
+from jupyter_ext.auth.route_scopes import RouteScopes, check_shared_user
 from jupyter_ext.notebooks.kernels import Kernel
 from jupyter_ext.services import SETTING, Services
 
@@ -68,12 +68,12 @@ class AgentHandler(CrossOriginHandler):
     caller: Caller
     request_id: str
     route = ""
-    """The name of the route: its path below ``agent/v1``, as in the scopes and the log."""
+    """The name of the route: its path below ``agent/v1``, as in the log."""
+    scopes = RouteScopes()
     keep_alive = sse.KEEP_ALIVE
     """The bytes that a stream sends if it had no other data for KEEP_ALIVE_S seconds."""
     lasting = ""
-    """The lasting token (``agent-kernel token new``) that came with the request, whether valid or not; empty if none
-    came."""
+    """The lasting token (``agent-kernel token new``) of the request, whether valid or not; empty if there is none."""
     token_in_address = False
     refusal: web.HTTPError | AgentKernelError | None = None
     """An error that is known before the body is read. It is sent after the body, because a client that is still sending
@@ -96,14 +96,14 @@ class AgentHandler(CrossOriginHandler):
     def initialize(self, **kwargs: Any) -> None:
         request_id = self.request.headers.get("X-Request-ID", "")
         self.request_id = request_id if REQUEST_ID.fullmatch(request_id) else f"req_{secrets.token_hex(8)}"
-        self.route = kwargs.get("route", "")
+        self.route, self.scopes = kwargs.get("route", ""), kwargs.get("scopes", self.scopes)
 
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler itself does
         self.begin()
         self.services.requests.began(self)
         self.request.connection.set_max_body_size(UNLIMITED)  # type: ignore[union-attr]  # it is HTTP/1
         length = self.request.headers.get("Content-Length", "")
-        self.gathered = BodyBuffer(self.max_body, int(length) if length.isdecimal() else 0)
+        self.gathered = BodyBuffer(self.max_body, int(length[:20]) if length.isdecimal() else 0)
         await self.identify(super().prepare)
         if self.refusal is not None or not page_may_call(self) or not await self._knows_sender():
             self.gathered.most = 0  # nothing is stored of a body whose sender is not authenticated
@@ -241,7 +241,7 @@ class AgentHandler(CrossOriginHandler):
             raise Forbidden(f"The name of a user cannot contain {TOKEN_NAMESPACE_MARK}.")
         if not await ensure_async(self.authorizer.is_authorized(self, user, action, self.auth_resource)):
             raise Forbidden(f"You may not {action} agents on this server.")
-        check_shared_user(self.request.method or "", self.route, user)
+        check_shared_user(self.scopes.for_verb(self.request.method or ""), user)
         return Caller(namespace_of(configured, user), user=user)
 
     async def _holder(self) -> Caller:
@@ -249,7 +249,7 @@ class AgentHandler(CrossOriginHandler):
         revoked meanwhile. Raises TokenInvalid, Forbidden."""
         token = await asyncio.to_thread(self._read_token)
         self.current_user = None  # the caller is the token, whatever cookies came with it
-        enough = scopes_of(self.request.method or "", self.route)
+        enough = self.scopes.for_verb(self.request.method or "")
         if not enough:
             raise Forbidden("No token allows this; only a person can do it, in the browser.")
         if not token.has_any_scope(enough):
@@ -298,7 +298,7 @@ class AgentHandler(CrossOriginHandler):
         if isinstance(wait, int | float):
             self.set_header("Retry-After", str(math.ceil(wait)))
         if isinstance(error, KeyReused | TurnStopped) or (isinstance(wait, int | float) and wait > WORTH_WAITING_S):
-            # Otherwise OpenAI's and Anthropic's clients repeat the request at once, twice.
+            # Without this header, OpenAI's and Anthropic's clients repeat the request twice at once.
             self.set_header("X-Should-Retry", "false")
         self.reply(self.error_body(status, error.to_json()), status)
 
@@ -319,7 +319,7 @@ class AgentHandler(CrossOriginHandler):
             body["message"] = f"This URL does not support {self.request.method}, only {allow_header(type(self))}."
             self.set_header("Allow", allow_header(type(self)))
         if self.gathered is None and not hasattr(self, "caller"):
-            # tornado does not read the rest of a body after such an early answer.
+            # The connection is closed, because tornado does not read the rest of a body after such an early answer.
             self.set_header("Connection", "close")
         self.reply(self.error_body(status_code, body), status_code)
 
@@ -332,7 +332,7 @@ class AgentHandler(CrossOriginHandler):
         if self.request.method == "HEAD":
             self.finish(set_content_type=sse.CONTENT_TYPE)
             return
-        # Without this, the second small piece waits 40 ms for the delayed acknowledgement of the first.
+        # Without this option, the second small piece waits 40 ms for the delayed acknowledgement of the first.
         if (socket := getattr(self.request.connection, "stream", None)) is not None:
             socket.set_nodelay(True)
         is_token_valid = self.is_token_valid if self.has_token else None

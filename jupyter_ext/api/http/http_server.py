@@ -62,7 +62,7 @@ class Listener:
 
 class ListeningServer(HTTPServer):
     def add_sockets(self, sockets: Iterable[socket.socket]) -> None:
-        # tornado uses only these three methods of a listening socket
+        # tornado uses only three methods of a listening socket, and Listener has these.
         super().add_sockets(cast("list[socket.socket]", [Listener(listening) for listening in sockets]))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import importlib
+import pkgutil
 from typing import Any
 
 from tornado.httputil import HTTPServerRequest
@@ -13,8 +13,7 @@ from tornado.web import Application, RequestHandler
 @functools.cache
 def load_class(name: str) -> type[Any]:
     """Return the class that ``package.module:Class`` names."""
-    module, _, attribute = name.partition(":")
-    loaded: type[Any] = getattr(importlib.import_module(module), attribute)
+    loaded: type[Any] = pkgutil.resolve_name(name)
     return loaded
 
 

@@ -1,4 +1,4 @@
-"""Encode server-sent events."""
+"""Encodes server-sent events."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ async def encode_events(events: AsyncIterator[Event]) -> AsyncGenerator[bytes, N
 
 
 async def encode_batches(batches: AsyncIterator[Sequence[Event]]) -> AsyncGenerator[bytes, None]:
-    """Encode events that exist at the same time together, so that they are sent by one write."""
+    """Encode each batch of events as one block of bytes, so that events that exist at the same time are sent by one
+    write."""
     async for batch in batches:
         yield b"".join(map(encode_event, batch))

@@ -1,5 +1,5 @@
-"""Read a file from a multipart/form-data body as it arrives, and write its bytes to disk without holding all of it
-in memory."""
+"""Reads a file from a multipart/form-data body as it arrives, and writes its bytes to disk without holding all of it in
+memory."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Upload:
         if self.arrived is not None:
             self.arrived.remove()
 
-    # ------------------------------------------------------------------------------------------------ the parser's
+    # ------------------------------------------------------------------------------------------ callbacks of the parser
 
     def _callbacks(self) -> dict[str, Callable[..., None]]:
         return {

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from agent_kernel.core.errors import AgentKernelError, NotFound
+from agent_kernel.core.errors import AgentKernelError, NotFound, client_text
 from agent_kernel.core.thread_offload import run_in_own_thread
 from agent_kernel.core.version import __version__
 from jupyter_ext.api.http.asgi import AsgiExchange
@@ -19,7 +19,9 @@ from jupyter_ext.api.mcp.turn import ASK, Client, InvalidArguments, McpQuestion
 from jupyter_ext.auth.callers import Caller, subject
 from jupyter_ext.services import Services
 
-MAX_SESSIONS = 64
+MAX_SESSIONS = 1_000
+"""Maximum number of open MCP sessions, of 50 kB each. Many clients end without a DELETE; their sessions stay open until
+they are idle."""
 IDLE_S = 30 * 60.0
 MAX_BODY = 4 << 20
 CALLER = "agent_kernel.caller"
@@ -117,7 +119,7 @@ def _manager(tools: McpTools) -> Any:
         except InvalidArguments as error:
             raise MCPError(INVALID_PARAMS, str(error)) from None
         except AgentKernelError as error:
-            told = TextContent(type="text", text=str(error))
+            told = TextContent(type="text", text=client_text(error))
             return CallToolResult(content=[told], structured_content={"error": error.to_json()}, is_error=True)
         if isinstance(made, McpQuestion):
             return InputRequiredResult(input_requests={made.id: _elicitation(made)}, request_state=made.state)

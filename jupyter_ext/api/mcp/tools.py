@@ -1,5 +1,5 @@
-"""Runs the tools that MCP clients call: they ask the agent, and read conversations and notebooks. Access is checked as
-in every route."""
+"""Runs the tools that MCP clients call, with which they ask the agent and read conversations and notebooks. Access is
+checked as in every route."""
 
 from __future__ import annotations
 

@@ -164,14 +164,14 @@ class McpTurn:
         decision = str(content.get("decision", "")) if action == "accept" else "deny"
         allowed = decision in ("allow once", "allow in this session")
         remember: Remember = "session" if decision == "allow in this session" else "once"
-        said = Answer("approve" if allowed else "deny", remember, str(content.get("message") or "")[:500], shown)
+        answer = Answer("approve" if allowed else "deny", remember, str(content.get("message") or "")[:500], shown)
         with contextlib.suppress(Conflict, NotFound):  # the user answered in the panel, or the question timed out
             try:
-                await self._control.approve(self._turn.spec.key.namespace, id, said)
+                await self._control.approve(self._turn.spec.key.namespace, id, answer)
             except AgentKernelError:
                 if remember == "once":
                     raise
-                # A decision that cannot be remembered is valid for this call only.
+                # If the server refuses to remember the decision, the approval is valid for this call only.
                 once = Answer("approve", "once", shown=shown)
                 await self._control.approve(self._turn.spec.key.namespace, id, once)
 

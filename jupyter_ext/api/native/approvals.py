@@ -58,7 +58,7 @@ class QuestionHandler(AgentHandler):
         kernel, or with a token of the API, may answer only questions of turns that it started. Raises NotFound."""
         pending = await self.services.runtime.approvals.find(self.caller.namespace, approval)
         if not await self.may_answer(pending):
-            raise NotFound("There is no such approval question, or you may not answer it.")
+            raise NotFound("There is no approval question with this id, or you may not answer it.")
         return pending
 
     async def may_answer(self, question: ApprovalQuestion) -> bool:

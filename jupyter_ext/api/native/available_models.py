@@ -86,8 +86,8 @@ def _facts(name: str, info: EngineInfo, known: dict[str, bool | None]) -> ModelF
 
 
 def calls_only_python(engine: Engine) -> bool:
-    """Return whether the engine's model can call python only, because it writes code in place of calls. False if the
-    model is not on this machine yet and the settings do not say how it calls tools."""
+    """Return whether the model of the engine can call no tool but python, because its protocol turns code blocks into
+    calls. False if the model is not on this machine yet and the settings do not state its protocol."""
     inner = unwrap(engine)
     return isinstance(inner, LocalEngine) and inner.tool_protocol == FENCE
 

@@ -125,7 +125,7 @@ class BindingHandler(AgentHandler):
         body = self.parse(BindingBody)
         place = await self.find_queried_place()
         if place is None:
-            raise InvalidRequest("The request does not say which notebook is to use the session.", hint=WHICH_NOTEBOOK)
+            raise InvalidRequest("The request does not name the notebook for the session.", hint=WHICH_NOTEBOOK)
         session = await self.services.runtime.store.info(SessionKey(self.caller.namespace, body.session))
         kernel = self.caller.kernel
         if kernel and not await self.services.access.may_use(self.caller, body.session):
@@ -150,7 +150,7 @@ class BindingHandler(AgentHandler):
         notebooks = self.services.notebooks
         place = await self.find_queried_place()
         if place is None:
-            raise InvalidRequest("The request does not say which notebook is to be unbound.", hint=WHICH_NOTEBOOK)
+            raise InvalidRequest("The request does not name the notebook to unbind.", hint=WHICH_NOTEBOOK)
         key = await notebooks.bound_session(self.caller.namespace, place)
         unbound = key is not None and await notebooks.unbind(self.caller.namespace, place)
         if key is not None and is_private(key.id) and not await notebooks.paths(key):
@@ -167,7 +167,7 @@ class BindHandler(AgentHandler):
         bind = self.services.bind_requests.get(bind_id)
         kernel = self.caller.kernel
         if bind.key.namespace != self.caller.namespace or (kernel and bind.kernel != kernel.id):
-            raise NotFound("There is no such request for confirmation.")
+            raise NotFound("There is no request for confirmation with this id.")
         self.reply({"status": self.services.bind_requests.state(bind)})
 
 
@@ -251,7 +251,7 @@ class BindConfirmHandler(AgentHandler):
         of_none = Session(bind.key) if bind.search or bind.folder else None
         session = of_none or await self.services.runtime.store.info(bind.key)
         if bind.key.namespace != self.caller.namespace or session is None:
-            raise NotFound("There is no such request for confirmation.")
+            raise NotFound("There is no request for confirmation with this id.")
         return bind, session
 
     def _page(self, bind: BindRequest, session: Session, rest: str) -> None:

@@ -93,7 +93,7 @@ class ForkHandler(AgentHandler):
         session = await access.session(self.caller, session_id)
         place = await self.find_queried_place()
         if body.bind and place is None:
-            raise InvalidRequest("The request does not say which notebook is to use the fork.", hint=WHICH_NOTEBOOK)
+            raise InvalidRequest("The request does not name the notebook for the fork.", hint=WHICH_NOTEBOOK)
         fresh_id = private_id() if is_private(session_id) else new_id("session")
         target = SessionKey(self.caller.namespace, body.id or fresh_id)
         await access.claim_id(self.caller, target.id)

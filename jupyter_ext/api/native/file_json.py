@@ -1,5 +1,5 @@
-"""Converts files and lists of files to JSON: in OpenAI's format, which mistral.rs uses too, and in Anthropic's. Pure
-functions."""
+"""Converts files and lists of files to JSON: in OpenAI's format, which mistral.rs uses too, and in Anthropic's. The
+functions have no side effects."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def anthropic_file(file: File) -> dict[str, Any]:
 
 
 def page(listed: Sequence[dict[str, Any]], *, more: bool = False) -> dict[str, Any]:
-    """Return a list page. While ``has_more`` is true, clients request the next page, which begins after ``last_id``.
-    The field is always present, because clients that miss it request pages forever."""
+    """Return one page of a list. The field ``has_more`` is always present, because clients that do not find it request
+    pages forever. While it is true, clients request the next page, which begins after ``last_id``."""
     ends = {"first_id": listed[0]["id"] if listed else None, "last_id": listed[-1]["id"] if listed else None}
     return {"object": "list", "data": list(listed), **ends, "has_more": more}
 

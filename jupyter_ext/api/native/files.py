@@ -272,22 +272,13 @@ class FilesHandler(FileAgentHandler):
             key = (await self.services.access.session(self.caller, session)).key
             listed = [(key, file) for file in await self.registry.files(key)]
         else:
-            listed = await self.registry.everywhere(self.caller.namespace, None, await self._mine())
+            own = await self.services.access.own(self.caller)
+            listed = await self.registry.everywhere(self.caller.namespace, None, own)
         if purpose := self.get_argument("purpose", ""):
             listed = [(key, file) for key, file in listed if file.purpose == purpose]
         if self.get_argument("order", "") == "asc" and not session:
             listed = listed[::-1]
         self.reply(self.page_of([self.facts(file, key.id) for key, file in listed], limit))
-
-    async def _mine(self) -> frozenset[str] | None:
-        """Return the ids of the sessions that a calling kernel may use; None for a user, who may use all sessions."""
-        kernel = self.caller.kernel
-        if kernel is None:
-            return None
-        bound = await self.services.notebooks.bound_session(
-            self.caller.namespace, await self.services.notebooks.place(kernel.id)
-        )
-        return frozenset(kernel.sessions) | ({bound.id} if bound else set())
 
 
 class FileHandler(FileAgentHandler):

@@ -77,15 +77,15 @@ class ImportingHandler(AgentHandler):
         namespace = self.caller.namespace
         return await import_session(store, namespace, document, format=format, files=files, redactor=redactor)
 
-    async def reply_imported(self, come: ImportResult, place: str | None) -> None:
+    async def reply_imported(self, imported: ImportResult, place: str | None) -> None:
         """Bind the notebook ``place``, if there is one, to the new session, and reply with the session."""
-        key = come.session.key
+        key = imported.session.key
         if self.caller.kernel is not None:
             self.caller.kernel.sessions.add(key.id)
         if place is not None:
             await self.services.notebooks.bind(key, place)
-        bound, summary = place is not None, dataclasses.asdict(come.preview)
-        self.reply({**session_to_json(come.session), "bound": bound, "preview": summary}, 201)
+        bound, summary = place is not None, dataclasses.asdict(imported.preview)
+        self.reply({**session_to_json(imported.session), "bound": bound, "preview": summary}, 201)
 
 
 class ImportHandler(ImportingHandler):
@@ -117,8 +117,8 @@ class ImportHandler(ImportingHandler):
             if self.number("preview"):
                 self.reply({"preview": dataclasses.asdict(await preview(document, format=format, files=files))})
                 return
-            come = await self.import_document(document, files, format)
-        await self.reply_imported(come, place if self.number("bind") else None)
+            imported = await self.import_document(document, files, format)
+        await self.reply_imported(imported, place if self.number("bind") else None)
 
     async def _document(self, place: str | None) -> tuple[bytes, dict[str, bytes]]:
         if not self.number("beside"):

@@ -20,6 +20,7 @@ from agent_kernel.core.errors import (
     ModelMissing,
     StoreError,
     UnknownModel,
+    client_text,
 )
 from agent_kernel.core.protocols import EngineInfo
 from agent_kernel.core.session import SessionKey
@@ -78,7 +79,7 @@ async def current_engine(services: Services, caller: Caller, key: SessionKey | N
         name = await services.access.engine(caller, key) if key else ""
         return {**engine_to_json(services.runtime.engines.get(name).info()), "name": name, "problem": ""}
     except AgentKernelError as error:
-        return {**engine_to_json(own), "name": "", "problem": str(error)}
+        return {**engine_to_json(own), "name": "", "problem": client_text(error)}
 
 
 def model_to_json(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
@@ -173,7 +174,7 @@ class EngineHandler(AgentHandler):
             key, _ = await self.services.notebooks.ensure_session(caller.namespace, place)
         else:
             raise InvalidRequest(
-                "The request does not say whose engine to choose: send session, or path or kernel in the query."
+                "The request does not name a session. Send session in the body, or path or kernel in the query."
             )
         access.check_visible(caller, body.model)
         info = self.services.runtime.engines.get(body.model).info()
@@ -215,7 +216,8 @@ class ModelHandler(SharedHandler):
 
 
 def model_here(name: str, cache_dir: Path) -> dict[str, Any]:
-    """Return what is known of a model on disk without a network request; empty for a model that runs elsewhere."""
+    """Return the facts about a model that are known without a network request, from the disk; empty for a model that
+    runs elsewhere."""
     wanted = None if name.startswith(AGENT) else HubId.parse(name)
     if wanted is None:
         return model_to_json(entry_here(name, cache_dir), cache_dir) if is_named(name) else {}
@@ -302,7 +304,7 @@ class HealthHandler(AgentHandler):
         try:
             await runtime.store.list(self.caller.namespace, 1)
         except StoreError as error:
-            store = error.message
+            store = error.to_json()["message"]
         sandbox = {name: dict(layer) for name, layer in (await runtime.sandbox.report()).items()}
         servers = await available_models.mcp_servers(self.services.runtime)
         well = store == "ok" and all(row["state"] != "failed" for row in servers)

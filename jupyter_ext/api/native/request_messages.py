@@ -13,10 +13,10 @@ from agent_kernel.core.messages import Media, Message, Part, Text, ToolCall, is_
 from jupyter_ext.api.dialects.openai_content import (
     CALL_ID,
     MAX_CALLS,
-    MAX_TEXT,
     RequestSize,
     check_calls,
     check_depth,
+    check_length,
     make_message,
     make_tool_call,
 )
@@ -115,13 +115,12 @@ class MessageBody(CarriedBody):
         return make_message(self.role, parts, calls, self.tool_call_id, self.name)
 
 
-def read_messages(bodies: list[MessageBody], most_media: int) -> tuple[Message, ...]:
-    """Return the messages. Raises ValueError for more than MAX_TEXT characters or more than ``most_media`` bytes of
-    media."""
+def read_messages(bodies: list[MessageBody], most_media: int, other_chars: int = 0) -> tuple[Message, ...]:
+    """Return the messages. ``other_chars`` is the length of the other texts of the request. Raises RequestTooLarge for
+    too much text, and ValueError for more than ``most_media`` bytes of media."""
     messages = tuple(body.message() for body in bodies)
     load = RequestSize.of(messages, ())
-    if load.chars > MAX_TEXT:
-        raise ValueError(f"messages can have at most {MAX_TEXT} characters together")
+    check_length(other_chars + load.chars, "messages" if messages else "prompt")
     if load.size > most_media:
         raise ValueError(f"a turn can have at most {most_media >> 20} MiB of media together")
     return messages

@@ -40,6 +40,11 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 MAX_DETAILS_BYTES = 8 << 20
 """Limit on the details of one call result, as JSON in ASCII."""
 MAX_PICTURES = 16
+MAX_NOTES = 1_000
+MAX_CELL = 4_096
+"""Maximum number of characters of the id of a cell. Some editors use an address with the path of the notebook."""
+MAX_STOP = 1_000
+"""Maximum number of characters of a stop sequence."""
 MAX_PICTURES_BYTES = 20 << 20
 """Limit on all media of a turn; their base64 text then fits into the largest body."""
 
@@ -61,7 +66,7 @@ class SamplingBody(Body):
     repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
     seed: int | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
-    stop: Annotated[list[str], Field(max_length=16)] = []
+    stop: Annotated[list[Annotated[str, Field(max_length=MAX_STOP)]], Field(max_length=16)] = []
     logprobs: bool = False
     top_logprobs: Annotated[int, Field(ge=0, le=20)] = 0
     presence_penalty: Penalty | None = None
@@ -142,7 +147,7 @@ class FunctionBody(Body):
 class ToolsBody(Body):
     """The part of a turn's body that decides which tools may be called in the turn."""
 
-    kernel: str = ""
+    kernel: Annotated[str, Field(max_length=MAX_ID)] = ""
     where: Literal["live", "draft", "sandbox"] | None = None
     permission: Permission = "auto"
     client_tools: Annotated[list[Name], Field(max_length=100)] = []
@@ -181,12 +186,12 @@ class TurnBody(ToolsBody):
     session: SessionId | None = None
     effort: Effort | Literal[""] = ""
     instructions: Annotated[str, Field(max_length=MAX_CHARS)] = ""
-    context: list[NoteBody] = []
-    cell: str = ""
+    context: Annotated[list[NoteBody], Field(max_length=MAX_NOTES)] = []
+    cell: Annotated[str, Field(max_length=MAX_CELL)] = ""
     rerun: Literal["append", "ask", "show"] = "append"
     replaces: Id | None = None
     alive: Annotated[list[Id], Field(max_length=1_000)] = []
-    answers: list[str] = []
+    answers: Annotated[list[Name], Field(max_length=1_000)] = []
     remembered: bool = True
     denied: Annotated[list[Name], Field(max_length=200)] = []
     page: Annotated[str, Field(max_length=500)] = ""
@@ -215,9 +220,9 @@ class TurnBody(ToolsBody):
 
     @model_validator(mode="after")
     def says_something(self) -> TurnBody:
-        self._carried = read_messages(
-            self.messages, MAX_PICTURES_BYTES - sum(len(medium.data) for medium in self.media)
-        )
+        chars = len(self.prompt) + sum(len(note.title) + len(note.text) for note in self.context)
+        media_left = MAX_PICTURES_BYTES - sum(len(medium.data) for medium in self.media)
+        self._carried = read_messages(self.messages, media_left, chars)
         silent = not self._carried or self._carried[-1].role not in ("user", "tool")
         if not self.prompt and silent and not self.replaces:
             raise ValueError("send a prompt, or messages that end with a message of the user or with tool results")
@@ -352,7 +357,7 @@ class DescribeBody(Body):
     """The fields of a session to change; at least one is required."""
 
     title: Annotated[str, Field(max_length=500)] | None = None
-    tags: list[str] | None = None
+    tags: Annotated[list[Name], Field(max_length=100)] | None = None
     metadata: dict[str, Any] | None = None
     context: Any = None
 

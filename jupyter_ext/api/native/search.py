@@ -75,7 +75,7 @@ class SearchHandler(AgentHandler):
             return "", ""
         place = await self.services.access.place(self.caller, kernel, path)
         if place is None:
-            raise InvalidRequest("The request does not say which notebook to search.", hint=WHICH_NOTEBOOK)
+            raise InvalidRequest("The request does not name the notebook to search.", hint=WHICH_NOTEBOOK)
         return self.services.notebooks.root, place
 
     def _moment(self, name: str) -> float | None:

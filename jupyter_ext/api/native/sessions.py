@@ -69,7 +69,7 @@ def session_to_json(session: Session) -> dict[str, Any]:
 
 
 def names_of(session: Session) -> str:
-    """Return the title, id and tags, as text to search in."""
+    """Return the title, id and tags of a session as one text, in which ``name`` is searched."""
     return "\n".join((session.title, session.key.id, *session.tags)).casefold()
 
 
@@ -174,7 +174,7 @@ class SessionHandler(SessionChangeHandler):
             self.reply(body)
             return
         written = await export_session(self.services.runtime.store, session.key, "mistralrs")
-        # Joined as bytes: the history may be large, and is JSON already.
+        # The documents are joined as bytes, because the history may be large and is JSON already.
         self.finish(json.dumps(body).encode()[:-1] + b"," + written.document[1:])
 
     @guard("write")
@@ -209,7 +209,7 @@ class SessionHandler(SessionChangeHandler):
         self.reply({**session_to_json(session), "notebooks": await self.services.notebooks.paths(key)})
 
     async def _put(self, key: SessionKey, document: bytes) -> None:
-        # A session that was created a moment ago has nothing in the store yet.
+        # The turns are asked by key, because a session that was created a moment ago is not in the store yet.
         if running := self.services.turns.of_session(key):
             raise session_busy(running.id)
         store, redactor = self.services.runtime.store, self.services.runtime.ledger.redactor

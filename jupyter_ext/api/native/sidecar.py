@@ -79,13 +79,13 @@ class BesideHandler(ImportingHandler):
                 )
             if (await self.services.sidecar_imports.inspect(self.caller.namespace, place)).kind not in ARRIVING:
                 raise Conflict("The store already has this conversation, so it was not imported.")
-            come = await self.import_document(document, files)
-        await self.reply_imported(come, place)
+            imported = await self.import_document(document, files)
+        await self.reply_imported(imported, place)
 
     async def _place(self) -> str:
         place = await self.find_queried_place()
         if place is None or place.startswith(KERNEL):
-            raise InvalidRequest("The request does not say which notebook is meant.", hint=WHICH_NOTEBOOK)
+            raise InvalidRequest("The request does not name a notebook.", hint=WHICH_NOTEBOOK)
         return place
 
     async def _document(self, place: str) -> tuple[bytes, dict[str, bytes]]:

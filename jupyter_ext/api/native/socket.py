@@ -156,41 +156,41 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         if headers.get("Sec-WebSocket-Version") not in VERSIONS or "Sec-WebSocket-Key" not in headers:
             raise InvalidRequest("This is not a WebSocket handshake of version 13.")
 
-    async def _obey(self, asked: Asked, about: dict[str, str]) -> None:
-        match asked:
+    async def _obey(self, message: Asked, about: dict[str, str]) -> None:
+        match message:
             case Follow():
-                await self._follow(asked, about)
+                await self._follow(message, about)
             case Unfollow():
-                self.page.unfollow(asked.turn)
+                self.page.unfollow(message.turn)
             case Watch():
-                await self._watch(asked)
+                await self._watch(message)
             case Serve():
-                await self._serve(asked)
+                await self._serve(message)
             case Unserve():
-                self.page.drop(("serve", asked.kernel))
+                self.page.drop(("serve", message.kernel))
             case _:
                 await self.page.outbox.send({"type": "pong"})
 
-    async def _follow(self, asked: Follow, about: dict[str, str]) -> None:
+    async def _follow(self, message: Follow, about: dict[str, str]) -> None:
         services = self.services
         try:
-            live = await services.access.turn(self.caller, asked.turn)
-            events = live.log.follow(asked.after)
+            live = await services.access.turn(self.caller, message.turn)
+            events = live.log.follow(message.after)
         except TurnNotFound:
             try:
-                stored = await services.access.stored_turn(self.caller, asked.turn, asked.session or None)
+                stored = await services.access.stored_turn(self.caller, message.turn, message.session or None)
             except TurnNotFound:
-                self.page.unfollow(asked.turn)
-                await self.page.outbox.send({"type": "unknown.turn", "turn": asked.turn})
+                self.page.unfollow(message.turn)
+                await self.page.outbox.send({"type": "unknown.turn", "turn": message.turn})
                 return
-            events = replay(services.runtime.store, stored, asked.after, whole=True)
-        self.page.follow(asked.turn, events, about, asked.number)
+            events = replay(services.runtime.store, stored, message.after, whole=True)
+        self.page.follow(message.turn, events, about, message.number)
 
-    async def _watch(self, asked: Watch) -> None:
-        if bool(asked.session) == bool(asked.kernel):
+    async def _watch(self, message: Watch) -> None:
+        if bool(message.session) == bool(message.kernel):
             raise InvalidRequest("The message must name either a session or a kernel to watch.")
-        kind, id = ("session", asked.session) if asked.session else ("kernel", asked.kernel)
-        if asked.do == "unwatch":
+        kind, id = ("session", message.session) if message.session else ("kernel", message.kernel)
+        if message.do == "unwatch":
             self.page.drop((kind, id))
             return
         if kind == "kernel":
@@ -206,15 +206,15 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
             standing.release(state)
             undone.pop_all()
 
-    async def _serve(self, asked: Serve) -> None:
-        self.services.access.kernel(self.caller, asked.kernel)
+    async def _serve(self, message: Serve) -> None:
+        self.services.access.kernel(self.caller, message.kernel)
         if not await self._still(("read",)):
             self._send_away()
             return
         if not await self._still(("read", "execute")):
             raise Forbidden("You may not execute agents on this server, so this page runs no calls.")
         namespace, serving = self.caller.namespace, self.services.page_tools
-        self.page.hold(("serve", asked.kernel), lambda: serving.add(namespace, asked.kernel, asked.tools))
+        self.page.hold(("serve", message.kernel), lambda: serving.add(namespace, message.kernel, message.tools))
 
     async def _look_again(self) -> None:
         while True:

@@ -81,7 +81,7 @@ class TrustHandler(AgentHandler):
         place = await self.find_queried_place()
         notebook = "" if place is None or place.startswith(KERNEL) else place
         if not notebook and required:
-            raise InvalidRequest("The request does not say which notebook's folder is meant.", hint=WHICH_NOTEBOOK)
+            raise InvalidRequest("The request does not name the notebook whose folder to trust.", hint=WHICH_NOTEBOOK)
         folder = self.services.notebooks.directory(notebook) if notebook else None
         if folder is not None and not folder.is_relative_to(self.services.notebooks.root):
             raise Forbidden("The folder is not below the root directory of this server.")

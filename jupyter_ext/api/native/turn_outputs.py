@@ -35,7 +35,8 @@ class TurnOutputsHandler(AgentHandler):
 
 
 def _outputs(turn: Turn, events: Sequence[Event], url: str) -> list[dict[str, Any]]:
-    # These modules load IPython, which takes a tenth of a second and which few servers need.
+    # These modules are imported here, because they load IPython, which takes a tenth of a second and which few servers
+    # need.
     from agent_kernel.notebook.display.render import TurnSummary
     from agent_kernel.notebook.turn.nbformat_outputs import render_outputs
 

@@ -1,11 +1,12 @@
-"""Build the OpenAPI 3.1 document from the routes, the methods of their handlers, and the description of each method."""
+"""Builds the OpenAPI 3.1 document from the routes, the methods of their handlers, and the description of each
+method."""
 
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import json
+import pkgutil
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -210,9 +211,8 @@ def resolve_type(reply: Any) -> Any:
     packages are described as any object if the packages are not installed; the responses of the server are the same."""
     if not isinstance(reply, str):
         return reply
-    module, _, name = reply.partition(":")
     try:
-        return functools.reduce(getattr, name.split("."), importlib.import_module(module))
+        return pkgutil.resolve_name(reply)
     except ModuleNotFoundError:
         return dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Render the document as one HTML page without scripts, which can be used with the keyboard and printed."""
+"""Renders the document as one HTML page without scripts, which can be used with the keyboard and printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convert the events of a turn into the stream of a response and into its resource."""
+"""Converts the events of a turn into the stream of a response and into its resource."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Finds what a request for a response continues. That is the response that the request names, the response of the items
-that it refers to, or the conversation that it contains."""
+"""Finds the conversation that a request for a response continues: the response that the request names, the response of
+the items that it refers to, or the conversation that it contains."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent_kernel.core.messages import Media, Message, Part
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions import history_merge
-from jupyter_ext.api.dialects.openai_content import MAX_TEXT, TOO_LONG
+from jupyter_ext.api.dialects.openai_content import check_length
 from jupyter_ext.api.responses.input_items import AnyItem, FunctionCallItem, ReferenceItem, characters, items_of
 from jupyter_ext.api.responses.live_responses import LiveResponses
 from jupyter_ext.api.responses.request import ResponsesBody
@@ -112,8 +112,7 @@ async def _resolve(responses: LiveResponses, owner: ResponseOwner, items: Sequen
                 )
             (by_id[id],) = items_of([meant[id]])
             length += wanted[id] * characters(by_id[id])
-            if length > MAX_TEXT:
-                raise InvalidRequest(f"input: {TOO_LONG}", details={"param": "input"})
+            check_length(length, "input")
     return [by_id[item.id] if isinstance(item, ReferenceItem) else item for item in items]
 
 
@@ -132,14 +131,14 @@ async def carry_messages(store: SessionStore, key: SessionKey, turn: str, messag
     """Return the conversation of the session up to ``turn``, followed by ``messages``. Images and videos have their
     bytes, so that the result can be sent to another session. The client's instructions stay at the beginning. Raises
     InvalidRequest if the turn no longer exists."""
-    instructions, spoken = history_merge.split_instructions(messages)
+    instructions, others = history_merge.split_instructions(messages)
     whole = await store.whole(key)
     before = whole.up_to(turn) if whole is not None else None
     if whole is None or before is None:
         raise InvalidRequest("The previous response is not in its session any more.")
     failed = {one.id for one in whole.turns if one.state == "failed"}
     stored = [item.message for item in before if item.turn not in failed and not item.message.hidden]
-    spliced = await asyncio.to_thread(history_merge.splice_append, stored, spoken)
+    spliced = await asyncio.to_thread(history_merge.splice_append, stored, others)
     carried = [await _with_bytes(store, key, message) for message in stored[: spliced.kept]]
     return [*instructions, *carried, *spliced.new]
 

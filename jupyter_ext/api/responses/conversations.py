@@ -8,24 +8,30 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from agent_kernel.core.errors import InvalidRequest, NotFound
 from agent_kernel.core.session import Session, SessionKey, SessionUpdate, new_id
 from agent_kernel.sessions.adapters.openai_agents import AgentsSession
 from agent_kernel.sessions.store.private_store import is_private
-from jupyter_ext.api.dialects.openai_content import MAX_MESSAGES
+from jupyter_ext.api.dialects.openai_content import MAX_MESSAGES, check_length
 from jupyter_ext.api.dialects.openai_functions import Words
 from jupyter_ext.api.http.handler import guard
 from jupyter_ext.api.responses.handler import PAGE, ResponsesAgentHandler
-from jupyter_ext.api.responses.input_items import Item, ReferenceItem
+from jupyter_ext.api.responses.input_items import AnyItem, Item, ReferenceItem, characters
 from jupyter_ext.api.responses.input_messages import PREFIXES
 from jupyter_ext.api.responses.live_responses import responses_of
 from jupyter_ext.api.responses.request import Metadata
 from jupyter_ext.api.schemas.operation import operation
 from jupyter_ext.services import Services
 
-Items = Annotated[list[Item], Field(max_length=MAX_MESSAGES)]
+
+def _check_length(items: list[AnyItem]) -> list[AnyItem]:
+    check_length(sum(map(characters, items)), "items")
+    return items
+
+
+Items = Annotated[list[Item], Field(max_length=MAX_MESSAGES), AfterValidator(_check_length)]
 CONVERSATION = "openai.types.conversations:Conversation"
 ITEM_LIST = "openai.types.conversations:ConversationItemList"
 
@@ -65,7 +71,8 @@ class ConversationsAgentHandler(ResponsesAgentHandler):
         return [_complete_item(item, f"{key.id}_{number}") for number, item in enumerate(stored)]
 
     async def add(self, key: SessionKey, read: Sequence[Any]) -> list[dict[str, Any]]:
-        """Add the items of the body, which were read as ``read``, with all their fields, and return them."""
+        """Add the items of the request body to the conversation, with all their fields, and return them. ``read`` are
+        the same items after validation."""
         if any(isinstance(item, ReferenceItem) for item in read):
             raise InvalidRequest(
                 "items: send the items themselves, not references to them.", details={"param": "items"}

@@ -103,16 +103,16 @@ class ResponsesHandler(ResponsesAgentHandler):
         """Create a response, in the format of OpenAI's Responses API."""
         body = self.parse(ResponsesBody)
         self.detached = bool(body.background)
-        goes_on = await find_continuation(self.responses, self.caller, body)
-        brought = await self._bring(goes_on.items)
-        request = await self._turn_request(body, goes_on, brought)
-        call = await self._begin(body, goes_on, request)
+        continuation = await find_continuation(self.responses, self.caller, body)
+        fetched = await self._bring(continuation.items)
+        request = await self._turn_request(body, continuation, fetched)
+        call = await self._begin(body, continuation, request)
         if call.replayed and body.is_stored:
             stored = await self.responses.again(owner_of(self.caller), call.turn.id)
             if stored is not None:
                 await self._replay(stored, body, call)
                 return
-        live = await self._live(body, goes_on, brought, call)
+        live = await self._live(body, continuation, fetched, call)
         if body.background and not body.stream:
             self.reply(live.codec.resource)
             return
@@ -145,26 +145,26 @@ class ResponsesHandler(ResponsesAgentHandler):
         if not self._gone:
             self.reply(live.codec.resource)
 
-    async def _turn_request(self, body: ResponsesBody, goes_on: Continuation, brought: Brought) -> DialectRequest:
+    async def _turn_request(self, body: ResponsesBody, continuation: Continuation, fetched: Brought) -> DialectRequest:
         try:
-            request = await asyncio.to_thread(_read, body, goes_on, brought)
+            request = await asyncio.to_thread(_read, body, continuation, fetched)
         except ValueError as error:
             raise InvalidRequest(f"input: {error}", details={"param": "input"}) from error
         self.answerable(request)
-        if goes_on.after and not body.is_stored:
-            return await self._elsewhere(request, goes_on)
+        if continuation.after and not body.is_stored:
+            return await self._elsewhere(request, continuation)
         return request
 
-    async def _elsewhere(self, asked: DialectRequest, goes_on: Continuation) -> DialectRequest:
+    async def _elsewhere(self, asked: DialectRequest, continuation: Continuation) -> DialectRequest:
         """Return the request for a new session that begins with the previous conversation."""
-        key = SessionKey(self.caller.namespace, goes_on.session)
+        key = SessionKey(self.caller.namespace, continuation.session)
         messages = await carry_messages(
-            self.services.runtime.store, key, goes_on.after, asked.own_messages or asked.request.messages
+            self.services.runtime.store, key, continuation.after, asked.own_messages or asked.request.messages
         )
         request = dataclasses.replace(asked.request, messages=tuple(messages), after="", history="replay")
         return dataclasses.replace(asked, request=request, session="", own_messages=())
 
-    async def _begin(self, body: ResponsesBody, goes_on: Continuation, asked: DialectRequest) -> StartedTurn:
+    async def _begin(self, body: ResponsesBody, continuation: Continuation, asked: DialectRequest) -> StartedTurn:
         """Start the turn. If the session is busy, the turn starts in a new session with a copy of the conversation,
         provided that the request uses no tools of the server and names no session. Otherwise, if the session was only
         found through items of the input, the turn starts without that session. In all other cases raises
@@ -172,14 +172,14 @@ class ResponsesHandler(ResponsesAgentHandler):
         try:
             return await self.begin_turn(asked)
         except SessionBusy:
-            if goes_on.after and asked.server_tools == () and not body.session_id:
-                return await self.begin_turn(await self._elsewhere(asked, goes_on))
-            if goes_on.named or not asked.session:
+            if continuation.after and asked.server_tools == () and not body.session_id:
+                return await self.begin_turn(await self._elsewhere(asked, continuation))
+            if continuation.named or not asked.session:
                 raise
         return await self.begin_turn(dataclasses.replace(asked, session=""))
 
     async def _live(
-        self, body: ResponsesBody, goes_on: Continuation, brought: Brought, call: StartedTurn
+        self, body: ResponsesBody, continuation: Continuation, fetched: Brought, call: StartedTurn
     ) -> LiveResponse:
         redactor, id = self.services.runtime.ledger.redactor, response_id(self.caller.namespace, call.turn.id)
         facts = ResponseFacts(
@@ -193,7 +193,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         )
 
         def redact() -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
-            items = with_files(items_to_store(goes_on.items, facts.stem, brought), call.turn.spec.request.inputs)
+            items = with_files(items_to_store(continuation.items, facts.stem, fetched), call.turn.spec.request.inputs)
             return redactor.value(body.echo), redactor.value(items)
 
         echo, items = await asyncio.to_thread(redact)
@@ -250,15 +250,15 @@ class ResponsesHandler(ResponsesAgentHandler):
             raise InvalidRequest(f"input: {error}", details={"param": "input"}) from error
 
 
-def _read(body: ResponsesBody, goes_on: Continuation, brought: Brought) -> DialectRequest:
+def _read(body: ResponsesBody, continuation: Continuation, fetched: Brought) -> DialectRequest:
     """Return the request for a turn. For a session that does not have the calls of server tools, the request includes
     them. Raises ValueError, Unprocessable."""
-    items, alone, names = goes_on.items, goes_on.named, goes_on.names
-    messages, files = messages_of(items, brought, alone=alone, names=names)
+    items, alone, names = continuation.items, continuation.named, continuation.names
+    messages, files = messages_of(items, fetched, alone=alone, names=names)
     spoken = (
-        messages_of(items, brought, known=True, alone=alone, names=names)[0] if has_server_calls(items) else messages
+        messages_of(items, fetched, known=True, alone=alone, names=names)[0] if has_server_calls(items) else messages
     )
-    return body.to_turn(messages, files, session=goes_on.session, after=goes_on.after, spoken=spoken)
+    return body.to_turn(messages, files, session=continuation.session, after=continuation.after, spoken=spoken)
 
 
 class InputTokens(BaseModel):
@@ -275,13 +275,13 @@ class InputTokensHandler(ResponsesHandler):
     async def post(self) -> None:
         """Estimate the number of input tokens of a request for a response, with the conversation that it continues."""
         body = self.parse(ResponsesBody)
-        goes_on = await find_continuation(self.responses, self.caller, body)
-        asked = await self._turn_request(body, goes_on, await self._bring(goes_on.items))
+        continuation = await find_continuation(self.responses, self.caller, body)
+        asked = await self._turn_request(body, continuation, await self._bring(continuation.items))
         self.check_model(asked)
         messages, store = asked.request.messages, self.services.runtime.store
-        if asked.session and goes_on.after:
+        if asked.session and continuation.after:
             key = SessionKey(self.caller.namespace, asked.session)
-            messages = tuple(await carry_messages(store, key, goes_on.after, messages))
+            messages = tuple(await carry_messages(store, key, continuation.after, messages))
         elif asked.session and await self.services.access.claim_id(self.caller, asked.session) is False:
             stored = await store.latest(SessionKey(self.caller.namespace, asked.session), failed=False)
             messages = (*(item.message for item in stored), *messages)

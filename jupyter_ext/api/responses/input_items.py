@@ -1,5 +1,5 @@
-"""Parses the input items of a request for a response, as a client sends them. No side effects; an invalid item raises
-ValueError."""
+"""Parses the input items of a request for a response, as a client sends them. The module has no side effects; an
+invalid item raises ValueError."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ class InputImage(Words):
     def link(self) -> str:
         return self.image_url if self.image_url and openai_content.is_link(self.image_url) else ""
 
-    def medium(self, brought: Brought) -> Media:
+    def medium(self, fetched: Brought) -> Media:
         """Return the picture. A data URL is decoded only once."""
         if self.file_id:
-            return brought.pictures[self.file_id]
+            return fetched.pictures[self.file_id]
         if self.link:
-            return openai_content.medium(self.link, brought.pictures)
+            return openai_content.medium(self.link, fetched.pictures)
         if self._medium is None:
             self._medium = openai_content.medium(self.image_url or "")
         return self._medium
@@ -98,10 +98,10 @@ class InputFile(Words):
             self._given = openai_content.make_submitted_file(self.file_id, self.filename or "file", self.file_data)
         return self
 
-    def to_submitted(self, brought: Brought) -> SubmittedFile:
+    def to_submitted(self, fetched: Brought) -> SubmittedFile:
         if self._given is not None:
             return self._given
-        return brought.files[self.file_url or ""]
+        return fetched.files[self.file_url or ""]
 
     def to_store(self) -> Body:
         """Return the part as it is stored. A file that came with the request has no id before it is stored."""

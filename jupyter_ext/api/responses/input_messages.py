@@ -1,5 +1,5 @@
-"""Convert the input items of a response into messages, and into the form in which they are stored and listed. No side
-effects; an invalid item raises ValueError."""
+"""Converts the input items of a response into messages, and into the form in which they are stored and listed. The
+module has no side effects; an invalid item raises ValueError."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Reading:
     assistant's message that is being built, to which the next item may still add. Call ``end`` after the last item.
     """
 
-    brought: Brought
+    fetched: Brought
     known: bool
     names: Mapping[str, str]
     messages: list[Message] = field(default_factory=list)
@@ -83,8 +83,8 @@ class Reading:
         self.messages += messages
 
     def _answer(self, text: str) -> None:
-        """Add text of the assistant. Texts become one text if only calls of tools are between them: some clients send
-        the text of an answer after its calls, and the results of the calls follow the text."""
+        """Add text of the assistant. Texts are joined into one if they are separated only by tool calls, because some
+        clients send the text of an answer after its calls, and the results of the calls follow the text."""
         self.answer = [] if self.answer is None else self.answer
         self.answer.append(text)
 
@@ -104,9 +104,9 @@ class Reading:
         earlier = len(self.files)
         for part in given_parts:
             if isinstance(part, InputFile):
-                self.files.append(part.to_submitted(self.brought))
+                self.files.append(part.to_submitted(self.fetched))
             elif isinstance(part, InputImage):
-                parts += [*_join(texts), part.medium(self.brought)]
+                parts += [*_join(texts), part.medium(self.fetched)]
                 texts = []
             elif text := text_of(part):
                 texts.append(text)
@@ -117,7 +117,7 @@ class Reading:
 
 def messages_of(
     items: Sequence[AnyItem],
-    brought: Brought,
+    fetched: Brought,
     *,
     known: bool = False,
     alone: bool = False,
@@ -125,17 +125,17 @@ def messages_of(
 ) -> tuple[list[Message], tuple[SubmittedFile, ...]]:
     """Return the messages and the submitted files. ``alone``: results at the beginning are accepted without their
     calls. If all messages are instructions, the last one becomes the prompt."""
-    if sum(characters(item) for item in items if not (known and isinstance(item, SERVED))) > openai_content.MAX_TEXT:
-        raise ValueError(openai_content.TOO_LONG)  # checked before the texts are joined
-    reading = Reading(brought, known, names)
+    length = sum(characters(item) for item in items if not (known and isinstance(item, SERVED)))
+    openai_content.check_length(length, "input")  # checked before the texts are joined
+    reading = Reading(fetched, known, names)
     for item in items:
         reading.read(item)
     reading.end()
     messages = reading.messages
     if messages and all(message.role == "system" for message in messages):
         messages[-1] = Message("user", messages[-1].parts)
-    fetched = {id(one) for one in brought.files.values()}
-    openai_content.within_limits(messages, [one for one in reading.files if id(one) not in fetched])
+    fetched_ids = {id(one) for one in fetched.files.values()}
+    openai_content.within_limits(messages, [one for one in reading.files if id(one) not in fetched_ids], "input")
     return openai_content.name_results(messages, alone=alone), tuple(reading.files)
 
 
@@ -152,12 +152,12 @@ def _plain(content: Said) -> str:
     return content if isinstance(content, str) else "".join(text_of(part) for part in content)
 
 
-# ---------------------------------------------------------------------------------------------------- listed
+# ---------------------------------------------------------------------------------------------- items to store and list
 
 
-def items_to_store(items: Sequence[AnyItem], stem: str, brought: Brought) -> list[Body]:
+def items_to_store(items: Sequence[AnyItem], stem: str, fetched: Brought) -> list[Body]:
     """Return the items as they are stored and listed: with ids, and without the bytes of pictures and files."""
-    return [{**_item_to_store(item, brought), "id": item.id or _id(item, stem, at)} for at, item in enumerate(items)]
+    return [{**_item_to_store(item, fetched), "id": item.id or _id(item, stem, at)} for at, item in enumerate(items)]
 
 
 def _id(item: AnyItem, stem: str, at: int) -> str:
@@ -167,7 +167,7 @@ def _id(item: AnyItem, stem: str, at: int) -> str:
 PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
 
 
-def _item_to_store(item: AnyItem, brought: Brought) -> Body:
+def _item_to_store(item: AnyItem, fetched: Brought) -> Body:
     match item:
         case MessageItem(role="assistant"):
             text = {"type": "output_text", "text": _plain(item.content), "annotations": [], "logprobs": []}
@@ -177,14 +177,14 @@ def _item_to_store(item: AnyItem, brought: Brought) -> Body:
                 "type": "message",
                 "role": item.role,
                 "status": "completed",
-                "content": _parts_to_store(item.content, brought),
+                "content": _parts_to_store(item.content, fetched),
             }
         case FunctionCallItem():
             namespace = {"namespace": item.namespace} if item.namespace else {}
             call = {"call_id": item.call_id, "name": item.name, "arguments": item.arguments}
             return {"type": item.type, **call, **namespace, "status": "completed"}
         case FunctionResultItem():
-            output = item.output if isinstance(item.output, str) else _parts_to_store(item.output, brought)
+            output = item.output if isinstance(item.output, str) else _parts_to_store(item.output, fetched)
             return {"type": item.type, "call_id": item.call_id, "output": output, "status": "completed"}
         case ReasoningItem():
             return {"type": item.type, "summary": []}
@@ -201,13 +201,13 @@ def _item_to_store(item: AnyItem, brought: Brought) -> Body:
     return {"type": "item_reference"}
 
 
-def _parts_to_store(content: Said, brought: Brought) -> list[Body]:
+def _parts_to_store(content: Said, fetched: Brought) -> list[Body]:
     if isinstance(content, str):
         return [{"type": "input_text", "text": content}]
     stored: list[Body] = []
     for part in content:
         if isinstance(part, InputImage):
-            stored.append(part.to_store(None if part.link or part.file_id else part.medium(brought)))
+            stored.append(part.to_store(None if part.link or part.file_id else part.medium(fetched)))
         elif isinstance(part, InputFile):
             stored.append(part.to_store())
         else:

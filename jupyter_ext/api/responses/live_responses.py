@@ -16,6 +16,7 @@ from agent_kernel.core.errors import Conflict, SessionBusy, StoreError, TurnNotF
 from agent_kernel.core.events import Event, TurnFinished
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import UNLISTED
+from agent_kernel.core.shielded_await import RunningTasks
 from jupyter_ext.api.dialects.codec import encode_frames
 from jupyter_ext.api.responses.codec import ResponsesCodec
 from jupyter_ext.api.responses.response_object import ENDED, response_id
@@ -108,7 +109,7 @@ class LiveResponses:
         self.store = ResponseStore(rows)
         self._live: dict[str, LiveResponse] = {}
         self._swept = float("-inf")
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = RunningTasks()
 
     async def begin(self, stored: StoredResponse, turn: LiveTurn, *, kept: bool, streams: bool) -> LiveResponse:
         """Register the response of a turn that was just started. The turn is stopped if the response cannot be stored.
@@ -121,10 +122,10 @@ class LiveResponses:
                 await self._turns.cancel(turn, "the response of this turn could not be stored")
                 raise
             self._live[stored.id] = live
-        self._also(asyncio.create_task(self._run(live, kept=kept), name=f"response of {turn.id}"))
+        self._tasks.start(self._run(live, kept=kept), f"response of {turn.id}")
         if time.monotonic() - self._swept > SWEEP_S:
             self._swept = time.monotonic()
-            self._also(asyncio.create_task(self.sweep(), name="responses of sessions that are gone"))
+            self._tasks.start(self.sweep(), "responses of sessions that are gone")
         return live
 
     async def sweep(self) -> None:
@@ -146,9 +147,8 @@ class LiveResponses:
         return response
 
     async def again(self, owner: ResponseOwner, turn: str) -> StoredResponse | None:
-        """Return the stored response of a turn, for a request that was repeated with its idempotency key. The response
-        is stored a moment after the turn has started, so this waits up to two seconds. Return None for a response that
-        is not stored."""
+        """Return the stored response of a turn for a request that repeats an idempotency key; None if the response is
+        not stored. The response is stored a moment after the turn has started, so this waits up to two seconds."""
         id = response_id(owner.namespace, turn)
         for _ in range(AGAIN_TRIES):
             if (response := await self.store.get(owner, id)) is not None:
@@ -232,14 +232,8 @@ class LiveResponses:
 
     async def aclose(self) -> None:
         """Wait for unfinished tasks and close the store. Call this after all turns have ended."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.wait()
         await self.store.aclose()
-
-    def _also(self, task: asyncio.Task[None]) -> None:
-        """Remember the task, so that ``aclose`` waits for it."""
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _run(self, live: LiveResponse, *, kept: bool) -> None:
         await live.run()

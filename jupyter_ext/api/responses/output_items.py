@@ -1,8 +1,7 @@
-"""Builds the output items of a response, and the stream events that report each item. No side effects.
+"""Builds the output items of a response, and the stream events that report each item. The module has no side effects.
 
-An event is a name and its data; the caller adds the number. The id of an item begins with the id of its response, so
-that the server recognizes to which response an item belongs that a client sends back.
-"""
+An event is a name and its data; the caller adds the number. The id of an item contains the unique part of the id of its
+response. If a client sends the item back, the server thus recognizes the response to which it belongs."""
 
 from __future__ import annotations
 
@@ -282,7 +281,8 @@ def source_urls(result: CallFinished) -> list[str]:
 
 
 def _citation(file: Mapping[str, Any], text: str, container: str) -> Body:
-    """Return the citation of a file: where the text names the file, otherwise at the beginning of the text."""
+    """Return the citation of a file. Its indices enclose the first mention of the file's name in the text; both are 0
+    if the text does not mention it."""
     name = str(file["name"])
     start = max(0, text.find(name))
     end = start + len(name) if text.startswith(name, start) else 0
@@ -291,8 +291,8 @@ def _citation(file: Mapping[str, Any], text: str, container: str) -> Body:
 
 
 def _ran(result: CallFinished | None) -> bool:
-    """Return whether the tool was executed to its end, even if that was an error. False if the call was denied, or if
-    the turn ended first."""
+    """Return whether the tool ran to its end, even if it ended with an error. False if the call was denied, or if the
+    turn ended first."""
     return result is not None and result.status != "denied"
 
 
@@ -303,7 +303,7 @@ def _status(result: CallFinished | None, failed: str) -> str:
 
 
 def _logs_and_pictures(result: CallFinished) -> list[Body]:
-    """Return what the code printed, and those of its pictures whose bytes the event contains."""
+    """Return the text that the code printed, and those of its pictures whose bytes the event contains."""
     printed: list[Body] = [{"type": "logs", "logs": result.text}] if result.text else []
     for medium in result.media:
         if medium.get("data") and str(medium["mime"]).startswith("image/"):

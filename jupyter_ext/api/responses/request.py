@@ -1,8 +1,9 @@
-"""The body of a request for a response. No side effects."""
+"""Defines the body of a request for a response. The module has no side effects."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, WithJsonSchema, model_validator
@@ -10,7 +11,7 @@ from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, Wit
 from agent_kernel.core.messages import Message, system
 from agent_kernel.core.protocols import OutputFormat, Sampling
 from agent_kernel.core.turn_request import TurnRequest
-from jupyter_ext.api.dialects.openai_content import MAX_MESSAGES, MAX_TEXT
+from jupyter_ext.api.dialects.openai_content import MAX_MESSAGES, check_length
 from jupyter_ext.api.dialects.openai_functions import (
     MAX_TOOLS,
     WORDS,
@@ -93,10 +94,17 @@ ToolChoiceBody = Annotated[
 ]
 Label = Annotated[str, Field(max_length=512)]
 Metadata = Annotated[dict[Annotated[str, Field(max_length=64)], Label], Field(max_length=MAX_METADATA)]
+
+
+def _check_text(text: str, field: str) -> str:
+    check_length(len(text), field)
+    return text
+
+
 Input = Annotated[
-    Annotated[str, Field(min_length=1, max_length=MAX_TEXT), Tag("text")]
+    Annotated[str, Field(min_length=1), AfterValidator(partial(_check_text, field="input")), Tag("text")]
     | Annotated[list[Item], Field(min_length=1, max_length=MAX_MESSAGES), Tag("items")],
-    Discriminator(lambda said: "items" if isinstance(said, list) else "text"),
+    Discriminator(lambda value: "items" if isinstance(value, list) else "text"),
 ]
 
 
@@ -109,7 +117,7 @@ class ResponsesBody(Decoding, AgentFields):
 
     model: Annotated[str, Field(max_length=2_000)] = ""
     input: Input
-    instructions: Annotated[str, Field(max_length=MAX_TEXT)] | None = None
+    instructions: Annotated[str, AfterValidator(partial(_check_text, field="instructions"))] | None = None
     previous_response_id: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     conversation: Annotated[str, Field(min_length=1, max_length=512)] | Reference | None = None
     session_id: Annotated[str, Field(max_length=512)] | None = None
@@ -172,7 +180,7 @@ class ResponsesBody(Decoding, AgentFields):
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """Return the values of ``include``, and those that other fields of the request imply."""
+        """Return the values of ``include`` together with those that other fields of the request imply."""
         return tuple(dict.fromkeys([*(self.include or ()), *([LOGPROBS] if self.top_logprobs else ())]))
 
     @property

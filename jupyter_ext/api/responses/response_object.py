@@ -1,5 +1,5 @@
 """Builds the JSON object of a response, which OpenAI's API calls its resource: the fields of the request, the status
-and the output. No side effects."""
+and the output. The module has no side effects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ PREFIX = "resp_"
 STEM = re.compile(r"[0-9a-f]{48}")
 ENDED = frozenset({"completed", "failed", "incomplete", "cancelled"})
 """The statuses of a response that has ended; the others are queued and in_progress."""
-PROMPT_ERRORS = frozenset({"invalid_request", "context_overflow", "file_not_found", "file_too_large", "turn_not_found"})
+PROMPT_ERRORS = frozenset(
+    {"invalid_request", "request_too_large", "context_overflow", "file_not_found", "file_too_large", "turn_not_found"}
+)
 """Codes of errors that are caused by the content of the request."""
 
 

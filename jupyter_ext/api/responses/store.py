@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.store.database import Database
+from agent_kernel.sessions.store.schema_migration import migration_scripts
 from agent_kernel.sessions.tables.rows import count_changes
 from jupyter_ext.api.responses.response_object import ResponseFacts, is_response_id
 
@@ -27,25 +28,6 @@ MOST_BYTES = 512 << 20
 responses beyond either limit are deleted."""
 FRAMES_BYTES = 4 << 20
 """The maximum bytes of one stored stream, compressed; of a longer stream, only the resource is stored."""
-STEPS = (
-    """
-    CREATE TABLE responses (
-        id TEXT PRIMARY KEY,
-        namespace TEXT NOT NULL,
-        subject TEXT NOT NULL,
-        session TEXT NOT NULL,
-        turn TEXT NOT NULL,
-        created REAL NOT NULL,
-        bytes INTEGER NOT NULL,
-        facts TEXT NOT NULL,
-        input TEXT NOT NULL,
-        body TEXT,
-        frames BLOB
-    );
-    CREATE INDEX responses_by_age ON responses (namespace, created, bytes);
-    CREATE INDEX responses_by_session ON responses (namespace, session);
-    """,
-)
 COLUMNS = "id, namespace, subject, session, turn, facts, input, body"
 
 
@@ -86,7 +68,8 @@ class StoredResponse:
 
 
 class ResponseRows(Protocol):
-    """Where responses are stored. Raises StoreError, StoreFull."""
+    """The interface of a storage of responses. All methods raise StoreError; ``add`` and ``finish`` also raise
+    StoreFull."""
 
     async def add(self, response: StoredResponse) -> None:
         """Store a response. The oldest ones are deleted if there are too many."""
@@ -109,7 +92,7 @@ class ResponseRows(Protocol):
         """Return whether a response of the session is stored."""
 
     async def sessions(self) -> list[SessionKey]:
-        """Return the sessions of stored responses, so that the caller can look which of them still exist."""
+        """Return the sessions of stored responses, so that the caller can check which of them still exist."""
 
     async def forget(self, key: SessionKey) -> None:
         """Delete all responses of a session that no longer exists."""
@@ -168,13 +151,13 @@ class ResponseStore:
 
     @property
     def _places(self) -> list[ResponseRows]:
-        """The places where responses are stored. The rows in memory come first, because looking there costs nothing."""
+        """The storages that may hold responses of this server. The one in memory comes first, because a lookup in it is
+        fast."""
         return [self._memory] if self._kept is self._memory else [self._memory, self._kept]
 
     def _places_of(self, id: str) -> list[ResponseRows]:
-        """Return the places in which the response may be. A client may send any text as an id, even one that a database
-        refuses.
-        """
+        """Return the storages that may hold the response ``id``; none if ``id`` does not have the form of a response
+        id, because a client may send any text and a database could refuse it."""
         return self._places if is_response_id(id) else []
 
     def _of(self, response: StoredResponse) -> ResponseRows:
@@ -186,7 +169,8 @@ class DatabaseResponses:
     memory."""
 
     def __init__(self, path: Path | None, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
-        self._database = Database(path, STEPS, prepare=_prepare, name=str(path or "The store of responses in memory"))
+        name = str(path or "The store of responses in memory")
+        self._database = Database(path, migration_scripts("jupyter_ext.api.responses"), prepare=_prepare, name=name)
         self._most = most
         self._most_bytes = most_bytes
 

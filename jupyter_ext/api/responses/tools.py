@@ -1,5 +1,5 @@
-"""Parses the tools of a request for a response: functions, some of them in namespaces, and tools of the server. No side
-effects; an invalid tool raises ValueError."""
+"""Parses the tools of a request for a response: functions, some of them in namespaces, and tools of the server. The
+module has no side effects; an invalid tool raises ValueError."""
 
 from __future__ import annotations
 

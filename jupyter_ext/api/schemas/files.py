@@ -47,11 +47,14 @@ class ContainerFile(Facts):
     path: str
 
 
-class Page(TypedDict):
-    object: Literal["list"]
+class AnthropicPage(TypedDict):
     first_id: str | None
     last_id: str | None
     has_more: bool
+
+
+class Page(AnthropicPage):
+    object: Literal["list"]
 
 
 class Files(Page):
@@ -74,11 +77,8 @@ class AnthropicFile(TypedDict):
     downloadable: bool
 
 
-class AnthropicFiles(TypedDict):
+class AnthropicFiles(AnthropicPage):
     data: list[AnthropicFile]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool
     next_page: str | None
 
 
@@ -124,18 +124,17 @@ class CustomSkill(TypedDict):
     updated_at: str
 
 
-class Skills(TypedDict):
-    object: Literal["list"]
+class Skills(Page):
     data: list[Skill]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool
 
 
-class CustomSkills(TypedDict):
-    data: list[CustomSkill]
+class CustomPage(TypedDict):
     has_more: bool
     next_page: None
+
+
+class CustomSkills(CustomPage):
+    data: list[CustomSkill]
 
 
 class SkillVersion(TypedDict):
@@ -160,18 +159,12 @@ class CustomSkillVersion(TypedDict):
     created_at: str
 
 
-class SkillVersions(TypedDict):
-    object: Literal["list"]
+class SkillVersions(Page):
     data: list[SkillVersion]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool
 
 
-class CustomSkillVersions(TypedDict):
+class CustomSkillVersions(CustomPage):
     data: list[CustomSkillVersion]
-    has_more: bool
-    next_page: None
 
 
 class SkillDeleted(TypedDict):

@@ -7,6 +7,7 @@ from typing import Any, Literal, NotRequired, TypeAlias
 from typing_extensions import TypedDict
 
 from agent_kernel.sessions.export.import_export import ImportPreview
+from jupyter_ext.api.schemas.files import AnthropicPage
 from jupyter_ext.api.schemas.sessions import BoundSession, Session
 
 
@@ -171,11 +172,8 @@ class AnthropicModel(TypedDict):
     max_input_tokens: int | None
 
 
-class AnthropicModels(TypedDict):
+class AnthropicModels(AnthropicPage):
     data: list[AnthropicModel]
-    has_more: bool
-    first_id: str | None
-    last_id: str | None
 
 
 class WholeModel(ListedModel, Model):

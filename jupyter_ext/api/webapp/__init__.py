@@ -1,1 +1,2 @@
-"""The panel as a web page at the root of ``agent-kernel serve``: the page, its files and the login. No API."""
+"""Serves the panel as a web page at the root of ``agent-kernel serve``: the page, its files and the login. The API is
+elsewhere."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import pty
@@ -77,6 +79,29 @@ def test_files_are_given_along_and_those_of_the_turn_are_saved_without_overwriti
     missing = scripted("ask", "see", "-f", str(tmp_path / "none.csv"))
     assert (missing.status, "There is no file" in missing.err) == (1, True)
     assert scripted("ask", "see", "-f", str(tmp_path)).status == 1
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_file_that_cannot_be_saved_is_named_and_the_answer_is_shown(
+    scripted: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    class FullDisk(io.BytesIO):
+        def write(self, data: Any) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def opened(path: Path, mode: str = "r", *arguments: Any, **named: Any) -> Any:
+        if mode != "xb":
+            return path_open(path, mode, *arguments, **named)
+        path.touch()
+        return FullDisk()
+
+    path_open = Path.open
+    monkeypatch.setattr(Path, "open", opened)
+    out = tmp_path / "out"
+    ended = scripted("ask", "a table", "-o", str(out), *options)
+    assert (ended.status, "42." in ended.out) == (1, True)
+    assert f"agent-kernel: {out / 'table.csv'}: No space left on device." in ended.err
+    assert list(out.iterdir()) == []
 
 
 def test_a_file_that_the_question_names_and_no_option_gives_is_pointed_out(

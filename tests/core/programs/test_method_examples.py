@@ -30,7 +30,13 @@ def test_a_question_that_names_a_method_gets_an_example(question: str, example: 
 
 
 def test_other_questions_get_none() -> None:
-    for question in ("What is the mean of a?", "The Pearson correlation of a and b", "Plot the weekly totals.", ""):
+    for question in (
+        "What is the mean of a?",
+        "The Pearson correlation of a and b",
+        "Plot the weekly totals.",
+        "Fit least squares with scikit-learn.",
+        "",
+    ):
         assert method_examples(question) == ""
 
 

@@ -85,6 +85,14 @@ CORRECTED = [
     ),
     ("low, high = [1, 2, 3]\nprint(low)", "low, high, *_ = [1, 2, 3]\nprint(low)"),
     ("print(marks['day'].value_counts()[0])", "print(marks['day'].value_counts().iloc[0])"),
+    ("print(marks[['points', 'points']].corr()[0, 1])", "print(marks[['points', 'points']].corr().iloc[0, 1])"),
+    ("mean = marks['points'].mean()\nprint(mean[0])", "mean = marks['points'].mean()\nprint(mean)"),
+    (
+        "days['text'] = pd.to_datetime(days['text'])\nx = days['v'].groupby([days.index.year, days.index.month]).sum()",
+        "days['text'] = pd.to_datetime(days['text'])\n"
+        "x = days['v'].groupby([days['text'].dt.year, days['text'].dt.month]).sum()",
+    ),
+    ("girls = 3\nprint(girl + 1)", "girls = 3\nprint(girls + 1)"),
     ("days.pivot('day', 'text', 'v')", "days.pivot(index='day', columns='text', values='v')"),
     (
         "marks['paid'].astype(float)",

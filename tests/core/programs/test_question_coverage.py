@@ -19,8 +19,19 @@ def omitted(question: str, code: str) -> list[str]:
 @pytest.mark.parametrize(
     ("sentence", "without", "covered"),
     [
+        ("How many trips are on weekends?", "t = t[t['day'] < 5]", "t = t[t['day'] >= 5]"),
         ("What is the median price?", "print(t['price'].mean())", "print(t['price'].median())"),
         ("Treat a missing discount as 0.", "print(t['discount'].sum())", "print(t['discount'].fillna(0).sum())"),
+        (
+            'Treat a missing "unit_price" as 0.',
+            "t['paid'] = t['n'] * t['unit_price']\nprint(t['paid'].fillna(0).sum())",
+            "t['paid'] = t['n'] * t['unit_price'].fillna(0)\nprint(t['paid'].sum())",
+        ),
+        (
+            "Drop the rows in which the price is missing.",
+            "print(len(t))",
+            "print(len(t.dropna(subset=['price'])))",
+        ),
         ("Keep those with an absolute z-score above 3.", "t[z > 3].std()", "t[z.abs() > 3].std()"),
         ("Is the p-value below 0.05?", "print(t['a'].corr(t['b']) < 0.05)", "print(stats.pearsonr(a, b)[1] < 0.05)"),
         ("Use the Spearman correlation.", "print(a.corr(b))", "print(a.corr(b, method='spearman'))"),
@@ -69,6 +80,10 @@ def test_sentences_are_found_in_their_order_without_the_marks_of_a_list() -> Non
 
 def test_a_comment_is_no_part_of_a_program() -> None:
     assert omitted("What is the median?", "# the median\nprint(1)") == ["What is the median?"]
+
+
+def test_a_column_by_which_nothing_is_left_out_need_not_be_used() -> None:
+    assert omitted('Use all rows, including those with a negative "unit_price".', "print(t['n'].median())") == []
 
 
 @pytest.mark.parametrize("code", ["print(", "", "The median is 3.", f"print({'+'.join('x' * 900)})"])

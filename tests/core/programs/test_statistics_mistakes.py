@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
-from agent_kernel.core.programs.statistics_mistakes import with_named_functions
+from agent_kernel.core.programs.statistics_mistakes import with_named_functions, with_named_options
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,7 @@ def test_a_test_of_other_values_stays_as_it_is(code: str) -> None:
     [
         ("chi2, dof, p_value, _ = stats.chi2_contingency(x)", "chi2, p_value, dof, _ = stats.chi2_contingency(x)"),
         ("chi2, dof, p = chi2_contingency(x)", "chi2, p, dof, _ = chi2_contingency(x)"),
+        ("chi2, p = chi2_contingency(x)", "chi2, p, *_ = chi2_contingency(x)"),
         ("p, w = stats.shapiro(x)", "w, p = stats.shapiro(x)"),
     ],
 )
@@ -73,11 +74,43 @@ def test_results_in_their_order_keep_their_names(code: str) -> None:
     assert rewrite_mistakes(code) == code
 
 
+def test_a_test_of_a_table_leaves_out_its_totals() -> None:
+    table, with_totals = "pd.crosstab(a, b)", "pd.crosstab(a, b, margins=True)"
+    assert rewrite_mistakes(f"r = chi2_contingency({with_totals})") == f"r = chi2_contingency({table})"
+    code = "x = {}\nr = chi2_contingency(x)"
+    assert rewrite_mistakes(code.format(with_totals)) == code.format(table)
+    for code in (f"x = {with_totals}\nprint(x)", f"r = chi2_contingency({table})"):
+        assert rewrite_mistakes(code) == code
+
+
+def test_the_largest_correlation_of_a_column_is_not_that_with_itself() -> None:
+    code = "c = t.corr(numeric_only=True)\nbest = c['w']{0}.abs().idxmax()\nr = c['w']{0}.max()\nx = c['w']['v']"
+    assert rewrite_mistakes(code.format("")) == code.format(".drop('w')")
+    assert rewrite_mistakes(code.format(".drop('w')")) == code.format(".drop('w')")
+
+
 def test_the_number_of_outliers_is_not_the_length_of_their_condition() -> None:
     condition = "outliers = (t['w'] < 2) | (t['w'] > 3)\n"
     assert rewrite_mistakes(f"{condition}n = len(outliers)") == f"{condition}n = outliers.sum()"
     for code in (f"{condition}n = len(t[outliers])", "outliers = t[t['w'] > 3]\nn = len(outliers)"):
         assert rewrite_mistakes(code) == code
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        ("mean_w_outliers = t[~(z.abs() > 3)]['w'].mean()", "mean_w_outliers = t[(z.abs() > 3)]['w'].mean()"),
+        (
+            "far = (t['w'] < 2) | (t['w'] > 9)\noutliers = t[~far]",
+            "far = (t['w'] < 2) | (t['w'] > 9)\noutliers = t[far]",
+        ),
+        ("outliers = t[~((t['w'] >= 2) & (t['w'] <= 9))]", ""),
+        ("mean_without_outliers = t[~(z > 3)]['w'].mean()", ""),
+        ("rows = t[~(z > 3)]", ""),
+    ],
+)
+def test_a_value_of_the_outliers_is_not_that_of_the_other_rows(code: str, meant: str) -> None:
+    assert rewrite_mistakes(code) == (meant or code)
 
 
 @pytest.mark.parametrize(
@@ -164,3 +197,25 @@ def test_functions_of_scipy_that_the_question_names_are_used() -> None:
 def test_rows_with_a_missing_value_are_counted_once() -> None:
     assert rewrite_mistakes("rows = t.isna().sum().sum()") == "rows = t.isna().any(axis=1).sum()"
     assert rewrite_mistakes("missing = t.isna().sum().sum()") == "missing = t.isna().sum().sum()"
+
+
+@pytest.mark.parametrize(
+    ("code", "question", "meant"),
+    [
+        ("s = t['a'].std()", "Use ddof=0.", "s = t['a'].std(ddof=0)"),
+        ("s = np.std(t['a'])", "Give the sample standard deviation.", "s = np.std(t['a'], ddof=1)"),
+        ("s = t['a'].std(ddof=1)", "Use ddof=0.", ""),
+        ("s = t['a'].std()", "Z-scores with ddof=0, and the standard deviation with ddof = 1.", ""),
+        ("r = stats.ttest_ind(a, b)", "Perform Welch's t-test.", "r = stats.ttest_ind(a, b, equal_var=False)"),
+        (
+            "r = stats.chi2_contingency(t)",
+            "Without Yates' continuity correction.",
+            "r = stats.chi2_contingency(t, correction=False)",
+        ),
+        ("r = stats.chi2_contingency(t)", "Perform the test.", ""),
+        ("r = stats.chi2_contingency(t, **o)", "Use correction=False.", ""),
+        ("a = f(x)", "Use random_state=42.", ""),
+    ],
+)
+def test_an_option_that_the_question_names_is_passed(code: str, question: str, meant: str) -> None:
+    assert with_named_options(code, question) == (meant or code)

@@ -4,9 +4,17 @@ import pytest
 from jupyter_server.auth.identity import User
 
 from agent_kernel.core.errors import Forbidden
+from jupyter_ext.api.routes import RULES
 from jupyter_ext.auth.callers import Caller, ScopedUser
 from jupyter_ext.auth.hub_identity import ADMIN_SCOPES, USER_SCOPES
-from jupyter_ext.auth.route_scopes import ANY, ROUTE_SCOPES, check_shared_user, scopes_of
+from jupyter_ext.auth.route_scopes import ANY, RouteScopes, check_shared_user
+
+SCOPES: dict[str, RouteScopes] = {named["route"]: named["scopes"] for _, _, named in RULES}
+OF_A_HANDLER_WITHOUT_ROUTE = RouteScopes()
+
+
+def scopes_of(verb: str, route: str) -> frozenset[str]:
+    return SCOPES.get(route, OF_A_HANDLER_WITHOUT_ROUTE).for_verb(verb)
 
 
 @pytest.mark.parametrize(
@@ -28,15 +36,12 @@ from jupyter_ext.auth.route_scopes import ANY, ROUTE_SCOPES, check_shared_user, 
         ("GET", "health", ANY),
     ],
 )
-def test_a_route_is_opened_by_its_scopes_and_one_without_a_row_by_all(verb: str, route: str, scopes: set[str]) -> None:
+def test_a_route_is_opened_by_its_scopes(verb: str, route: str, scopes: set[str]) -> None:
     assert scopes_of(verb, route) == scopes
 
 
-def test_no_row_of_a_verb_is_freer_than_it_looks() -> None:
-    """A row of one verb stands beside one of its route, or is the only thing that is not for ``all`` alone."""
-    verbs = [row.split(" ") for row in ROUTE_SCOPES if " " in row]
-    assert {verb for verb, _ in verbs} <= {"GET", "POST", "PATCH", "DELETE", "PUT"}
-    assert [route for _, route in verbs if route not in ROUTE_SCOPES] == []
+def test_scopes_of_single_verbs_are_those_of_http_methods() -> None:
+    assert {verb for scopes in SCOPES.values() for verb in scopes.by_verb} <= {"GET", "POST", "PATCH", "DELETE", "PUT"}
 
 
 @pytest.mark.parametrize(
@@ -64,13 +69,13 @@ def test_users_of_a_hub_use_the_agent_and_its_administrators_the_server_too(
         someone = ScopedUser("ada", "ada", scopes=scopes)
         assert Caller("ada", user=someone).is_confined == (scopes != ADMIN_SCOPES)
         if allowed:
-            check_shared_user(verb, route, someone)
+            check_shared_user(scopes_of(verb, route), someone)
         else:
             with pytest.raises(Forbidden):
-                check_shared_user(verb, route, someone)
+                check_shared_user(scopes_of(verb, route), someone)
 
 
 def test_the_owner_of_a_server_of_their_own_has_no_scopes_to_check() -> None:
     owner = User("ada", "ada")
-    check_shared_user("POST", "trust", owner)
+    check_shared_user(scopes_of("POST", "trust"), owner)
     assert not Caller("ada", user=owner).is_confined

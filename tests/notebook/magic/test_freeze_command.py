@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
-from agent_kernel.notebook.magic import freeze_command
+from agent_kernel.notebook.magic import written_file
 
 
 def test_a_read_only_file_system_is_named_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,4 +20,4 @@ def test_a_read_only_file_system_is_named_in_one_line(tmp_path: Path, monkeypatc
     monkeypatch.setattr(Path, "touch", refuse)
     monkeypatch.setattr(Path, "unlink", refuse)  # such a file system refuses this even if there is no file
     with pytest.raises(AgentError, match=r"a.frozen.ipynb cannot be written: Read-only file system\."):
-        freeze_command._write(tmp_path / "a.frozen.ipynb", b"{}", like=notebook, over=False)
+        written_file.write_file(tmp_path / "a.frozen.ipynb", b"{}", like=notebook, over=False)

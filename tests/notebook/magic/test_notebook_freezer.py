@@ -193,7 +193,10 @@ async def test_a_frozen_notebook_runs_in_plain_python_and_shows_the_same(fresh_n
     assert "<script" not in json.dumps(made)
     code = "\n".join(cell["source"] for cell in made["cells"] if cell["cell_type"] == "code")
     assert run_without_packages(code) == "[2, 4]\n"
-    assert "exists already; add --yes to replace it." in (await fresh_notebook.run("%agent freeze")).error
+    assert (
+        "exists already; choose another name, or add --yes to replace it."
+        in (await fresh_notebook.run("%agent freeze")).error
+    )
     assert (await fresh_notebook.run("%agent freeze --yes")).status == "ok"
     before = path.read_bytes()
     in_place = await fresh_notebook.run("%agent freeze --in-place")

@@ -296,3 +296,14 @@ def test_files_that_a_prompt_can_name_are_completed_and_nothing_outside_the_fold
     assert complete_file("") == ["tab.csv", "tables/"]
     for beginning in ("/et", "../", "tables/../../", "missing/", "li", "tab.csv/", "\0/"):
         assert complete_file(beginning) == []
+
+
+def test_names_that_are_no_text_and_links_to_themselves_do_not_hide_the_other_files(
+    here: Path,
+) -> None:
+    for number in range(3):
+        Path(f"loop{number}").symlink_to(f"loop{number}")
+    for name in (b"bad\xff.csv", b"two\nlines.csv", b"\x1b[31m.csv", b"tab.csv"):
+        Path(os.fsdecode(name)).write_text("a,b")
+    Path(os.fsdecode(b"folder\xff")).mkdir()
+    assert complete_file("") == ["tab.csv"]

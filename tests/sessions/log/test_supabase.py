@@ -16,6 +16,7 @@ from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
 from agent_kernel.core.messages import user
 from agent_kernel.sessions.log import postgresql
 from agent_kernel.sessions.log.log_store import Append
+from agent_kernel.sessions.log.postgresql_connection import read_sql
 from agent_kernel.sessions.log.supabase import SupabaseLog, project_sql
 from agent_kernel.sessions.store.store_url import open_log, open_store
 from tests.sessions.log.test_log_store import append, everything
@@ -131,7 +132,7 @@ async def requests_of_a_write(supabase: Any, url: str) -> int:
 
 def test_the_tables_are_those_of_the_store_postgresql_and_both_can_use_them(supabase: Any) -> None:
     for name in (postgresql.TABLES, postgresql.COMMIT_AFTER):
-        assert postgresql.read_sql(name) in project_sql()
+        assert read_sql(name) in project_sql()
     assert f"INSERT INTO agent_kernel_version SELECT {postgresql.VERSION} WHERE" in project_sql()
     url = supabase.fresh()
     schema = url.rpartition("schema=")[2]

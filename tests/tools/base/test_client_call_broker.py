@@ -6,7 +6,7 @@ from agent_kernel.core.errors import Conflict, NotFound
 from agent_kernel.core.events import CallClaimed, CallOffered, CallOutput, EventBody
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import ToolContext, ToolOutput
-from agent_kernel.tools.base.client_call_broker import ClientCallBroker
+from agent_kernel.tools.base.client_call_broker import MAX_OUTPUT, ClientCallBroker
 from tests.turns import KEY
 
 CALL = ToolCall("c1", "python", {"code": "1"})
@@ -122,3 +122,16 @@ async def test_another_client_may_claim_what_one_has_declined() -> None:
         offers.decline("t1", "c1", "magic", "no")
     offers.finish("t1", "c1", token, ToolOutput("1"))
     assert (await waiting).text == "1"
+
+
+async def test_of_a_very_long_output_the_clients_get_the_beginning_and_the_end() -> None:
+    offers = ClientCallBroker()
+    waiting, events = offer_call(offers)
+    await asyncio.sleep(0)
+    token, _ = offers.claim("t1", "c1", "magic")
+    offers.output("t1", "c1", token, "stdout", "first " + "y " * (8 << 20) + "last")
+    shown = events[-1]
+    assert isinstance(shown, CallOutput)
+    assert len(shown.text) < MAX_OUTPUT + 100
+    assert (shown.text[:5], shown.text[-4:], "characters left out" in shown.text) == ("first", "last", True)
+    waiting.cancel()

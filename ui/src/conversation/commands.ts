@@ -34,7 +34,7 @@ export const COMMANDS: readonly Command[] = [
   {
     name: "private",
     label: () => trans.__("New private conversation"),
-    help: () => trans.__("Start one that is never written to disk."),
+    help: () => trans.__("Start a conversation that is never written to disk."),
     group: "session",
     enabled: always,
     run: (desk) => desk.sessions.begin({ private: true }),
@@ -85,7 +85,9 @@ export const COMMANDS: readonly Command[] = [
     enabled: atRest,
     run: async (desk, rest) => {
       await desk.sessions.branch(desk.session, rest);
-      desk.say(trans.__("This is now the branch %1.", desk.conversation.session.value?.branch ?? rest));
+      desk.say(
+        trans.__("The conversation continues on the branch %1.", desk.conversation.session.value?.branch ?? rest),
+      );
     },
   },
   {
@@ -200,7 +202,7 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: "settings",
-    label: () => trans.__("What may run..."),
+    label: () => trans.__("Permissions..."),
     help: () => trans.__("Permissions, trusted folders, keyboard shortcuts of this panel."),
     group: "panel",
     enabled: always,

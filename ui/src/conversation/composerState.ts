@@ -103,7 +103,9 @@ export class ComposerState {
   async send(prompt = this.text.value.trim()): Promise<boolean> {
     if (!prompt) return false;
     if (this.attachments.pending) {
-      this.attachments.problem.value = trans.__("A file is still on its way. Send the message when it is there.");
+      this.attachments.problem.value = trans.__(
+        "A file is still being transferred. Send the message when it has arrived.",
+      );
       return false;
     }
     const typed = this.text.value;

@@ -117,7 +117,7 @@ export class Desk {
     const { ran, error } = await this.away.rebuild(session, false);
     this.say(
       error
-        ? trans.__("%1 pieces ran, then one failed: %2", ran, error)
+        ? trans.__("%1 pieces of code ran, then one failed: %2", ran, error)
         : trans.__("The variables of the sandbox are restored."),
     );
   }
@@ -182,8 +182,8 @@ function rebuilding(pieces: readonly Piece[]): string {
   const beside =
     effects > 0 &&
     trans._n(
-      "%1 of them did more than compute, such as writing files.",
-      "%1 of them did more than compute, such as writing files.",
+      "%1 of them had side effects, such as writing files.",
+      "%1 of them had side effects, such as writing files.",
       effects,
     );
   return [runs, beside].filter(Boolean).join(" ");

@@ -120,22 +120,22 @@ function undoOne(notebook: ISharedNotebook, change: Change): Omit<Outcome, "chan
   if (change.lost) return skip(change.lost);
   const { cell, index } = find(notebook, change.cell);
   if (change.do === "delete") {
-    if (cell) return needless(trans.__("it is there again already"));
+    if (cell) return needless(trans.__("it already exists again"));
     notebook.insertCell(placeAgain(notebook, change), restoreCell(change));
     return { done: true, why: "" };
   }
-  if (!cell && change.do === "insert") return needless(trans.__("it is gone already"));
-  if (!cell) return skip(trans.__("it was deleted since"));
+  if (!cell && change.do === "insert") return needless(trans.__("it has already been deleted"));
+  if (!cell) return skip(trans.__("it has been deleted"));
   if (change.do === "move") {
-    if (above(notebook, change.cell) !== change.below) return skip(trans.__("it was moved since"));
-    if (change.from && !find(notebook, change.from).cell) return skip(trans.__("the cell it stood below is gone"));
+    if (above(notebook, change.cell) !== change.below) return skip(trans.__("it has been moved"));
+    if (change.from && !find(notebook, change.from).cell)
+      return skip(trans.__("the cell above its former place has been deleted"));
     notebook.moveCell(index, movedTo(index, placeBelow(notebook, change.from)));
     return { done: true, why: "" };
   }
   const source = cell.getSource();
-  if (change.do === "edit" && source === change.before)
-    return needless(trans.__("its text is already the earlier one"));
-  if (source !== change.after) return skip(trans.__("you changed it since"));
+  if (change.do === "edit" && source === change.before) return needless(trans.__("it already has its earlier text"));
+  if (source !== change.after) return skip(trans.__("you have changed it"));
   if (change.do === "insert") {
     notebook.deleteCell(index);
   } else {
@@ -182,11 +182,11 @@ function findUnchanged(notebook: ISharedNotebook, given: Facts): { cell: IShared
   const id = word(given["cell"]);
   const { cell, index } = find(notebook, id);
   if (!cell)
-    throw new EditRefused(`Cell ${id} is gone; look at notebook_cells.`, trans.__("The cell was deleted since."));
+    throw new EditRefused(`Cell ${id} is gone; look at notebook_cells.`, trans.__("The cell has been deleted."));
   if (cell.getSource() !== given["before"]) {
     throw new EditRefused(
       `Cell ${index} (${id}) was changed meanwhile, so nothing was done. Read it again: read_cells.`,
-      trans.__("The cell was changed since, so it stays as it is."),
+      trans.__("The cell has been changed, so its text stays."),
     );
   }
   return { cell, index };

@@ -12,7 +12,7 @@ export function showMissingServer(node: HTMLElement, again: () => void): void {
   title.textContent = trans.__("This server does not run the agent");
   const text = document.createElement("p");
   text.textContent =
-    trans.__("The panel is installed, but the Jupyter server does not run the extension that it talks to.") +
+    trans.__("The panel is installed, but the Jupyter server does not run the extension that the panel needs.") +
     " " +
     trans.__("Install agent-kernel where the server runs, enable it there, and restart the server:");
   const command = document.createElement("pre");

@@ -28,7 +28,9 @@ export function Gallery({ media, session, alt = "", code = "" }: Shown) {
     <div class="ak-gallery">
       {many && (
         <button type="button" class="ak-more" aria-pressed={asFilm} onClick={() => setAsFilm(!asFilm)}>
-          {asFilm ? trans.__("Show them as pictures") : trans.__("Play the %1 pictures as a film", pictures.length)}
+          {asFilm
+            ? trans.__("Show them as pictures")
+            : trans.__("Play the %1 pictures as an animation", pictures.length)}
         </button>
       )}
       {asFilm && <Frames pictures={pictures} session={session} alt={alt || trans.__("Pictures of one call")} />}

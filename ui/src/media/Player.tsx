@@ -35,7 +35,7 @@ export function Player({ film, alt }: { film: Film; alt: string }) {
     setNumber((number + by + film.count) % film.count);
   };
   return (
-    <div class="ak-player" role="group" aria-label={trans.__("Film: %1", alt)}>
+    <div class="ak-player" role="group" aria-label={trans.__("Animation: %1", alt)}>
       <canvas ref={canvas} role="img" aria-label={alt} width={320} height={240} />
       <div class="ak-media-bar">
         <IconButton icon="previous" label={trans.__("Previous frame")} onClick={() => step(-1)} />
@@ -66,7 +66,7 @@ export function Still({ address, alt }: { address: string; alt: string }) {
   };
   useEffect(freeze, [plays]);
   return (
-    <div class="ak-player" role="group" aria-label={trans.__("Film: %1", alt)}>
+    <div class="ak-player" role="group" aria-label={trans.__("Animation: %1", alt)}>
       <img ref={picture} src={address} alt={alt} hidden={!plays} onLoad={freeze} />
       <canvas ref={canvas} role="img" aria-label={alt} hidden={plays} />
       <div class="ak-media-bar">

@@ -223,7 +223,7 @@ function describeCut({ rows, head, height, width, columns }: Grid, isSorted: boo
         ? trans.__("The first %1 and the last %2 of %3 rows.", first, last, all)
         : trans.__("The first %1 of %2 rows.", first, all),
     );
-    if (isSorted) sentences.push(trans.__("Only these are sorted."));
+    if (isSorted) sentences.push(trans.__("Only these rows are sorted."));
   }
   const here = countValues(columns);
   if (width > here) sentences.push(trans.__("%1 of %2 columns.", formatNumber(here), formatNumber(width)));

@@ -30,7 +30,7 @@ function ofBlock(was: Block | undefined, block: Block): Announcement[] {
     const asks = (one: Block | undefined) => one?.kind === "call" && one.status === "waiting" && !one.done;
     if (asks(block) && !asks(was)) {
       const here = block.approval !== null && !block.approval.decision;
-      const where = here ? trans.__("Alt+Enter goes there.") : trans.__("Its cell asks.");
+      const where = here ? trans.__("Press Alt+Enter to go there.") : trans.__("The question is in its cell.");
       return [{ text: trans.__("Your answer is needed: %1? %2", callLabel(block), where), urgent: true, asks: true }];
     }
     return block.done && !was?.done ? [{ text: `${callLabel(block)}: ${statusOf(block)}`, urgent: false }] : [];

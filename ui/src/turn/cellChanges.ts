@@ -103,8 +103,8 @@ export function effectsOf(turn: TurnView): string[] {
         ran,
       ),
     );
-  if (files > 0) words.push(trans._n("a file that was made", "%1 files that were made", files));
-  if (done.some((call) => call.name === "shell")) words.push(trans.__("what commands did"));
+  if (files > 0) words.push(trans._n("a file that was created", "%1 files that were created", files));
+  if (done.some((call) => call.name === "shell")) words.push(trans.__("the effects of shell commands"));
   return words;
 }
 

@@ -67,8 +67,8 @@ export function summary({ calls }: Reading): string {
     named("list_files").length > 0 && trans.__("listed the files"),
     named("variables").length > 0 && trans.__("looked at variables"),
     named("last_error").length > 0 && trans.__("read the last error"),
-    named("running").length > 0 && trans.__("looked at what runs"),
-    named("recall").length > 0 && trans.__("looked into earlier conversations"),
+    named("running").length > 0 && trans.__("looked at running code"),
+    named("recall").length > 0 && trans.__("searched earlier conversations"),
   ].filter((part) => part !== false);
   const all = parts.join(", ");
   return all.charAt(0).toUpperCase() + all.slice(1);

@@ -14,7 +14,7 @@ export function serverText(text: string): string {
     case "another server runs a turn of this session":
       return trans.__("another server runs a turn of this conversation");
     case "others use the engine":
-      return trans.__("others use the model");
+      return trans.__("other users use the model");
     case "another model is in use":
       return trans.__("another model is in use");
     case "stopped by the person":

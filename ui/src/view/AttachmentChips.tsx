@@ -20,7 +20,7 @@ export function AttachmentChips() {
   if (sides.length + attached.length + noted.length === 0 && !problem) return null;
   return (
     <>
-      <ul class="ak-chips" aria-label={trans.__("Goes along")}>
+      <ul class="ak-chips" aria-label={trans.__("Attachments of this message")}>
         {sides.map(({ side, label, cells }) => (
           <Chip
             key={side}

@@ -74,7 +74,7 @@ function Keep({ call }: { call: CallBlock }) {
     );
   return (
     <p class="ak-quiet">
-      {trans.__("In a draft only: %1.", names.join(", "))}{" "}
+      {trans.__("These variables exist only in a draft: %1.", names.join(", "))}{" "}
       <button type="button" class="ak-link" onClick={() => void insert()}>
         {trans.__("Keep in your kernel")}
       </button>{" "}
@@ -155,7 +155,7 @@ function Corrected({ failed }: { failed: CallBlock }) {
   const error = failed.result.trimEnd().split("\n").at(-1) ?? "";
   return (
     <details>
-      <summary class="ak-quiet">{trans.__("Corrected without the model after: %1", error)}</summary>
+      <summary class="ak-quiet">{trans.__("Corrected without the model. The error was: %1", error)}</summary>
       <Source code={codeOf(failed)} language="python" label={trans.__("What ran")} />
       <Output text={failed.result} label={trans.__("Result")} />
       {failed.corrects && <Corrected failed={failed.corrects} />}

@@ -158,7 +158,7 @@ export function Composer() {
           type="file"
           multiple
           hidden
-          aria-label={trans.__("Files to send along")}
+          aria-label={trans.__("Files to attach")}
           onChange={(event) => {
             take(event.currentTarget.files);
             event.currentTarget.value = "";

@@ -56,7 +56,7 @@ function starters({ conversation, composing }: Desk): Starter[] {
   const failed = notebook?.lastError?.value ?? null;
   const active = notebook?.activeCell.value ?? null;
   const found = [
-    failed && ask(trans.__("Explain this error"), trans.__("Explain the newest error and how to mend it.")),
+    failed && ask(trans.__("Explain this error"), trans.__("Explain the newest error and how to fix it.")),
     active?.source.trim() &&
       ask(trans.__("Explain the active cell"), trans.__("Explain the active cell and what it shows.")),
     conversation.place.value.kernel &&

@@ -153,7 +153,7 @@ function ModelChip() {
       : pulled && !pulled.failure
         ? trans.__("downloads")
         : desk.engine.missing.value
-          ? trans.__("not here")
+          ? trans.__("not on this machine")
           : where;
   return (
     <button

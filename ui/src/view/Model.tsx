@@ -122,7 +122,7 @@ function BetterModelOffer() {
       <p>
         {withParts(
           trans.__(
-            "%1 is larger and suits this machine: it would answer more. It needs up to %2 of memory.",
+            "%1 is larger and suits this machine: it answers more questions correctly. It needs up to %2 of memory.",
             "%1",
             "%2",
           ),

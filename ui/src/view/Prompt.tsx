@@ -36,7 +36,7 @@ export function Prompt({ entry }: { entry: Entry }) {
         {entry.prompt || <span class="ak-quiet">{trans.__("Asked elsewhere")}</span>}
       </div>
       {entry.media && entry.media.length > 0 && (
-        <Gallery media={entry.media} session={entry.view.value.session} alt={trans.__("Sent along")} />
+        <Gallery media={entry.media} session={entry.view.value.session} alt={trans.__("Attachment")} />
       )}
       {cut.value && (
         <button type="button" class="ak-link" aria-expanded={whole.value} onClick={() => (whole.value = !whole.value)}>

@@ -14,7 +14,7 @@ export function Queue() {
           <span class="ak-state">{index === 0 ? trans.__("next") : trans.__("after %1 others", index + 1)}</span>
           <button
             type="button"
-            aria-label={trans.__("Do not ask: %1", entry.prompt)}
+            aria-label={trans.__("Take back: %1", entry.prompt)}
             onClick={() => void conversation.cancel(entry.id)}
           >
             {trans.__("Take back")}

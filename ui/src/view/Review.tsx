@@ -189,9 +189,9 @@ export function standingText(standing: Standing, change: Change, isOpen: boolean
     case "undone":
       return change.do === "delete" ? trans.__("restored") : trans.__("undone");
     case "touched":
-      return trans.__("you changed the cell since; it stays as it is");
+      return trans.__("you have changed the cell, so it stays unchanged");
     case "gone":
-      return change.do === "insert" ? trans.__("removed since") : trans.__("the cell is gone");
+      return change.do === "insert" ? trans.__("it has been removed") : trans.__("the cell has been deleted");
     case "closed":
       return trans.__("its notebook is not open here");
   }

@@ -50,9 +50,9 @@ function kindName(kind: string): string {
     case "notebook.run":
       return trans.__("Run cells of the notebook");
     case "function":
-      return trans.__("Functions without effects");
+      return trans.__("Functions without side effects");
     case "function.effects":
-      return trans.__("Functions with effects");
+      return trans.__("Functions with side effects");
     case "mcp":
       return trans.__("Tools of other programs (MCP)");
     case "dispatch":

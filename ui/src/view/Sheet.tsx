@@ -18,7 +18,7 @@ export function SheetView() {
     case "model":
       return <Sheet title={trans.__("Model")} content={<Model />} />;
     case "settings":
-      return <Sheet title={trans.__("What may run")} content={<Settings />} />;
+      return <Sheet title={trans.__("Permissions")} content={<Settings />} />;
     case "branches":
       return <Sheet title={trans.__("Branches")} content={<Branches />} />;
     case "import":

@@ -231,7 +231,9 @@ function LargerModel() {
   };
   return (
     <StateCard tone="info" close={close}>
-      <p>{trans.__("This machine could run %1, a larger model that would answer more.", better.model.title)}</p>
+      <p>
+        {trans.__("This machine can run %1, a larger model that answers more questions correctly.", better.model.title)}
+      </p>
       <button
         type="button"
         onClick={() => {

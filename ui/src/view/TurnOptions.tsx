@@ -9,16 +9,16 @@ import { useDesk } from "./panelStateContext";
 type Words<Value extends string> = Record<Value, [string, string]>;
 
 const permissions = (): Words<Permission> => ({
-  auto: [trans.__("Rules"), trans.__("What may run: according to the rules of the server")],
-  ask: [trans.__("Ask"), trans.__("What may run: nothing without your approval")],
-  deny: [trans.__("Deny"), trans.__("What may run: nothing")],
+  auto: [trans.__("Rules"), trans.__("Permissions: by the rules of the server")],
+  ask: [trans.__("Ask"), trans.__("Permissions: every call needs your approval")],
+  deny: [trans.__("Deny"), trans.__("Permissions: no call runs")],
 });
 const places = (): Words<Where> => ({
   draft: [
     trans.__("Draft"),
     trans.__("Where code runs: in a draft of your kernel, which sees your variables and does not change them"),
   ],
-  live: [trans.__("Kernel"), trans.__("Where code runs: in your kernel, after asking")],
+  live: [trans.__("Kernel"), trans.__("Where code runs: in your kernel, after you approve it")],
   sandbox: [trans.__("Sandbox"), trans.__("Where code runs: in the sandbox, which has none of your variables")],
 });
 
@@ -29,7 +29,7 @@ export function TurnOptions() {
   return (
     <>
       <Choice
-        label={trans.__("What may run")}
+        label={trans.__("Permissions")}
         options={permissions()}
         value={composing.permission.value}
         choose={(value) => {

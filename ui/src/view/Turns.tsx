@@ -42,7 +42,7 @@ export function Turns() {
       </div>
       {scroll.below.value && (
         <button type="button" class="ak-below" onClick={() => scroll.toEnd()}>
-          <Icon name="down" /> {trans.__("New below")}
+          <Icon name="down" /> {trans.__("New messages below")}
         </button>
       )}
       <Announcer />

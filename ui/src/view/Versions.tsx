@@ -29,7 +29,7 @@ export function Versions({ turn }: { turn: TurnView }) {
   };
   return (
     <span class="ak-versions" role="group" aria-label={trans.__("Version %1 of %2", version.number, version.count)}>
-      <Arrow name="left" label={trans.__("Version before")} off={version.number <= 1} onClick={() => void to(-1)} />
+      <Arrow name="left" label={trans.__("Previous version")} off={version.number <= 1} onClick={() => void to(-1)} />
       <span title={trans.__("Branch %1", version.branch)}>
         {version.number}/{version.count}
       </span>

@@ -45,7 +45,7 @@ export function leftOut({ context }: TurnView): string {
         "%1 earlier messages did not fit and are left out",
         context.dropped,
       ),
-    context.dropped > 0 && context.summary && trans.__("a summary stands for them"),
+    context.dropped > 0 && context.summary && trans.__("a summary replaces them"),
     context.shortened > 0 &&
       trans._n("%1 long result is shortened", "%1 long results are shortened", context.shortened),
   ];

@@ -204,7 +204,7 @@ describe("a message that was sent", () => {
     conversation.editing.value = conversation.entries.value[0] ?? null;
     expect(composing.attachments.pending).toBe(true);
     expect(await composing.send("too early")).toBe(false);
-    expect(composing.attachments.problem.value).toContain("still on its way");
+    expect(composing.attachments.problem.value).toContain("still being transferred");
     await vi.waitFor(() => expect(composing.attachments.pending).toBe(false));
     expect(server.fetched).toEqual(["sessions/s1/blobs/h1"]);
     expect(composing.attachments.all.value.map((one) => one.name)).toEqual(["image", "notes.txt"]);

@@ -36,8 +36,8 @@ test("a proposed edit that the user accepts is made", () => {
 });
 
 test.each([
-  ["The cell was deleted since.", { id: "two", source: "x = 1" }],
-  ["The cell was changed since, so it stays as it is.", { id: "one", source: "x = 3" }],
+  ["The cell has been deleted.", { id: "two", source: "x = 1" }],
+  ["The cell has been changed, so its text stays.", { id: "one", source: "x = 3" }],
   ["The notebook protects this cell from changes.", { id: "one", source: "x = 1", metadata: { editable: false } }],
 ])("the user reads why an accepted edit was not made, without words for the model: %s", (reason, cell) => {
   expect(changesOf([cell]).apply(PROPOSED)).toBe(reason);

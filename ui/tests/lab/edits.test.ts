@@ -145,8 +145,8 @@ describe("undo of a turn", () => {
     notebook.cells[1]?.setSource("two = 2 # why");
     const outcomes = undo(notebook, turn);
     expect(outcomes.map(({ done, why }) => [done, why])).toEqual([
-      [false, "you changed it since"],
-      [false, "you changed it since"],
+      [false, "you have changed it"],
+      [false, "you have changed it"],
       [true, ""],
     ]);
     expect(notebook.cells.map((cell) => cell.getSource())).toEqual([

@@ -103,9 +103,9 @@ test("a table that was cut says so, and that only what is here is sorted", () =>
   show(countdown(50, 12_000));
   expect(status()).toBe("Rows 1 to 20 of 50");
   expect(place.textContent).toContain("The first 50 of 12,000 rows.");
-  expect(place.textContent).not.toContain("Only these are sorted.");
+  expect(place.textContent).not.toContain("Only these rows are sorted.");
   press("mm");
-  expect(place.textContent).toContain("The first 50 of 12,000 rows. Only these are sorted.");
+  expect(place.textContent).toContain("The first 50 of 12,000 rows. Only these rows are sorted.");
 });
 
 test("rows that pandas left out in the middle are missing there until the table is sorted", () => {

@@ -26,7 +26,7 @@ test("a call is read with how it ended, reasoning is not read", () => {
 test("a question is read at once, and only once", () => {
   const again: Said = ["call.output", { call: "c", text: "", stream: "stdout" }];
   expect(spoken([call("c", "python", { code: "x" })], [asks("c")], [again], [again])).toEqual([
-    "! Your answer is needed: Run x in your kernel? Alt+Enter goes there.",
+    "! Your answer is needed: Run x in your kernel? Press Alt+Enter to go there.",
   ]);
 });
 

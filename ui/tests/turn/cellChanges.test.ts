@@ -72,6 +72,9 @@ describe("changes of a turn", () => {
       ...call("2", "python", {}, "sandbox"),
       ...call("3", "shell", {}),
     ].reduce(applyEvent, emptyTurn("t", "s"));
-    expect(effectsOf(turn)).toEqual(["code that ran in the kernel (one call), and its variables", "what commands did"]);
+    expect(effectsOf(turn)).toEqual([
+      "code that ran in the kernel (one call), and its variables",
+      "the effects of shell commands",
+    ]);
   });
 });

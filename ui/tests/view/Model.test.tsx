@@ -71,7 +71,7 @@ test("users who share a server see its models, without buttons that it would ref
 });
 
 test("a larger model is mentioned once, after an answer, and never again in this browser", async () => {
-  const words = "This machine could run Coder 7B";
+  const words = "This machine can run Coder 7B";
   await shell.show(<StateCardList />);
   await act(() => shell.server.settled());
   expect(shell.page.textContent).toContain(words);

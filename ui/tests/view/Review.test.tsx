@@ -42,7 +42,7 @@ test("a change is compared once, however often its notebook changes meanwhile", 
   for (let typed = 0; typed < 50; typed++) void act(changed);
   standing = "touched";
   void act(changed);
-  expect(place.querySelector("summary")?.textContent).toContain("you changed the cell since");
+  expect(place.querySelector("summary")?.textContent).toContain("you have changed the cell");
   expect(differing.diff).not.toHaveBeenCalled();
   render(null, place);
   place.remove();

@@ -64,7 +64,7 @@ test("a correction is one row, which says when opened what failed before", async
   expect(stage.page.querySelectorAll(".ak-call")).toHaveLength(1);
   stage.find(".ak-row").click();
   await Promise.resolve();
-  expect(stage.find("summary").textContent).toBe("Corrected without the model after: KeyError: 'a'");
+  expect(stage.find("summary").textContent).toBe("Corrected without the model. The error was: KeyError: 'a'");
   expect(stage.find(".ak-inside details").textContent).toContain("t['a']");
 });
 
@@ -96,7 +96,7 @@ test("a turn that waits says for what", () => {
 test("a turn whose context did not fit says what was left out", () => {
   stage.show(more(turnOf("t"), ["context", { messages: 9, dropped: 6, shortened: 1, summary: true }], over()));
   expect(stage.find(".ak-quiet").textContent).toBe(
-    "6 earlier messages did not fit and are left out; a summary stands for them; 1 long result is shortened.",
+    "6 earlier messages did not fit and are left out; a summary replaces them; 1 long result is shortened.",
   );
 });
 
@@ -160,7 +160,7 @@ test("the arrows of a version go to the branch of the one beside it", async () =
   stage.conversation.session.value = { id: "s" } as never;
   const versions = ["a", "t", "z"].map((turn, n) => ({ turn, branch: `b${n + 1}` }));
   stage.answer = ({ path }) => (path.includes("versions") ? { versions } : { turns: [], older: false });
-  await stage.click("Version before");
+  await stage.click("Previous version");
   await expect
     .poll(() => stage.asked.find((one) => one.method === "PUT"))
     .toEqual({

@@ -153,7 +153,7 @@ class _Transfer:
             if "content-length" in response.headers:
                 self._check_length(start + int(response.headers["content-length"]))
             with self.partial.open("ab" if start else "wb") as file:
-                # Unbuffered: bytes that wait in a buffer are lost with the connection.
+                # Chunks are written without buffering, because bytes in a buffer are lost with the connection.
                 for chunk in response.iter_raw():
                     file.write(chunk)
                     yield Progress("download", file.tell(), self.total)

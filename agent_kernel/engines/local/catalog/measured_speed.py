@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from agent_kernel.core.atomic_file import replace_file
 from agent_kernel.core.messages import Usage
 from agent_kernel.engines.local.catalog.installed_model import models_dir
 
@@ -38,8 +38,6 @@ def record_speed(cache_dir: Path, model: str, usage: Usage) -> None:
     if abs(speeds.get(model, 0.0) - speed) < CHANGE_MIN * speed:
         return
     path = models_dir(cache_dir) / SPEEDS_FILE
-    new = path.with_name(f".{SPEEDS_FILE}.{os.getpid()}")
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        new.write_text(json.dumps(speeds | {model: round(speed, 2)}, indent=2), encoding="utf-8")
-        os.replace(new, path)
+        replace_file(path, json.dumps(speeds | {model: round(speed, 2)}, indent=2).encode(), mode=0o666)

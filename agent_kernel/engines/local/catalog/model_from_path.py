@@ -16,6 +16,7 @@ from pathlib import Path
 
 import filelock
 
+from agent_kernel.core.atomic_file import replace_file
 from agent_kernel.core.errors import ModelBroken, UnknownModel
 from agent_kernel.engines.local.catalog.gguf_header import read_header
 from agent_kernel.engines.local.catalog.gguf_to_q8_0 import file_hash, needs_rewrite, rewrite
@@ -73,9 +74,7 @@ def _cached_hash(path: Path, cache_dir: Path) -> Steps[str]:
         pass  # the file is new, or the note is damaged: read the file
     sha256 = yield from file_hash(path)
     note.parent.mkdir(parents=True, exist_ok=True)
-    partial = note.with_suffix(f".{os.getpid()}")
-    partial.write_text(json.dumps({"identity": identity, "sha256": sha256}), encoding="utf-8")
-    os.replace(partial, note)
+    replace_file(note, json.dumps({"identity": identity, "sha256": sha256}).encode(), mode=0o666)
     return sha256
 
 

@@ -184,7 +184,7 @@ class PullJob:
         """Return the largest number of bytes that the pull occupies on the disk at one time. Wheels are removed before
         the file that was joined from them is rewritten."""
         if isinstance(source, (HubFile, HubSnapshot)):
-            # A file that is rewritten exists together with its copy for a while.
+            # The original and its rewritten copy exist at the same time for a while.
             return source.download + (self.entry.installed if self.entry.installed != source.download else 0)
         largest = max(part.size for part in source.parts)
         return max(source.download + max(largest, source.size), source.size + self.entry.installed)

@@ -55,9 +55,9 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Suitability:
-    """How well a model suits a machine. ``needed`` is the largest amount of memory in bytes that the worker takes.
-    ``fits`` is whether the machine has that much in addition to the reserve for other programs, None if its memory is
-    unknown. ``reason`` explains ``fits`` to the user."""
+    """The assessment of whether a model suits a machine. ``needed`` is the largest amount of memory in bytes that the
+    worker takes. ``fits`` is whether the machine has that much in addition to the reserve for other programs, None if
+    its memory is unknown. ``reason`` explains ``fits`` to the user."""
 
     entry: CatalogEntry
     needed: int
@@ -165,7 +165,8 @@ def _speed(entry: CatalogEntry, speeds: Mapping[str, float]) -> Speed:
         return Speed(speeds[entry.name], "measured", "measured on this machine")
     known = [other for other in catalog().values() if other.name in speeds and other.installed >= MIN_BASIS_BYTES]
     if known:
-        # The largest one: a small model spends a larger share of its time on other things than reading weights.
+        # The largest measured model is used, because a small model spends a larger share of its time on work other than
+        # reading weights.
         other = max(known, key=lambda one: one.installed)
         speed = speeds[other.name] * other.installed / entry.installed
         return Speed(

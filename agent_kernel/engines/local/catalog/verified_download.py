@@ -32,8 +32,8 @@ class Download:
 
 
 def earlier_download(path: Path, expected: str) -> Steps[Download | None]:
-    """Return the file that an interrupted run completed at ``path``, or None. The file is hashed again, since the disk
-    may have damaged it, and removed if its hash is not ``expected``."""
+    """Return the file that an interrupted run has downloaded completely to ``path``; None if there is none. The file is
+    hashed again, since the disk may have damaged it, and removed if its hash is not ``expected``."""
     if not path.is_file():
         return None
     digest = yield from _digest(path, expected)

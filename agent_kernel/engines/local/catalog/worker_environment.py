@@ -33,7 +33,7 @@ CPU = (
     "transformers>=5.22,<5.24",
 )
 GPU = (
-    # Exactly one release, because the grammar hook uses parts of the batching manager that are not public.
+    # The version is fixed, because the grammar hook uses parts of the batching manager that are not public.
     "torch==2.13.0",
     "accelerate>=1.2,<2",
     "bitsandbytes>=0.45; sys_platform != 'darwin'",

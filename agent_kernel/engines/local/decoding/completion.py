@@ -194,7 +194,7 @@ class Completer:
                         return
         finally:
             if completion.ids:
-                # The last token was sampled but never run, so it is in no block.
+                # The model has sampled the last token but never computed its state, so no block contains it.
                 self._blocks.add([*ids, *completion.ids[:-1]])
 
     async def run(self, completion: DecodedCompletion, decoding: DecodingOptions, **options: Any) -> None:
@@ -235,7 +235,8 @@ class Completer:
             return self._backend.encode_pictures(text, completion.pictures)
         known, ids = self._chains.longest(text)
         rest = self._backend.encode(text[len(known) :])
-        # Without a special token between them, the end of the known text and the rest may form one token.
+        # If no special token separates the known text from the rest, one token may cover the end of the first and the
+        # beginning of the second.
         if known and rest and self._backend.decode(rest[:1]):
             return self._backend.encode(text)
         return ids + rest
@@ -351,7 +352,7 @@ def decoding_options(sampling: Sampling) -> DecodingOptions:
     return DecodingOptions(
         max_tokens=sampling.max_tokens or MAX_TOKENS,
         temperature=sampling.temperature or 0.0,
-        # Of these two, one end of the range would leave no token at all.
+        # The backend does not accept 0 for top_p or 1 for min_p, because no token would be left.
         top_p=1.0 if sampling.top_p is None else max(sampling.top_p, SMALLEST),
         top_k=sampling.top_k or 0,
         min_p=min(sampling.min_p or 0.0, 1.0 - SMALLEST),

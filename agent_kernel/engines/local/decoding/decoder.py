@@ -92,7 +92,7 @@ class Decoder:
                 self._run_jobs()
                 if self._backend.running():
                     self._run_timed(self._step)
-                    # The step held Python's lock: let the thread that serves the pipe run.
+                    # The step held Python's lock. The sleep lets the thread run that serves the pipe.
                     time.sleep(0)
         except BaseException as error:  # noqa: BLE001  reported to the process's owner, which ends it
             self._loop.call_soon_threadsafe(self._failed, error)
@@ -111,7 +111,8 @@ class Decoder:
 
     def _step(self) -> None:
         for key, piece in self._backend.step():
-            # Removed before the last piece is sent: its reader must not find the request in the batch.
+            # The request is removed before its last piece is sent, so that the reader of this piece no longer finds it
+            # in the batch.
             pieces = self._pieces.pop(key, None) if piece.finish else self._pieces.get(key)
             if pieces is not None:
                 self._loop.call_soon_threadsafe(pieces.put_nowait, piece)

@@ -14,8 +14,8 @@ ENDS = ("<|endoftext|>", "<|fim_pad|>", "<|file_sep|>", "<|repo_name|>", "<|curs
 
 
 async def fill(gap: Gap, completer: Completer) -> AsyncGenerator[Filling, None]:
-    """Yield the text for the gap each time that it has grown, decoded greedily. If the vocabulary lacks the special
-    tokens for this task, yield a Filling with the reason ``unsupported``."""
+    """Complete the code in the gap with greedy decoding, and yield the whole text so far each time that it has grown.
+    If the vocabulary lacks the special tokens for this task, yield a Filling with the reason ``unsupported``."""
     if not await completer.has_special_tokens((PREFIX, SUFFIX, MIDDLE)):
         yield Filling(silence="unsupported")
         return

@@ -93,8 +93,8 @@ class ReasoningSplitter:
         return bool(end_mark)
 
     def _begin(self, *, last: bool) -> bool:
-        """Decide whether a block or the answer begins at the held text. Return False if the decision needs more text.
-        White space around blocks is dropped."""
+        """Decide whether the held text begins with a reasoning block or with the answer. Return False if the decision
+        needs more text. White space around blocks is dropped."""
         start = self._held.lstrip()
         tag = next((tag for tag in BLOCKS if start.startswith(tag)), "")
         if tag:

@@ -8,12 +8,12 @@ vocabulary; the batch continues meanwhile.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from agent_kernel.core.recent_entries import RecentEntries
 from agent_kernel.engines.local.backend import OutputGrammar
 
 MAX_GRAMMAR = 64 * 1024
@@ -36,17 +36,15 @@ class GrammarCheck:
         self._ov, self._genai, self._numpy, self._tokenizer = openvino, genai, numpy, tokenizer
         self._thread = ThreadPoolExecutor(1, "grammar check")
         self._pipeline: Any = None
-        self._known: OrderedDict[OutputGrammar, Future[str]] = OrderedDict()
+        self._known = RecentEntries[OutputGrammar, Future[str]](KEPT)
 
     def verdict(self, grammar: OutputGrammar) -> Future[str]:
         """Return a future for the result of the check: the reason why the grammar is refused, or an empty string if it
         compiles in time. All calls must come from one thread."""
-        known = self._known.pop(grammar, None)
+        known = self._known.get(grammar)
         if known is None:
             known = self._submit(grammar)
         self._known[grammar] = known
-        if len(self._known) > KEPT:
-            self._known.popitem(last=False)
         return known
 
     def _submit(self, grammar: OutputGrammar) -> Future[str]:

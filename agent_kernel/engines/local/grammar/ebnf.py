@@ -98,11 +98,11 @@ class Rules:
             return NOTHING
         one = self.rule(part) if " " in part else part
         if max_count is None:
-            # Unbounded: the required repetitions, followed by a star.
+            # Without a maximum, the required repetitions are followed by a star.
             return sequence(self.repeat(one, min_count, min_count), f"{one}*")
         if max_count <= CHUNK:
             return one if min_count == max_count == 1 else f"{one}{{{min_count},{max_count}}}"
-        # The required repetitions as whole chunks and single ones, followed by the optional ones.
+        # The required repetitions are written as whole chunks and single ones; the optional ones follow.
         fixed, free = divmod(min_count, CHUNK)
         chunk = self.rule(f"{one}{{{CHUNK}}}")
         head = sequence(self.repeat(chunk, fixed, fixed), self.repeat(one, free, free))
@@ -118,8 +118,8 @@ class Rules:
             return short if rest == CHUNK - 1 else self.repeat(one, 0, rest)
         if rest == CHUNK - 1:
             return sequence(self.repeat(chunk, 0, chunks), short)
-        # Two alternatives, because the last chunk is limited: either one chunk less and any number of single ones, or
-        # all chunks and at most ``rest`` single ones.
+        # There are two alternatives, because the last chunk is limited: either fewer chunks followed by any number of
+        # single repetitions, or all chunks followed by at most ``rest`` single repetitions.
         fewer = sequence(self.repeat(chunk, 0, chunks - 1), short)
         all_of_them = sequence(self.repeat(chunk, chunks, chunks), self.repeat(one, 0, rest))
         return either(self.rule(fewer), self.rule(all_of_them))

@@ -91,7 +91,10 @@ def json_grammar(
         raise InvalidRequest(f"A schema can have at most {MAX_SCHEMA_CHARS} characters and {MAX_DEPTH} levels.")
     _check(schema)
     compiler = _Compiler(schema, bounds or SchemaBounds())
-    root = compiler.value(schema, compiler.bounds.recursion)
+    try:
+        root = compiler.value(schema, compiler.bounds.recursion)
+    except RecursionError as error:
+        raise InvalidRequest("The $refs of this schema follow each other too often.") from error
     if root is None:
         raise InvalidRequest("No value fits this schema.")
     return compiler.rules.grammar(root), tuple(sorted(compiler.loose))
@@ -150,7 +153,7 @@ class _Compiler:
         if pointer not in self._recursive:
             self._recursive[pointer] = is_recursive(self.root, pointer)
         rest = _without(schema, "$ref", "$defs", "definitions")
-        # Only references that lead back to themselves use up the allowed depth.
+        # Only references that lead back to themselves reduce the allowed recursion depth.
         recursion_left -= self._recursive[pointer]
         return None if recursion_left < 0 else self.value(self._merge(target, rest), recursion_left)
 
@@ -265,7 +268,7 @@ class _Compiler:
         tail = NOTHING
         if further is not None:
             tail = self._listing(further, max(0, least - len(first)), most - len(first), begins=not first)
-        # Built from the end, since everything behind an optional item is optional too: [a, [b, [c]]].
+        # The list is built from its end, because all items after an optional item are optional too: [a, [b, [c]]].
         for at in range(len(first) - 1, -1, -1):
             tail = sequence(literal(", " if at else ""), str(first[at]), tail)
             tail = self.rules.rule(tail if at < least else optional(tail))
@@ -301,9 +304,9 @@ class _Compiler:
 
     def _members(self, members: list[tuple[str, bool]], extra: str | None) -> str:
         """Return an expression for the properties ``members``, each of which is (expression, whether it is required),
-        followed by the additional properties ``extra``. It is built from the last property to the first. ``rest`` is
-        the text that may follow if another property precedes it, so that it begins with a comma; ``start`` is the text
-        that may follow if none does."""
+        followed by the additional properties ``extra``. The expression is built from the last property to the first.
+        ``rest`` matches the remaining text after another property, so it begins with a comma; ``start`` matches the
+        remaining text if no property precedes it."""
         rest = start = NOTHING
         if extra is not None:
             name = self._text(1, self.bounds.name)
@@ -313,7 +316,7 @@ class _Compiler:
         for member, needed in reversed(members):
             rest_rule = self.rules.rule(rest) if rest != NOTHING else NOTHING
             here, first = sequence(literal(", "), member, rest_rule), sequence(member, rest_rule)
-            # An optional property can be skipped, so ``start`` and ``rest`` keep what they were as the second
+            # An optional property can be skipped, so the former ``start`` and ``rest`` are kept as the second
             # alternative.
             start = first if needed else either(self.rules.rule(first), self.rules.rule(start))
             rest = here if needed else either(self.rules.rule(here), rest_rule)

@@ -79,14 +79,14 @@ def _same_width(low: str, high: str) -> str:
     if low == high:
         return literal(low)
     width = len(low) - 1
-    # The rest is free for every first digit: one class is enough.
+    # If the remaining digits may be any, one character class for the first digit is enough.
     if low[1:] == "0" * width and high[1:] == "9" * width:
         return sequence(f"[{low[0]}-{high[0]}]", _any(width))
-    # Same first digit: compare the rest.
+    # If the first digits are equal, only the remaining digits are compared.
     if low[0] == high[0]:
         return sequence(literal(low[0]), _same_width(low[1:], high[1:]))
-    # Different first digits: the lowest with a limited rest, those in between with any rest, the highest with a limited
-    # rest.
+    # The first digits differ: the remaining digits are limited for the lowest and the highest first digit, and free for
+    # those in between.
     parts = [sequence(literal(low[0]), _same_width(low[1:], "9" * width))]
     if int(high[0]) - int(low[0]) > 1:
         parts.append(sequence(f"[{int(low[0]) + 1}-{int(high[0]) - 1}]", _any(width)))
@@ -113,8 +113,8 @@ def _decimals(low: int, high: int | None, places: int) -> str:
         parts.append(_cell(first, first_part, scale, places))
         first += 1
     if first < last:
-        # Not (A | B) with the fraction behind: where one alternative begins another and what follows may be nothing,
-        # the xgrammar inside openvino-genai 2026.4 lets digits through without end (15 of 100 numbers).
+        # The fraction is repeated in each alternative. For (A | B) followed by an optional fraction, the xgrammar
+        # inside openvino-genai 2026.4 accepts any number of digits if A is a prefix of B (15 of 100 numbers).
         fraction = f'("." [0-9]{{1,{MAX_DECIMALS}}})?'
         parts += [sequence(whole, fraction) for whole in _of_each_width(first, last - 1)]
     return either(*parts)

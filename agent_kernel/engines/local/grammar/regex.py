@@ -181,7 +181,8 @@ class _PatternReader:
         ranges = tuple(pairs)
         if not negated:
             return ranges
-        # Beyond ASCII our \w is not Python's: what is no letter here may be one there.
+        # With \d or \w in it, a class has ASCII ranges only. Its complement is limited to ASCII too, because Python's
+        # \d and \w also match other characters.
         return _difference(ASCII if ascii_only else ANY, ranges)
 
     def _escape(self) -> Ranges:

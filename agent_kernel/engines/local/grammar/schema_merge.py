@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from agent_kernel.core.errors import InvalidRequest
 
@@ -47,7 +48,7 @@ def resolve_reference(root: Any, pointer: Any) -> Any:
     if not isinstance(pointer, str) or not (pointer == "#" or pointer.startswith("#/")):
         raise InvalidRequest(f"$ref can only point into the schema itself (#/...), not to {str(pointer)[:200]!r}.")
     node = root
-    for part in pointer[2:].split("/") if pointer != "#" else ():
+    for part in unquote(pointer[2:]).split("/") if pointer != "#" else ():
         name = part.replace("~1", "/").replace("~0", "~")
         try:
             node = node[int(name)] if isinstance(node, list) else node[name]

@@ -57,8 +57,8 @@ class PictureTemplate:
             return False
 
     def _shows(self, content: Any) -> bool:
-        """Return whether the rendered template contains WORD if a user message has ``content``. Raises EngineError if
-        the template fails."""
+        """Return whether the template shows the text of a user message whose ``content`` has this form: the rendered
+        prompt must contain WORD. Raises EngineError if the template fails."""
         try:
             return WORD in self._apply([{"role": "user", "content": content}])
         except Exception as error:  # a template may raise anything

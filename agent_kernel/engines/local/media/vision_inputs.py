@@ -7,12 +7,12 @@ picture needs. This module does not need torchvision, but a processor that needs
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from agent_kernel.core.errors import EngineError, InvalidRequest
+from agent_kernel.core.recent_entries import RecentEntries
 from agent_kernel.engines.local.backend import Picture
 from agent_kernel.engines.local.media.images import open_image
 
@@ -41,7 +41,7 @@ class Sight:
         self._processor = processor
         self._torch = torch
         self._dtype, self._device = model.dtype, model.device
-        self._counts: OrderedDict[int, int] = OrderedDict()
+        self._counts = RecentEntries[int, int](COUNTS)
         self.placeholder = str(getattr(processor, "image_token", "") or "")
         token = _image_token_id(model.config)
         if not self.placeholder or token is None:
@@ -86,13 +86,11 @@ class Sight:
         """Return the number of image tokens of this picture."""
         if key not in self._counts:
             self._counts[key] = self.ids(self.placeholder, [picture]).count(self.token)
-            if len(self._counts) > COUNTS:
-                self._counts.popitem(last=False)
         return self._counts[key]
 
     def _process(self, text: str, pictures: Sequence[Picture]) -> Any:
         images = [open_image(picture) for picture in pictures]
-        # Templates write the special tokens that begin a prompt.
+        # The special tokens at the beginning of a prompt come from the chat template.
         return self._processor(text=text, images=images or None, return_tensors="pt", add_special_tokens=False)
 
     def _to_device(self, value: Any) -> Any:

@@ -94,7 +94,7 @@ class OpenVino:
             )
         facts = read_model_directory(path) if path.is_dir() else _read_supported_header(path)
         try:
-            # The only import of openvino. It takes half a second, so only the worker imports it.
+            # This is the only import of openvino. It takes half a second, so only the worker imports it.
             import numpy
             import openvino
             import openvino_genai
@@ -131,7 +131,8 @@ class OpenVino:
         )
 
     def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
-        # For a template without tools the library invents a tool prompt that no model was trained on.
+        # For messages without tools, the template engine of the library would add a tool prompt that no model was
+        # trained on.
         if not tools and not any("tool_calls" in item or item["role"] == "tool" for item in messages):
             with suppress(RuntimeError):  # the library cannot run every template
                 return str(self._tokenizer.apply_chat_template([dict(item) for item in messages], True))

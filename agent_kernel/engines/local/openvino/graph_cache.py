@@ -47,7 +47,7 @@ class BuiltModel:
             progress("preparing the model (once)", None)
             self._build(genai, scheduler, properties)
         progress("loading the weights", None)
-        # A graph that cannot be stored (full disk, no links) is built for this process only.
+        # If the graph could not be stored (full disk, no links), it is built for this process only.
         source = self.directory if (self.directory / GRAPH).is_file() else self._path
         return tokenizer, genai.ContinuousBatchingPipeline(str(source), tokenizer, scheduler, "CPU", **properties)
 

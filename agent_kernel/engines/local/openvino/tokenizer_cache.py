@@ -52,8 +52,8 @@ class StoredTokenizer:
             with suppress(RuntimeError):  # the library cannot read what it wrote itself: derive it again
                 return genai.Tokenizer(str(self.directory), **PROPERTIES)
         shutil.rmtree(self.directory, ignore_errors=True)
-        # The disk is full (the library raises RuntimeError), the cache directory cannot be written, or there are no
-        # links. For a model file that the library cannot read, the last line raises the error again.
+        # Storing fails if the disk is full (the library raises RuntimeError), if the cache directory cannot be written,
+        # or if the disk has no links. If the library cannot read the model file, the last line raises the error again.
         with suppress(OSError, RuntimeError):
             self.root.mkdir(parents=True, exist_ok=True)
             return self._derive(genai, source)

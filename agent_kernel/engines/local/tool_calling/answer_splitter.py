@@ -13,10 +13,10 @@ from agent_kernel.engines.local.tool_calling.template_response_parser import Dec
 
 
 class AnswerReader:
-    """Splits an answer, which the caller passes to ``push`` piece by piece. ``answer`` is the output without the
-    reasoning; ``text`` and ``calls`` are its parts. If ``done`` is true, everything after the calls so far is ignored;
-    ``rest`` is the part of this ignored text that was already pushed. Log probabilities are returned with their text;
-    those of a call are dropped."""
+    """Splits an answer into parts while it arrives; the caller passes each piece to ``push``. ``answer`` is the output
+    without the reasoning; ``text`` and ``calls`` are its parts. If ``done`` is true, the rest of the output is ignored,
+    because the model must not continue after its calls; ``rest`` is the ignored text that has already been pushed. Log
+    probabilities are returned with their text; those of a call are dropped."""
 
     def __init__(self, parser: CallParser | DeclaredParser, reasoning: ReasoningSplitter, *, parallel: bool) -> None:
         self._parser = parser

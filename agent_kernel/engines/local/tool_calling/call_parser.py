@@ -132,8 +132,8 @@ class CallParser:
         return True
 
     def _trigger(self, *, last: bool) -> int:
-        """Return the number of characters at the beginning of the held text that are certainly text; 0 if a call may
-        begin there."""
+        """Return how many characters at the beginning of the held text cannot belong to a call; 0 if a call may begin
+        there."""
         text = self._held
         first = len(text) - self._mark(last=last)
         if self._false_starts > MAX_FALSE_STARTS:
@@ -147,9 +147,9 @@ class CallParser:
         return first
 
     def _mark(self, *, last: bool) -> int:
-        """Return the distance from the next opening tag, or the beginning of one, to the end of the held text; 0 if
-        there is none. Distances are counted from the end because text is only removed from the beginning, so that they
-        stay valid."""
+        """Return the distance from the next opening tag, or from an incomplete opening tag, to the end of the held
+        text; 0 if there is none. The distance is counted from the end, so that it stays valid when text is removed from
+        the beginning."""
         text = self._held
         if self._marks is None:
             offsets = [len(text) - tag.start() for tag in _OPENERS.finditer(text)]
@@ -232,8 +232,8 @@ class CallParser:
         return self._call(calls or [broken_call(body, self._tools)], rest)
 
     def _find(self, text: str, mark: str, start: int) -> int:
-        """Like ``str.find``, but a ``mark`` that was once absent from the held text is not searched again during this
-        push."""
+        """Search like ``str.find``, but do not search again for a ``mark`` that this push has already found to be
+        absent."""
         at = -1 if mark in self._absent else text.find(mark, start)
         if at < 0:
             self._absent.add(mark)
@@ -315,7 +315,7 @@ class CallParser:
         return self._as_text(len(text) - len(begin) + 1)
 
     def _as_text(self, size: int) -> bool:
-        """Add the first ``size`` characters of the held text, which look like a call but are none, to the parts as
-        text. Return True, as ``_step`` expects."""
+        """Add the first ``size`` characters of the held text as text, because they look like a call but are not one.
+        Return True, as ``_step`` expects."""
         self._take_text(size)
         return True

@@ -26,9 +26,9 @@ LAST_WORD = re.compile(r"[\w.,-]*$")
 def checked_sentence(
     chunks: AsyncGenerator[Chunk, None], ran: Message, question: str, *, corrected: bool
 ) -> AsyncGenerator[Chunk, None]:
-    """Return the model's answer ``chunks``, checked against the result ``ran`` of its call. If the result has rows and
-    the answer disagrees with them, the rows replace the answer. Otherwise, with ``corrected``, names of months and
-    weekdays and the number of decimals are corrected."""
+    """Return the model's answer ``chunks``, checked against ``ran``, the result of its call. If the output of the call
+    has several rows and the answer contradicts them, the answer is replaced by the rows. Otherwise, with ``corrected``,
+    names of months and weekdays and the number of decimals are corrected."""
     if rows := code_fence_fallback_answer.rows_of(ran.text):
         return _sentence_or_rows(chunks, rows, question)
     return stream_corrected(chunks, ran.text, question) if corrected else chunks
@@ -37,9 +37,9 @@ def checked_sentence(
 async def unless_data_are_missed(
     text: AsyncGenerator[Chunk, None], code: AsyncGenerator[Chunk, None]
 ) -> AsyncGenerator[Chunk, None]:
-    """Yield the model's ``text``. If its first sentence says that the model lacks the data, yield the chunks of
-    ``code`` instead. In that case the question is about a table that it does not name, so that the model wrote the
-    text without the facts about the table."""
+    """Yield ``text``, the model's answer in text. If its first sentence says that the model lacks the data, yield
+    ``code`` instead, the model's answer as a call. The model then wrote the text without the facts about the tables,
+    because the question names no table."""
     held: list[Chunk] | None = []
     first_text = ""
     async with aclosing(text), aclosing(code):
@@ -62,8 +62,8 @@ async def unless_data_are_missed(
 async def _sentence_or_rows(
     chunks: AsyncGenerator[Chunk, None], rows: Sequence[str], question: str
 ) -> AsyncGenerator[Chunk, None]:
-    """Yield the model's sentence about the rows if it agrees with them, otherwise the rows themselves. ``chunks`` is
-    the model's answer."""
+    """Yield the model's answer ``chunks`` if it agrees with ``rows``, the rows of the output of its code. Otherwise
+    yield the rows instead."""
     written: list[TextChunk] = []
     async with aclosing(chunks):
         async for chunk in chunks:

@@ -7,16 +7,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
-from itertools import zip_longest
 
-from agent_kernel.engines.local.tool_calling.code_fence_mistakes import names_set, parse_or_empty
+from agent_kernel.core.programs.syntax_tree import parse_or_empty
+from agent_kernel.engines.local.tool_calling.code_fence_mistakes import names_set
 
 IN_F_STRING = re.compile(r"@(?P<slot>\w+)\[\{(?P<name>[A-Za-z_]\w*)(?P<format>:[^{}]*)?\}\]")
-"""Matches a value in the form that a question demands (``code_fence_fallback_answer.SLOT``) in an f-string."""
+"""Matches a value in the form that a question demands (``answer_form.SLOT``) in an f-string."""
 NUMBER_IN_TEXT = re.compile(r"@(\w+)\[-?\d[\d.,]*\]|@(\w+)\[(?P<end>['\"], ?)-?\d[\d.]*(?=, ?['\"]\])")
 """Matches a number that a program prints as a value of the question without computing it."""
-NO_VALUES = frozenset({"nan", "inf", "-inf", "nat", "none", "<na>"})
-"""What a program prints for a value that does not exist, in lower case."""
 
 
 def with_printed_values(code: str, slots: Mapping[str, str]) -> str:
@@ -37,28 +35,15 @@ def with_printed_values(code: str, slots: Mapping[str, str]) -> str:
 
     code = IN_F_STRING.sub(placeholder, code) if names else code
     is_printed = all(f"@{slot}[" in code for slot in slots)
-    # A program without these variables prints the values in another way, and the model brings them into the form.
+    # A program without these variables prints its values in another way. The model then writes the answer in the
+    # demanded form.
     has_variables = 2 * len(names.intersection(slots)) >= len(slots)
     return code if is_printed or not has_variables else f"{_without_other_form(code, slots)}\n{_print_of(slots)}\n"
 
 
-def unusable_value(output: str, slots: Mapping[str, str]) -> str:
-    """Return what is wrong with a value that an output states for one of ``slots``, in the words of a note for the
-    model: it has several lines, or is nan. Return an empty string if there is no such value."""
-    marks = list(re.finditer(r"@(\w+)\[", output))
-    for match, after in zip_longest(marks, marks[1:]):
-        if match[1] in slots:
-            value = output[match.end() : after.start() if after else len(output)].rpartition("]")[0].strip()
-            if "\n" in value:
-                return f"printed several values for {match[1]}, but the question asks for one"
-            if value.lower() in NO_VALUES:
-                return f"printed {value} for {match[1]}"
-    return ""
-
-
 def unset_values(code: str, slots: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Return the part of the code in front of its last lines, which print the values of ``slots``, and the names of the
-    variables that these lines print and that the part in front does not set. Return no names if there are none."""
+    """Split off the last lines of the code, which print the values of ``slots``. Return (the code before these lines,
+    the variables that the lines print and the code before them does not set)."""
     body = parse_or_empty(code).body
     printing = len(body)
     while printing and _prints_slot(body[printing - 1], slots):
@@ -94,9 +79,9 @@ def _print_of(slots: Mapping[str, str]) -> str:
 
 
 def _printed_slots(line: str, slots: Mapping[str, str]) -> str:
-    """Return a line ``@name[expression] ...`` as a call of print; any other line as it is. If it repeats the form of
-    the question, ``@mean[value], @count[n] where ...``, it prints a variable for each of ``slots``. A line that sets a
-    value, ``@mean = m``, sets the variable."""
+    """Convert a line ``@name[expression] ...``, which is not Python, to a call of print. A line that repeats the form
+    of the question, ``@mean[value], @count[n] where ...``, becomes a print of the variables named by ``slots``. A line
+    that sets a value, ``@mean = m``, becomes an assignment. Return any other line unchanged."""
     assigned = re.match(r"@(\w+)(?= ?= ?)", line)
     if assigned and assigned[1] in slots:
         return line.removeprefix("@")
@@ -118,14 +103,15 @@ def _printed_slots(line: str, slots: Mapping[str, str]) -> str:
 
 
 def _without_broken_print(code: str) -> str:
-    """Return the code without its last line if that is a call of print and only this line cannot be parsed."""
+    """Return the code without its last line if this is a call of print and the only line that cannot be parsed."""
     head, _, last = code.rstrip().rpartition("\n")
     is_broken = last.startswith("print(") and not parse_or_empty(code).body and bool(parse_or_empty(head).body)
     return f"{head}\n" if is_broken else code
 
 
 def _without_other_form(code: str, slots: Mapping[str, str]) -> str:
-    """Return the code without the last lines, which print values after ``@`` in another form: ``print(f"@{mean}")``."""
+    """Return the code without lines at its end that print values in another form after ``@``, such as
+    ``print(f"@{mean}")``."""
     lines = code.rstrip().split("\n")
     while lines and lines[-1].startswith("print(") and "@" in lines[-1]:
         body = parse_or_empty(lines[-1]).body
@@ -136,8 +122,9 @@ def _without_other_form(code: str, slots: Mapping[str, str]) -> str:
 
 
 def _printed_placeholders(line: str, slots: Mapping[str, str]) -> str:
-    """Return a line that prints a placeholder of the question as text, ``print("@mean[value]")``, or a number that it
-    has not computed, ``print("@mean[12.5]")``, so that it prints the variable of that name; any other line as it is."""
+    """Rewrite a line that prints a placeholder of the question as text, ``print("@mean[value]")``, or a number that the
+    program has not computed, ``print("@mean[12.5]")``: the new line prints the variable of that name. Return any other
+    line unchanged."""
     opening = re.match(r"print\(f?(?=['\"])", line)
     if opening is None:
         return line

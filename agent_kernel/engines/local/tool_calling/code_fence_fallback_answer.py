@@ -9,9 +9,10 @@ replaced by the rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 from agent_kernel.core.messages import Message
+from agent_kernel.core.programs.answer_form import COUNTS, DECIMALS, SLOT, values_in_form
 from agent_kernel.core.programs.program_outcome import failed_line
 
 FAILED = "I did not manage to do this. The last try ended with: {error}"
@@ -31,14 +32,6 @@ MONTHS = (
 )
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
-COUNTS = ("no", "one", "two", "three", "four", "five", "six")
-DECIMALS = re.compile(
-    rf"\b({'|'.join(COUNTS)}|\d)[ -](?:decimals?|Nachkommastellen?|décimales?|decimales)\b", re.IGNORECASE
-)
-"""Finds the number of decimals that a question asks for."""
-PRECISION = re.compile(rf"(?P<whole>\b(?:integers?|whole numbers?)\b)|{DECIMALS.pattern}", re.IGNORECASE)
-"""Finds the precision that a question asks for where it describes a value."""
-FRACTION = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 WORD = re.compile(r"[^\W\d_][\w'-]*")
 WARNING = re.compile(r"(?:line \d+: )?[A-Za-z]\w*Warning: .*")
 FOOTER = re.compile(
@@ -65,70 +58,17 @@ FORM = re.compile(
     re.IGNORECASE,
 )
 """Finds words with which a question demands a form of the answer."""
-SLOT = re.compile(r"@(\w+)\[([^\[\]\n]*)")
-"""Matches a value with a name, ``@mean[12.5]``, up to its last bracket, in a question that demands this form of the
-answer, or in an output that has it. InfiAgent-DABench (arXiv 2401.05507) asks for its answers in this form."""
-SLOT_VALUE = r"[^\[\]@\n]{1,80}"
-MAX_SLOTS = 40
 
 
 def asks_for_form(question: str) -> bool:
-    """Return whether the question demands a form of the answer, so that a sentence would be a wrong answer."""
+    """Return whether the question demands an exact form of the answer, so that a sentence around the value would be
+    wrong."""
     return bool(SLOT.search(question) or FORM.search(question))
 
 
-def slots_of(question: str) -> dict[str, str]:
-    """Return the names of the values that the answer must have in the form ``@name[placeholder]``, in their order, each
-    with its placeholder."""
-    slots: dict[str, str] = {}
-    for name, placeholder in SLOT.findall(question)[:MAX_SLOTS]:
-        slots.setdefault(name, placeholder.strip())
-    return slots
-
-
-def slots_regex(names: Iterable[str]) -> str:
-    """Return a regular expression for an answer with exactly these values."""
-    return " ".join(rf"@{re.escape(name)}\[{SLOT_VALUE}\]" for name in names)
-
-
-def in_slots(output: str, names: Mapping[str, str], question: str) -> str:
-    """Return the values of an output in the form ``@name[value]``, each on its line, rounded as the question asks where
-    it describes the placeholder of the name (``names``: placeholders by name). Return an empty string if the output
-    lacks one of the names. If it has none of them, and its last line consists of as many numbers as there are names, or
-    of as many values after ``@``, these are the values in the same order: ``@247[@0.87]``, ``@a @5.09``."""
-    values = {name: value.strip() for name, value in re.findall(rf"@(\w+)\[({SLOT_VALUE})\]", output)}
-    if not set(names) & set(values):
-        last = next(reversed(_lines_of(output)), "")
-        listed = [value for value in re.split(r"[\s,;@()\[\]]+", last) if value]
-        marked = [value.strip(" ,;[]") for value in last.split("@")[1:]]
-        if len(listed) == len(names) and (last.startswith("@") or all(map(NUMBER.fullmatch, listed))):
-            values = dict(zip(names, listed, strict=True))
-        elif (
-            last.startswith("@") and len(marked) == len(names) and all(re.fullmatch(SLOT_VALUE, one) for one in marked)
-        ):
-            values = dict(zip(names, marked, strict=True))
-    if not names or not set(names) <= set(values):
-        return ""
-    return "\n".join(f"@{name}[{_as_described(values[name], word, question)}]" for name, word in names.items())
-
-
-def _as_described(value: str, placeholder: str, question: str) -> str:
-    """Return a number with the decimals, and a month with the digits, that the question asks for behind the last place
-    at which it quotes the placeholder; any other value as it is."""
-    described = re.split(rf"[\"'“]{re.escape(placeholder)}[\"'”]", question) if placeholder else []
-    if len(described) > 1 and "YYYY-MM" in described[-1] and re.fullmatch(r"\d{4}-\d", value):
-        return value.replace("-", "-0")
-    match = PRECISION.search(described[-1]) if len(described) > 1 and FRACTION.fullmatch(value) else None
-    if match is None:
-        return value
-    word = "0" if match["whole"] else match[2].lower()
-    decimals = int(word) if word.isdecimal() else COUNTS.index(word)
-    return f"{float(value):.{decimals}f}" if len(value.partition(".")[2]) > decimals else value
-
-
 def error_line(text: str) -> str:
-    """Return the line of a result's text that states the error: the last line with an exception, otherwise the last
-    line that is not a note in parentheses."""
+    """Return the line of a tool result that states the error: the last line with an exception, otherwise the last line
+    that is not a note in parentheses."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     named = [line for line in lines if ERROR.fullmatch(line)]
     no_notes = [line for line in lines if not (line.startswith("(") and line.endswith(")"))]
@@ -136,20 +76,22 @@ def error_line(text: str) -> str:
 
 
 def error_facts(text: str) -> str:
-    """Return the line of a result's text with facts about the error, as ``sandbox.worker.error_hints`` writes it before
-    the traceback; an empty string if there is none."""
+    """Return the line with facts about the error that ``sandbox.worker.error_hints`` writes before the traceback of a
+    tool result; an empty string if there is none."""
     lines = text.partition("Traceback")[0].strip().splitlines()
     return lines[-1] if lines and FACTS.match(lines[-1]) else ""
 
 
 def plain(results: Sequence[Message], rows: Sequence[str], question: str, unchanged: str = "") -> str:
-    """Return the answer if it does not need the model; otherwise an empty string. Such an answer is one of these: the
-    values that the program printed in the form that the question demands, a note that the table has no rows, the rows
-    if the question asks for them, or the error of the last call. ``unchanged`` is the function that the last call
-    should have changed and did not."""
+    """Return the answer that can be written without the model, or an empty string. Such an answer consists of the
+    values that the program printed in the demanded form, a note that the table has no rows, the rows if the question
+    asks for them, or the error of the last call. ``unchanged`` is the function that the last call should have changed
+    but did not."""
     if unchanged:
         return UNCHANGED.format(function=unchanged)
-    if results[-1].status == "success" and (form := in_slots(results[-1].text, slots_of(question), question)):
+    text = results[-1].text
+    last_line = next(reversed(_lines_of(text)), "")
+    if results[-1].status == "success" and (form := values_in_form(text, question, last_line)):
         return form
     if results[-1].status == "success" and EMPTY_TABLE.fullmatch("\n".join(_lines_of(results[-1].text))):
         return NO_ROWS
@@ -157,8 +99,8 @@ def plain(results: Sequence[Message], rows: Sequence[str], question: str, unchan
 
 
 def failure(results: Sequence[Message]) -> str:
-    """Return the answer if the last of the calls failed: its error, the line that failed, and the errors of earlier
-    calls. Return an empty string if the last call did not fail."""
+    """Return an answer that reports the failure of the last call: its error, the line that failed, and the errors of
+    earlier calls. Return an empty string if the last call did not fail."""
     last = results[-1]
     if last.status not in ("error", "timeout"):
         return ""
@@ -180,8 +122,8 @@ def rows_of(output: str) -> list[str]:
 
 
 def without_warnings(output: str) -> str:
-    """Return the output without the lines with warnings of libraries; the output itself if it has no other lines. A
-    small model that reads a warning explains it in place of the result."""
+    """Return the output without lines that are warnings of libraries, because a small model that reads a warning
+    explains it instead of the result. If all lines are warnings, return the output unchanged."""
     lines = [line for line in output.splitlines() if not WARNING.fullmatch(line.strip())]
     return "\n".join(lines) if any(map(str.strip, lines)) else output
 
@@ -200,13 +142,12 @@ def in_rows(rows: Sequence[str]) -> str:
 
 
 def with_true_dates(sentence: str, output: str, question: str) -> str:
-    """Return the sentence with its unsupported names of months and weekdays replaced by the number in the output. A
-    small model that reads ``8`` may write January.
+    """Replace names of months and weekdays that the output does not support by the number in the output. A small model
+    that reads ``8`` may write January.
 
     A name is supported if the question or the output contains it or its first three letters, or if the output contains
     its number (1 to 12 for a month; 0 to 6 or 1 to 7 for a weekday, both beginning with Monday). A name is replaced
-    only if the output has exactly one number that can stand for a month, or for a weekday.
-    """
+    only if the output has exactly one number that can stand for a month, or for a weekday."""
     known = f"{question}\n{output}".lower()
     numbers = {int(number) for number in map(_plain, NUMBER.findall(output)) if number.isdecimal()}
     for names, values, word in ((MONTHS, range(1, 13), "month"), (WEEKDAYS, range(8), "day")):
@@ -223,8 +164,8 @@ def with_true_dates(sentence: str, output: str, question: str) -> str:
 
 
 def with_asked_decimals(sentence: str, output: str, question: str) -> str:
-    """Return the sentence with its numbers from the output rounded to the decimals that the question asks for. A
-    question that asks for several numbers of decimals changes nothing."""
+    """Round the numbers of the sentence that come from the output to the number of decimals that the question asks for.
+    Nothing changes if the question asks for different numbers of decimals."""
     asked = {match.lower() for match in DECIMALS.findall(question)}
     if len(asked) != 1:
         return sentence
@@ -243,9 +184,9 @@ def with_asked_decimals(sentence: str, output: str, question: str) -> str:
 
 
 def agrees(sentence: str, rows: Sequence[str], question: str) -> bool:
-    """Return whether a sentence is about the rows. For each number in it that is not in the question, it must contain a
-    word of every row that has this number. For a row without words, it must contain a number of every row without words
-    instead. A sentence without numbers must contain a word of a row that is not in the question."""
+    """Return whether a sentence agrees with the rows. For each of its numbers that is not in the question, it must
+    contain a word of every row with this number. For a row without words, it must contain a number of every row without
+    words instead. A sentence without numbers must contain a word of a row that is not in the question."""
     sentence_words, question_numbers = (
         {word.lower() for word in WORD.findall(sentence)},
         set(map(_plain, NUMBER.findall(question))),
@@ -268,7 +209,8 @@ def _plain(number: str) -> str:
 
 
 def _among(number: str, numbers: set[str]) -> bool:
-    """Return whether ``number`` is one of ``numbers``, or equals one of them rounded to the decimals of ``number``."""
+    """Return whether ``numbers`` contains ``number``, or a number that gives ``number`` when it is rounded to as many
+    decimals."""
     if number in numbers:
         return True
     decimals = len(number.partition(".")[2])

@@ -31,7 +31,8 @@ KIND = (
 )
 OTHERS = ("column", "columns", "feature", "field", "function", "sheet")
 NO_TABLE = "".join(rf"(?<!{word}\s)" for word in OTHERS)
-"""Refuses the name of something else than a table, with a look-behind for each word, because their widths differ."""
+"""Refuses a name that follows one of OTHERS and so is not a table. Each word has its own look-behind, because
+look-behinds need a fixed width."""
 MAX_ASKED = 4_000
 """Maximum number of characters of a question that are searched for files and names."""
 MAX_FACT = 2_000
@@ -66,9 +67,9 @@ WRITES = (
 
 
 def reading_lines(question: str, hidden: Sequence[str], variables: Sequence[str]) -> str:
-    """Return one line of code for each file that the user's text ``question`` names and that the texts ``hidden``
-    describe; an empty string if there is none. ``variables`` are the names of existing variables, which are not
-    overwritten unless the user gives that name."""
+    """Return the lines of code that read the files of a question: one line for each file that the user's text
+    ``question`` names and the texts ``hidden`` describe. Return an empty string if there is none. ``variables`` are the
+    names of existing variables, which are not overwritten unless the user gives that name."""
     question = question[:MAX_ASKED]
     files = dict(_files(question, hidden))
     named = _find_name(question) if len(files) == 1 else ""
@@ -85,8 +86,8 @@ def reading_lines(question: str, hidden: Sequence[str], variables: Sequence[str]
 
 
 def _codes_of_missing(question: str) -> list[str]:
-    """Return the numbers of which the question says that they stand for a missing value. pandas then reads them as
-    missing in every column."""
+    """Return the numbers that stand for a missing value according to the question. pandas then reads them as missing in
+    every column."""
     sentences = [] if AS_IT_IS.search(question) else re.split(r"(?<=[.?!;])\s|\n", question)
     found = (code for one in sentences if MEANS_MISSING.search(one) for code in CODE_OF_MISSING.findall(one))
     return list(dict.fromkeys(found))
@@ -94,7 +95,7 @@ def _codes_of_missing(question: str) -> list[str]:
 
 def _files(question: str, hidden: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the path of each file that the question names, with the expression that reads it. If the question names no
-    file, the only table that was given to the turn is meant."""
+    file and the turn has exactly one table, yield that table."""
     given = []
     for line in (line for text in hidden for line in text.splitlines()):
         fact = FACT.match(line) if len(line) <= MAX_FACT else None
@@ -140,7 +141,7 @@ def _only_reads(tree: ast.Expression, path: str) -> bool:
 
 
 def _find_name(question: str) -> str:
-    """Return the name that the user's text gives to a variable; an empty string if it gives none."""
+    """Return the name of a variable that the user's text asks for; an empty string if it asks for none."""
     for pattern in GIVEN:
         for name in pattern.findall(question):
             if not NO_NAME.fullmatch(name) and not keyword.iskeyword(name):

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent_kernel.core.programs.program_edits import Edit, ParsedProgram
+from agent_kernel.core.programs.syntax_tree import names_in, parse_or_empty
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import EACH, rows_of
 
 ONE_VALUE = re.compile(
@@ -30,7 +31,7 @@ ONE_VALUE = re.compile(
 MANY_ROWS = 6
 """The smallest number of rows that is too many for a question that asks for one value."""
 LENGTH = re.compile(r"^(?:.*\bLength: (\d+).*|\[(\d+) rows x \d+ columns\])$", re.MULTILINE)
-"""Finds the number of rows of which pandas shows only the first and the last."""
+"""Matches the line in which pandas states the number of rows, if it prints only the first and the last rows."""
 CONVERSION = re.compile(
     r"^(?P<place>(?P<frame>[A-Za-z_]\w*)\['(?P<label>[^'\\\n]+)'\]) "
     r"(?P<problem>holds text|has equal values in different (?:case or spaces|case|spaces))\. "
@@ -101,8 +102,8 @@ EXAMPLE = re.compile(
 
 
 def surplus_rows(output: str, question: str) -> int:
-    """Return the number of rows of ``output`` if the question asks for one value and the rows are too many for that;
-    otherwise 0. A question for one value per group ("mean salary per department") is answered by several rows."""
+    """Return the number of rows of ``output`` if they are too many for a question that asks for one value; otherwise 0.
+    A question for one value per group ("mean salary per department") is answered by several rows."""
     if EACH.search(question) or not ONE_VALUE.search(question):
         return 0
     lengths = [int(first or second) for first, second in LENGTH.findall(output)]
@@ -112,18 +113,18 @@ def surplus_rows(output: str, question: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MissingConversion:
-    """The line of code, with its line break, that converts a column and that a program lacks. ``is_named`` means that
-    the program already uses the variable that the line sets, so that the program is complete once the line precedes
-    it."""
+    """A line of code that converts a column of text and that a program lacks. ``line`` includes its line break.
+    ``is_named`` means that the program already uses the variable that the line sets, so that adding the line completes
+    the program."""
 
     line: str
     is_named: bool
 
 
 def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingConversion | None:
-    """Return the conversion of the first column that ``code`` computes with, or compares, without converting it; None
-    if there is none. ``hidden`` has the texts of the hidden context."""
-    names = _names_in(code)
+    """Return the missing conversion of the first column with which ``code`` computes or compares although the column is
+    text; None if no conversion is missing. ``hidden`` has the texts of the hidden context."""
+    names = names_in(code)
     for fact in (match for text in hidden for match in CONVERSION.finditer(text)):
         label, name, frame = re.escape(fact["label"]), fact["name"], fact["frame"]
         line = f"{fact['line']}\n"
@@ -131,7 +132,7 @@ def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingConversi
         exists = frame in names or any(map(described.search, hidden))
         if name in names and exists and not re.search(rf"\b{name} *=(?!=)", code):
             return MissingConversion(line, is_named=True)
-        # A model may also take the converted column for one of the table: packs['weight_number'].
+        # A model may also mistake the converted variable for a column of the table: packs['weight_number'].
         uses_column = re.compile(rf"(['\"]){label}(?:_\w+)?\1|\.{label}\b")
         lines = [text for text in code.splitlines() if frame in names and uses_column.search(text)]
         uses = USES_NUMBERS if fact["problem"] == "holds text" else COMPARES
@@ -142,8 +143,8 @@ def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingConversi
 
 
 def with_inclusive_bins(code: str, question: str) -> str:
-    """Return the code whose calls of ``pd.cut`` count both ends of each range that the question names: "0 to 17, 18 to
-    39". With the bins [0, 18, 40], or [0, 17, 39] and ``right=False``, a value at an end gets into the wrong range."""
+    """Correct the calls of ``pd.cut`` so that both ends of each range of the question ("0 to 17, 18 to 39") are inside
+    it. With the bins [0, 18, 40], or [0, 17, 39] and ``right=False``, a value at an end falls into the wrong range."""
     ranges = [(int(low), int(high)) for low, high in RANGE.findall(question)]
     if len(ranges) < 2 or ".cut(" not in code:
         return code
@@ -173,15 +174,15 @@ def with_inclusive_bins(code: str, question: str) -> str:
 
 
 def lacks_name(code: str, errors: Sequence[str]) -> bool:
-    """Return whether the code uses, and does not set, a name that was undefined in an earlier try. ``errors`` are the
-    texts of the earlier results."""
+    """Return whether the code uses a name that was undefined in an earlier try and that the code does not set either.
+    ``errors`` are the texts of the earlier results."""
     missing = {match[1] for text in errors for match in UNDEFINED.finditer(text)}
-    return bool(missing & _names_in(code) - names_set(code)) if missing else False
+    return bool(missing & names_in(code) - names_set(code)) if missing else False
 
 
 def misses_variable(code: str, question: str) -> bool:
-    """Return whether the question names the variable for a result, and the code, which can be parsed, sets no such
-    variable."""
+    """Return whether the question gives the name of the variable for the result, and the code does not set this
+    variable. False for code that cannot be parsed."""
     wanted = {name for match in RESULT_NAME.finditer(question) for name in match.groups() if name}
     return bool(wanted) and bool(parse_or_empty(code).body) and not wanted & names_set(code)
 
@@ -196,9 +197,9 @@ def names_set(code: str) -> set[str]:
 
 
 def unchanged_function(code: str, hidden: Sequence[str], question: str) -> str:
-    """Return the name of a function that the question asks to change and that ``code`` defines without a change, apart
-    from layout and comments. Return an empty string if there is none, or if the code defines any other function.
-    ``hidden`` has the texts of the hidden context, which contain the present functions."""
+    """Return the name of the function that the question asks to change if ``code`` defines it as before, apart from
+    layout and comments. Return an empty string if there is none, or if the code also changes or defines another
+    function. ``hidden`` has the texts of the hidden context, which contain the present functions."""
     if not COMPLAINS.search(question):
         return ""
     facts = [match for text in hidden for match in FUNCTION.finditer(text)]
@@ -209,13 +210,13 @@ def unchanged_function(code: str, hidden: Sequence[str], question: str) -> str:
 
 
 def with_check(code: str, hidden: Sequence[str], question: str) -> str:
-    """Return the code with a line that fails unless a function returns what the question gives as an example; the code
-    itself if the question has no example, or if the code has the line. The function is one that the code defines or,
-    if the question asks to change it, one that the texts ``hidden`` describe. The line stands before an expression at
-    the end, whose value is displayed.
+    """Add a line to the code that fails unless a function returns the value that the question gives as an example.
+    Return the code unchanged if the question has no example, or if the code has the line already. The function must be
+    defined by the code or, if the question asks to change it, described in the texts ``hidden``. The line is added
+    before an expression at the end, whose value is displayed.
 
-    Only a call and a value that consist of literals are taken from the question. Numbers may differ in the digits that
-    the example does not have."""
+    Only a call and a value that consist of literals are taken from the question. A number may differ from the example
+    in further decimals."""
     body = parse_or_empty(code).body
     checked = {
         target.id
@@ -262,22 +263,10 @@ def _plain_literals(text: str) -> str:
 
 
 def _functions_in(code: str) -> dict[str, str]:
-    """Return the syntax tree, as text, of each function that the code defines outside of functions and classes, by
-    name."""
+    """Return the functions that the code defines at its top level, as a mapping from the name to the syntax tree as
+    text."""
     return {
         node.name: ast.dump(node)
         for node in parse_or_empty(code).body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
-
-
-def _names_in(code: str) -> set[str]:
-    """Return the names of variables that the code uses or sets; none if it is no valid code."""
-    return {node.id for node in ast.walk(parse_or_empty(code)) if isinstance(node, ast.Name)}
-
-
-def parse_or_empty(code: str) -> ast.Module:
-    try:
-        return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ast.Module([], [])

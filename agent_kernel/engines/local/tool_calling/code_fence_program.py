@@ -11,7 +11,7 @@ from agent_kernel.core.messages import Usage
 from agent_kernel.core.programs.program_edits import ParsedProgram
 from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
 from agent_kernel.core.programs.question_coverage import uncovered_sentences
-from agent_kernel.core.programs.statistics_mistakes import with_named_functions
+from agent_kernel.core.programs.statistics_mistakes import with_named_functions, with_named_options
 from agent_kernel.engines.local.backend import DecodingOptions
 from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion
 from agent_kernel.engines.local.tool_calling import code_fence_prompt
@@ -44,12 +44,13 @@ class DecodedProgram:
 async def write_program(
     prompt: str, reading: str, turn: code_fence_prompt.Exchange, decoding: DecodingOptions, completer: Completer
 ) -> DecodedProgram:
-    """Decode one program, which begins with the lines ``reading``. If it lacks the conversion of a column that the
-    facts of ``turn`` ask for, that line is put before it. The model then writes the rest again, unless the program
-    already uses the name of the converted column. If it leaves out sentences of the question, the model writes it
-    again behind these sentences as comments. If it prints a value that the question demands from a variable that exists
-    nowhere, the model writes the line that sets it. If the question has an example of what a function should return,
-    the program gets a line that checks it."""
+    """Decode one program, which begins with the lines ``reading``, and complete it.
+
+    If the program lacks the conversion of a column that the facts of ``turn`` ask for, the conversion is added before
+    it; the model writes the rest again, unless the program already uses the name of the converted column. If the
+    program ignores sentences of the question, the model writes it again after these sentences as comments. If it prints
+    a demanded value from a variable that is not set anywhere, the model writes the line that sets the variable. If the
+    question has an example of what a function should return, a line that checks the example is added."""
     program = await _converted_program(prompt, reading, turn, decoding, completer)
     omitted = uncovered_sentences(turn.question, program.code, turn.hidden) if program.finish == "stop" else []
     if omitted and not decoding.temperature:  # a sample is one of several, and a vote prefers those that omit less
@@ -71,14 +72,16 @@ async def write_program(
         program = replace(program, usage=program.usage + completion.usage)
         if ParsedProgram(line).nodes:
             code, head = f"{head}{line}{code.removeprefix(head)}", head + line
-    code = with_inclusive_bins(with_named_functions(rewrite_mistakes(code), turn.question), turn.question)
+    code = rewrite_mistakes(code)
+    for rewrite in (with_named_functions, with_named_options, with_inclusive_bins):
+        code = rewrite(code, turn.question)
     return replace(program, code=with_check(code, turn.hidden, turn.question))
 
 
 async def _converted_program(
     prompt: str, reading: str, turn: code_fence_prompt.Exchange, decoding: DecodingOptions, completer: Completer
 ) -> DecodedProgram:
-    """Decode one program with the conversions of columns that it lacks."""
+    """Decode one program, and add the conversions of columns that it lacks."""
     spent = Usage()
     for attempt in range(MAX_CONVERSIONS + 1):
         completion = DecodedCompletion(prompt)
@@ -99,8 +102,9 @@ async def _converted_program(
 async def _decode_program(
     completion: DecodedCompletion, decoding: DecodingOptions, completer: Completer, *, forced: str
 ) -> str:
-    """Decode code up to the end of its block, and return how it ended: ``stop``, ``length``, or LOOP once it has the
-    same line MAX_EQUAL_LINES times. A small model that begins to repeat lines does so up to the limit of tokens."""
+    """Decode code up to the end of its block, and return how decoding ended: ``stop``, ``length``, or LOOP. LOOP means
+    that the code has the same line MAX_EQUAL_LINES times; a small model that repeats itself otherwise continues to the
+    token limit."""
     deltas = completer.stream(completion, decoding, forced=forced, stop=(code_fence_prompt.CLOSE,), keep_stop=True)
     async with aclosing(deltas):
         async for delta in deltas:
@@ -110,7 +114,7 @@ async def _decode_program(
 
 
 def _repeats_itself(code: str) -> bool:
-    """Return whether the last whole line of the code is one of MAX_EQUAL_LINES equal ones."""
+    """Return whether the last complete line of the code occurs at least MAX_EQUAL_LINES times in it."""
     *lines, _ = code.split("\n")
     return bool(lines) and len(lines[-1]) >= MIN_LINE and lines.count(lines[-1]) >= MAX_EQUAL_LINES
 

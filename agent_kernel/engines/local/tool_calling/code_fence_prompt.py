@@ -8,22 +8,21 @@ increased the share of right answers most.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agent_kernel.core.messages import Message, ToolCall, corrected_call, correction_id
+from agent_kernel.core.programs.answer_form import slots_of, unusable_value
 from agent_kernel.core.programs.method_examples import method_examples
 from agent_kernel.core.programs.program_repair import repair_program
+from agent_kernel.core.programs.syntax_tree import parse
 from agent_kernel.engines.local.backend import ChatMessage
-from agent_kernel.engines.local.tool_calling.code_fence_answer_form import unusable_value
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
     asks_for_form,
     error_facts,
     error_line,
-    slots_of,
     without_warnings,
 )
 from agent_kernel.engines.local.tool_calling.code_fence_file_loading import reading_lines
@@ -152,7 +151,7 @@ class Exchange:
 
     @property
     def names_things(self) -> bool:
-        """Whether the user messages contain facts about variables of the notebook, or the name of a data file."""
+        """Whether the turn has facts about variables of the notebook, or names a data file."""
         lines = [line for text in self.asked for line in text.splitlines()]
         return any(line.startswith(VARIABLES) or FILE.search(line) for line in lines)
 
@@ -202,10 +201,10 @@ class Exchange:
         )
 
     def objection(self, result: Message) -> str:
-        """Return why a python call is tried again, in the words of the note that the model sees; an empty string if its
-        result needs no second try. A call is tried again if it ended with an error, if it printed many rows for a
-        question that asks for one value, if it printed no value in the form that the question demands, or if it left
-        the function that the question asks to change as it was."""
+        """Return why a python call must be tried again, as part of a note for the model; an empty string if its result
+        is acceptable. A call is tried again if it ended with an error, printed many rows for a question that asks for
+        one value, printed an unusable value where the question demands a form, or left the function that the question
+        asks to change unchanged."""
         if result.status == "error":
             facts = error_facts(result.text)
             error = error_line(result.text)
@@ -214,30 +213,32 @@ class Exchange:
             return ""
         if function := self.unchanged_function(result):
             return f"defined {function} again without any change, so {function} does the same as before"
-        if unusable := unusable_value(result.text, self.slots):
+        if unusable := unusable_value(result.text, self.question):
             return unusable
         rows = surplus_rows(result.text, self.question)
         return f"printed {rows} rows, but the question asks for one value" if rows else ""
 
     def unchanged_function(self, result: Message) -> str:
-        """Return the function that the question asks to change and that the call with this result left as it was."""
+        """Return the name of the function that the question asks to change and that the call with this result defined
+        without a change; an empty string if there is none."""
         return unchanged_function(self._code_of(result), self.hidden, self.question)
 
     @property
     def failed_programs(self) -> list[str]:
-        """The code of the python calls to whose results there is an objection."""
+        """The code of the python calls that must be tried again because ``objection`` rejects their result."""
         failed = [result for result in self.results if self.objection(result)]
         return [self._code_of(result) for result in failed if self.ran_python(result)]
 
     @property
     def slots(self) -> dict[str, str]:
-        """The values that the answer must state in the form ``@name[placeholder]``, as placeholders by name."""
+        """The values that the question demands in the form ``@name[placeholder]``, as a mapping from each name to its
+        placeholder."""
         return slots_of(self.question)
 
     @property
     def correction(self) -> ToolCall | None:
-        """The call of the program of the last call with the correction that its error asks for; None if there was no
-        error, if no correction is known, or if the corrected program ran already."""
+        """A call of the last program with the known correction of its error; None if the program did not fail, if no
+        correction is known, or if the corrected program has already run."""
         result = self.awaiting
         if result is None or result.status != "error" or not self.ran_python(result):
             return None
@@ -249,7 +250,7 @@ class Exchange:
 
     @property
     def _corrected(self) -> list[Message]:
-        """The results of calls that a corrected program followed."""
+        """The results of failed calls whose program was corrected and run again."""
         corrected = {corrected_call(result.call_id or "") for result in self.results}
         return [result for result in self.results if result.call_id in corrected]
 
@@ -259,13 +260,13 @@ class Exchange:
 
     @property
     def failures(self) -> int:
-        """The number of calls that ended with an error, without those that a corrected program followed."""
+        """The number of calls that ended with an error and whose program was not corrected and run again."""
         return sum(result.status == "error" for result in self.results) - len(self._corrected)
 
     def chat(self, *, retry: bool) -> list[ChatMessage]:
         """Return the messages of this turn for the chat template. Calls that were tried again are left out, because a
-        small model that sees its failed code repeats it; a note with the objection to their result follows the question
-        instead. ``retry`` means that the last call is to be tried again."""
+        small model that sees its failed code repeats it; instead, a note with the reason follows the question.
+        ``retry`` means that the last call is to be tried again."""
         failed = self._tried_again(retry)
         notes = [f"(Note: an earlier try {self.objection(result)})" for result in failed]
         dropped = {result.call_id for result in failed}
@@ -310,7 +311,8 @@ def exchanges(messages: Sequence[Message]) -> tuple[str, list[Exchange]]:
 
 
 def leans_to_code(turns: Sequence[Exchange]) -> bool:
-    """Return whether the last question names a variable or a file, or follows a turn in which code ran."""
+    """Return whether the last question is likely to need code: it names a variable or a file, or code ran in the turn
+    before it."""
     return bool(turns) and (turns[-1].names_things or (len(turns) > 1 and bool(turns[-2].results)))
 
 
@@ -335,9 +337,9 @@ def chat(
     in_retry: bool = False,
 ) -> list[ChatMessage]:
     """Return the messages for the chat template. With ``tools``, the rules and the worked ``examples`` come first.
-    ``retry`` means that the last call is to be tried again. If it ended with an error, the rules allow every import,
-    and the examples are left out unless ``in_retry`` is True: what fails with a very small model is often a copy of an
-    example, while a larger model without examples writes programs that invent the data."""
+    ``retry`` means that the last call is to be tried again. If this call ended with an error, the rules allow every
+    import, and the examples are left out unless ``in_retry`` is True: the failed code of a very small model is often a
+    copy of an example, while a larger model without examples writes programs that invent the data."""
     instructions, turns = exchanges(messages)
     failed = retry and turns[-1].failures > 0
     rules = (RULES.replace(IMPORTED, "") if failed else RULES) if tools else ""
@@ -351,7 +353,8 @@ def chat(
 
 
 def output_text(result: Message, question: str) -> str:
-    """Return the text of a result of ``question`` with a label and an instruction, as the model sees it."""
+    """Return the text of a tool result as the model sees it: with a label and an instruction. ``question`` is the
+    question of the turn."""
     text = result.text.strip() or "(no output)"
     text = without_warnings(text) if result.status == "success" else text
     label = "Output" if result.status in ("success", None) else f"Output ({result.status})"
@@ -363,14 +366,9 @@ def code_block(code: str) -> str:
 
 
 def is_diagram(code: str) -> bool:
-    """Return whether ``code`` is a Mermaid diagram. Valid Python is none: ``timeline`` may be a variable."""
-    if not DIAGRAM.match(code):
-        return False
-    try:
-        ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True
-    return False
+    """Return whether ``code`` is a Mermaid diagram. Code that is valid Python is not, since ``timeline`` may be a
+    variable."""
+    return bool(DIAGRAM.match(code)) and parse(code) is None
 
 
 def _assistant_text(message: Message, dropped: set[str | None]) -> str:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from agent_kernel.core.messages import Message, Usage
+from agent_kernel.core.programs.answer_form import slots_regex
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, TextChunk, ToolSpec
 from agent_kernel.engines.local.backend import ChatMessage, OutputGrammar
 from agent_kernel.engines.local.decoding import reasoning
@@ -159,8 +160,8 @@ class Fence:
                 yield replace(chunk, usage=_after(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
 
     async def _choosing(self, messages: Sequence[Message], prompt: str, completer: Completer) -> str:
-        """Return the prompt after which the first token decides between code and text. If the model writes text, it
-        continues this prompt."""
+        """Return the prompt for the first token, which decides between code and text. If the model writes text, its
+        answer continues this prompt."""
         fewer = code_fence_prompt.without_unnamed_data(messages)
         if fewer is messages:
             return prompt
@@ -226,7 +227,7 @@ class Fence:
         stop = (*request.sampling.stop, *((code_fence_prompt.CLOSE,) if offered else ()))
         decoding = decoding_options(request.sampling)
         if slots:
-            regex = code_fence_fallback_answer.slots_regex(slots)
+            regex = slots_regex(slots)
             decoding = replace(decoding, grammar=OutputGrammar("regex", regex))
         deltas = completer.stream(completion, decoding, stop=stop, marks=reasoning.TAGS)
         async with aclosing(reasoning.split_reasoning(deltas, prompt)) as parts:
@@ -238,8 +239,8 @@ class Fence:
 def _reply_without_model(
     turn: code_fence_prompt.Exchange, ran: Message, request: EngineRequest, *, retry: bool, must: bool
 ) -> list[Chunk]:
-    """Return the chunks that follow the result ``ran`` of a python call if they do not need the model: a call with the
-    correction of a program that failed, or an answer. Return an empty list if the model is needed."""
+    """Return the chunks of a reply to the result ``ran`` that does not need the model: a call of the corrected program
+    if the program failed, or an answer. Return an empty list if the model is needed."""
     if request.tool_choice != "none" and _has_python(request.tools) and (corrected := turn.correction):
         return [CallChunk(corrected), EndChunk("calls", Usage())]
     if must or retry or request.output:
@@ -259,7 +260,7 @@ def _code_regex(turn: code_fence_prompt.Exchange, *, retry: bool) -> str | None:
 
 
 def _tree_of(code: str) -> str:
-    """Return the syntax tree of a program as text, which is equal for programs that differ only in layout and comments.
+    """Return the syntax tree of a program as text. It is equal for programs that differ only in layout and comments.
     Return the code itself if it cannot be parsed."""
     try:
         return ast.dump(ast.parse(code))
@@ -284,9 +285,9 @@ async def code_margin(prompt: str, completer: Completer) -> tuple[float, Usage]:
 
 
 def _after(spent: Usage, usage: Usage) -> Usage:
-    """Return the usage of a round, computed from the usage of the decision (``spent``) and of the decoding (``usage``).
-    It includes the time of the decision, but not its two tokens. The reused tokens are those of the decision, because
-    the decoding finds the whole prompt in the cache."""
+    """Return the usage of a round from the usage of the decision between code and text (``spent``) and that of the
+    decoding (``usage``). It includes the time of the decision, but not its two tokens. The reused tokens are those of
+    the decision, because the decoding finds the whole prompt in the cache."""
     if not spent.prompt_tokens:
         return usage
     return replace(

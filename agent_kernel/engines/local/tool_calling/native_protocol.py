@@ -116,14 +116,15 @@ class Native:
                 for part in reader.push(delta):
                     yield part
                 if reader.done:
-                    # The text after this call is dropped, also from the history.
+                    # The text after this call is dropped from the answer and from the history.
                     completion.text, completion.finish = completion.text.removesuffix(reader.rest), "stop"
                     break
         if not reader.done:
             cut = completion.finish == "length" or bool(completion.stopped_by(sampling.stop))
             for part in reader.finish(cut=cut):
                 yield part
-        # An answer with reasoning is not kept: later prompts omit the reasoning, so that the common prefix ends there.
+        # The text of an answer with reasoning is not stored: later prompts omit the reasoning, so that the common
+        # prefix ends before it.
         if reader.calls and reader.whole and reader.answer.startswith(completion.text):
             await answer.keep(completion.text, assistant(reader.text, reader.calls))
         reason = "calls" if reader.calls and completion.finish != "length" else completion.finish

@@ -1,4 +1,4 @@
-"""Finds out what a chat template supports by rendering test conversations with it."""
+"""Determines which features a chat template supports by rendering test conversations with it."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class TemplateProbe:
 
 
 async def probe(render: Render) -> TemplateProbe:
-    """Render the test conversations and return what the template supports. ``render`` is ``Completer.render``, which
-    raises EngineError if the template refuses a conversation."""
+    """Render the test conversations and return the features that the template supports. ``render`` is
+    ``Completer.render``, which raises EngineError if the template refuses a conversation."""
 
     async def render_or_empty(*messages: ChatMessage) -> str:
         try:
@@ -78,8 +78,8 @@ async def probe(render: Render) -> TemplateProbe:
     if not (prompt and TOOL in prompt):
         return TemplateProbe(system=SYSTEM in with_system, end=_end(tail))
     called = await render_or_empty(USER, _round(1, as_text=text_arguments)[0], {"role": "user", "content": NEXT})
-    # Some templates list the tools before the last user message. The text before a call is therefore read where there
-    # is only one user message, and the text after it where another one follows.
+    # Some templates list the tools before the last user message. So the text before a call is taken from a conversation
+    # with one user message, and the text after it from one in which another user message follows.
     opening, _, key = _form(one or called, prompt, head, tail)
     _, closing, _ = _form(called, prompt, head, tail)
     plain = TemplateProbe()
@@ -117,14 +117,14 @@ def _end(tail: str) -> str:
     return tag[1] if tag else ""
 
 
-def _form(called: str, asked: str, head: str, tail: str) -> tuple[str, str, str]:
+def _form(called: str, prompt: str, head: str, tail: str) -> tuple[str, str, str]:
     """Return the text before and after the JSON of a call, and the name of its arguments; the name is empty if the call
     is not JSON.
 
-    ``called`` is a rendered conversation with a call. ``asked`` is a prompt up to the point where the model continues.
+    ``called`` is a rendered conversation with a call. ``prompt`` is a prompt up to the point where the model continues.
     ``head`` and ``tail`` are the rendered text before and after an answer in text.
     """
-    starts = [asked, asked.rstrip().removesuffix(open_tag(asked).rstrip()), head]
+    starts = [prompt, prompt.rstrip().removesuffix(open_tag(prompt).rstrip()), head]
     start = max((len(text) for text in starts if called.startswith(text)), default=-1)
     for brace in re.finditer(r"\{", called[max(0, start) :]):
         at = max(0, start) + brace.start()

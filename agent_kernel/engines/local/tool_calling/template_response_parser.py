@@ -2,9 +2,8 @@
 form of calls.
 
 The model's tokenizer declares the form. If the tokenizer declares no form, the parser uses the entry of FORMS that fits
-the model's chat template. Calls in JSON are parsed by ``call_parser.py`` only, which also accepts what models write
-instead of the declared form.
-"""
+the model's chat template. Calls in JSON are parsed by ``call_parser.py`` only, which also accepts the forms that models
+write instead of the declared one."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ _NAMED = {"function": {"name": "{name}", "arguments": "{content}"}}
 _TEXT = {"content": "text", "content_args": {"strip": False}}
 FORMS: Mapping[tuple[str, ...], Mapping[str, Any]] = MappingProxyType(
     {
-        # Qwen3-Coder, Qwen3.5: one element for each argument. Some models omit the outer tag.
+        # Qwen3-Coder and Qwen3.5 write one element for each argument. Some models omit the outer tag.
         ("<function=", "<parameter="): {
             "start_anchor": "<|im_start|>assistant\n",
             "fields": {
@@ -39,7 +38,7 @@ FORMS: Mapping[tuple[str, ...], Mapping[str, Any]] = MappingProxyType(
                 "content": _TEXT,
             },
         },
-        # Gemma 4: JSON without quotes around keys, and with its own quotes around strings.
+        # Gemma 4 writes JSON without quotes around keys, and with its own quotes around strings.
         ("<|tool_call>call:",): {
             "start_anchor": "<|turn>model\n",
             "fields": {
@@ -77,7 +76,7 @@ class DeclaredParser:
 
     def __init__(self, form: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], content: CallParser) -> None:
         os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-        # The only import of transformers' parser, which runs in the worker and only for models that need it.
+        # This is the only import of transformers' parser. It happens in the worker, and only for models that need it.
         from transformers.utils.chat_parsing import ResponseParser
 
         self._new: Callable[[], Any] = lambda: ResponseParser(dict(form), "", tools=[dict(tool) for tool in tools])

@@ -236,7 +236,7 @@ class Transformers:
         cuda = self._model.device.startswith("cuda")
         limits: dict[str, Any] = {} if cuda and not self._options.cache_gb else {"num_blocks": self._choose_blocks()}
         if not cuda:
-            # The size already respects a reserve; the library would leave another 40 % of the memory free.
+            # ``limits`` already leaves a reserve; by default the library would leave another 40 % of the memory free.
             limits["max_memory_percent"] = 1.0
         return self._libraries.transformers.ContinuousBatchingConfig(
             page_size=BLOCK,

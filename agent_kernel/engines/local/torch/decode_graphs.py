@@ -55,7 +55,7 @@ class DecodeGraphs:
         if not isinstance(runner.pad_inputs, bool) or not callable(runner.maybe_pad_inputs):
             raise AttributeError("pad_inputs or maybe_pad_inputs has another type")
         if manager.batch_processor.inputs_and_outputs.attention_mask is None:
-            # Flash attention receives lengths as numbers, which a graph would keep.
+            # Flash attention receives lengths as Python numbers, which a graph would record as constants.
             self.fault = "the model uses flash attention"
             return
         runner.maybe_pad_inputs = self._padding(runner)
@@ -93,7 +93,7 @@ class DecodeGraphs:
         cuda = import_libraries().torch.cuda
         graph = cuda.CUDAGraph()
         self._pool = self._pool or cuda.graph_pool_handle()
-        # Other threads may use the device meanwhile: the mode lets only this thread's calls end the recording.
+        # Other threads may use the device during the recording. In this mode, only calls of this thread can end it.
         with cuda.graph(graph, pool=self._pool, stream=cuda.current_stream(), capture_error_mode="thread_local"):
             logits = self._model(**inputs).logits
         return graph, logits

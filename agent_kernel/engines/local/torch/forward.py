@@ -40,7 +40,7 @@ class Forward:
         recurrent state when more than one token follows it (Mamba in transformers 5.23)."""
 
     def end(self, ran: int, length: int) -> int:
-        """Return the end position of the slice that begins at ``ran`` in a prompt of ``length`` tokens."""
+        """Return the position at which the slice of a prompt of ``length`` tokens ends that begins at ``ran``."""
         if self.resumes:
             return min(ran + SLICE, length)
         return ran + 1 if ran else length
@@ -79,7 +79,8 @@ class Forward:
             inputs["position_ids"] = positions[..., start:end]
         if self._sight is not None and places:
             inputs |= self._sight.inputs([place.picture for place in places])
-            # From the beginning of the prompt, since the model finds the tokens of one picture by their positions.
+            # The model finds the tokens of a picture by their positions, so it needs the kinds of all tokens from the
+            # beginning of the prompt.
             inputs |= dict.fromkeys(self._kinds, self._sight.kinds(ids[:end]))
         with self._torch.inference_mode():
             return self._model(input_ids=self._tensor(ids[start:end]), **inputs).logits[0, -1]

@@ -23,7 +23,7 @@ class Grammars:
 
     def __init__(self, model: TorchModel) -> None:
         try:
-            # The only import of xgrammar. It imports torch, so only the worker may import it.
+            # This is the only import of xgrammar. It imports torch, so only the worker may import it.
             import xgrammar
         except ImportError as error:
             raise EngineError(f"xgrammar cannot be imported in this environment: {error}", hint=SETUP) from error

@@ -79,7 +79,7 @@ class TorchModel:
         return str(template(chat, tools=schemas, add_generation_prompt=True, tokenize=False))
 
     def encode(self, text: str) -> list[int]:
-        # Templates write the special tokens that begin a prompt.
+        # The special tokens at the beginning of a prompt come from the chat template.
         return [int(token) for token in self.tokenizer.encode(text, add_special_tokens=False)]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -161,7 +161,7 @@ def import_libraries() -> Libraries:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ["TQDM_DISABLE"] = "1"
     try:
-        # The only import of torch. It takes seconds, so only the worker imports it.
+        # This is the only import of torch. It takes seconds, so only the worker imports it.
         import torch
         import transformers
     except ImportError as error:

@@ -1,8 +1,8 @@
-"""Measures the KV cache of transformers' continuous batching, and determines what is evicted when the cache is full.
+"""Measures the KV cache of transformers' continuous batching, and determines which prefixes are evicted when the cache
+is full.
 
 The cache itself belongs to the library. The attributes that this module reads exist in 5.22 and 5.23. If one of them is
-missing, fewer figures are reported, and requests still run.
-"""
+missing, fewer figures are reported, and requests still run."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Choices:
 
     @property
     def shape(self) -> tuple[float, ...]:
-        """The options of sampling. Requests with equal ones can be computed together."""
+        """The sampling options as a tuple. Requests with equal options can be computed together."""
         options = self.decoding
         return (options.temperature, options.top_k, options.top_p, options.min_p) if options.temperature > 0 else ()
 
@@ -94,15 +94,15 @@ def choose_tokens(rows: Any, choices: Sequence[Choices]) -> Any:
             noise = torch.empty_like(part)
             for row, at in zip(noise, members, strict=True):
                 row.exponential_(generator=choices[at].generator)
-            # The largest quotient of a probability and an exponential number is a sample; multinomial does the same,
-            # for one generator.
+            # The index of the largest quotient of a probability and an exponentially distributed number is a sample of
+            # the distribution. torch.multinomial uses the same method, but with one generator for all rows.
             part /= noise
         tokens[members] = part.argmax(dim=-1)
     logprobs = torch.zeros(len(choices), dtype=torch.float64, device=rows.device)
     if wanted:
         chosen = raw.gather(1, tokens[wanted].unsqueeze(1)).squeeze(1)
         logprobs[wanted] = (chosen - raw.logsumexp(dim=-1)).double()
-    # One copy to the processor for all rows, since a copy waits until the device has computed what was started before.
+    # All rows are copied to the processor at once, because each copy waits until the device has finished its work.
     for one, token, logprob in zip(choices, *torch.stack([tokens.double(), logprobs]).tolist(), strict=True):
         one.note(int(token), logprob)
     return tokens
@@ -130,7 +130,8 @@ class Sampler:
             ContinuousBatchingLogitsProcessorList,
         )
 
-        # A virtual subclass, since a real one would import the library together with this module.
+        # Registering a virtual subclass avoids importing the library together with this module, which a real subclass
+        # would do.
         ContinuousBatchingLogitsProcessor.register(type(self))
         processors = ContinuousBatchingLogitsProcessorList(LogitsProcessorList([self]))
         processors.tensors_required = 1

@@ -59,7 +59,7 @@ class SingleRun:
         if self._ran < len(self._ids):
             return None
         reused, self._reused = self._reused, None
-        # A copy: the logits are kept with the cache, and choosing changes them.
+        # The logits are copied, because they are kept with the cache and choosing a token changes them.
         logits = self._logits.float().reshape(1, -1).clone()
         token = int(choose_tokens(logits, [self._choices])[0])
         if token in self._end_ids:

@@ -34,7 +34,7 @@ class InfillCall:
                 yield Filling(silence="busy")
         finally:
             reader.cancel()
-            # Awaited here, so that asyncio does not log an error that nobody retrieved.
+            # The task is awaited here, so that asyncio does not log an exception that nobody retrieved.
             await asyncio.wait([reader])
             failure = None if reader.cancelled() else reader.exception()
         if failure is not None:

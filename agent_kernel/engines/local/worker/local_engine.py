@@ -199,8 +199,8 @@ class LocalEngine:
         return self._worker.pid if self._worker is not None and self._worker.alive else None
 
     def give_way(self, busy: bool) -> None:
-        """Reduce the worker's CPU use if ``busy``, otherwise restore it. The caller calls this when the user's own code
-        starts and stops needing the machine."""
+        """Lower the worker's CPU use if ``busy``, otherwise restore it. The server calls this when the user's own code
+        starts, and again when it has ended."""
         if busy != self._give_way:
             self._give_way = busy
             if self._worker is not None:

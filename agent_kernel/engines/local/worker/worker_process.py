@@ -221,7 +221,8 @@ class WorkerProcess:
             await asyncio.sleep(CHECK_S)
             self._silence += min(time.monotonic() - before, 2 * CHECK_S)
             limit = self._silent_s if self._loaded else max(self._silent_s, LOADING_SILENT_S)
-            # A step may also hang without holding Python's lock; the worker then still sends beats, which report it.
+            # A step may also hang without holding Python's lock. The worker then still sends beats, and these report
+            # how long the step has been running.
             stuck = max(self._silence, self._busy_s if self._loaded else 0.0)
             if stuck > limit:
                 self._fail(

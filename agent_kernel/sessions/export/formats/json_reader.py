@@ -45,7 +45,8 @@ def loads(
     except RecursionError:
         too_deep = True
     except ValueError as error:
-        # Python's own message about a long integer names a function that only a Python program could call.
+        # Python's own message about a long integer recommends a function of Python, which does not help the author of
+        # the document.
         why = "a number has too many digits" if "integer string conversion" in str(error) else error
         raise InvalidRequest(f"The {what} is not JSON: {why}.") from error
     if too_deep:

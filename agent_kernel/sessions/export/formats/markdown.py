@@ -79,10 +79,10 @@ class _MarkdownPage:
                 of_turn.setdefault(item.turn, []).append(item)
                 self._items.add(item.seq)
         for number, turn in enumerate(turns, start=1):
-            goes_on = turn.id in self._turns
-            if not goes_on or turn.id in of_turn:
+            continued = turn.id in self._turns
+            if not continued or turn.id in of_turn:
                 self._turns.add(turn.id)
-                yield from self._turn(f"{number}{', continued' if goes_on else ''}", turn, of_turn.get(turn.id, []))
+                yield from self._turn(f"{number}{', continued' if continued else ''}", turn, of_turn.get(turn.id, []))
 
     def _turn(self, number: str, turn: Turn, items: Sequence[Item]) -> Iterator[str]:
         facts = [_when(turn.opened), *([_code(turn.model)] if turn.model else [])]
@@ -182,7 +182,7 @@ def _code(text: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """Remove what UTF-8 cannot encode and control characters that a terminal would interpret."""
+    """Remove characters that UTF-8 cannot encode or that a terminal would interpret as control characters."""
     plain = re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", text.replace("\r\n", "\n").replace("\r", "\n"))
     return plain.encode("utf-8", "replace").decode()
 

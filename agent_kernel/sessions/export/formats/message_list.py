@@ -19,7 +19,7 @@ IMPORTED = "imported"
 
 
 def transcript_from_messages(
-    said: Sequence[tuple[Fields, Message]],
+    messages: Sequence[tuple[Fields, Message]],
     blobs: Mapping[str, bytes],
     namespace: str,
     left_out: dict[str, int],
@@ -36,7 +36,7 @@ def transcript_from_messages(
     key = SessionKey(namespace, IMPORTED)
     turns: list[Turn] = []
     items: list[Item] = []
-    whole = _strict(said) if strict else _lenient([message for _, message in said], left_out)
+    whole = _strict(messages) if strict else _lenient([message for _, message in messages], left_out)
     for ordinal, group in enumerate(_turns(whole), start=1):
         turn = Turn(f"turn-{ordinal}", key, ordinal, "committed", opened=0.0, closed=0.0, since=len(items))
         turns.append(turn)

@@ -57,13 +57,13 @@ def read(document: Fields, namespace: str) -> Transcript:
     reader.end()
     files = list(mistralrs_files.read(document.each("files")))
     blobs = reader.blobs | {file.hash: data for file, data in files if data is not None}
-    # The files that ``write`` created from media; they are recognized by their ids.
+    # ``media`` are the files that ``write`` created from media. They are recognized by their ids.
     media = {file.hash[:12]: file for file, data in files if data is not None and file.id == _file_id(file.hash)}
     named: set[str] = set()
     messages = [(place, _with_media(message, media, named)) for place, message in messages]
-    come = transcript_from_messages(messages, blobs, namespace, reader.left_out, strict=False)
-    session = replace(come.session, title=_title(document), tags=_tags(document))
-    return replace(come, session=session, files=tuple(file for file, _ in files if file.id not in named))
+    transcript = transcript_from_messages(messages, blobs, namespace, reader.left_out, strict=False)
+    session = replace(transcript.session, title=_title(document), tags=_tags(document))
+    return replace(transcript, session=session, files=tuple(file for file, _ in files if file.id not in named))
 
 
 def _in_call_order(messages: Iterator[Message]) -> Iterator[Message]:

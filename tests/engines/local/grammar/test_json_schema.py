@@ -224,3 +224,14 @@ def test_a_schema_is_not_changed() -> None:
     json_grammar(NODE)
 
     assert json.dumps(NODE) == before
+
+
+def test_a_chain_of_references_that_is_too_long_is_refused() -> None:
+    chain = {f"a{number}": {"$ref": f"#/$defs/a{number + 1}"} for number in range(900)}
+    with pytest.raises(InvalidRequest, match=r"\$refs of this schema"):
+        json_grammar({"$defs": chain | {"a900": {"type": "string"}}, "$ref": "#/$defs/a0"})
+
+
+def test_a_reference_may_be_written_as_in_an_address() -> None:
+    grammar, _ = json_grammar({"$defs": {"two words": {"const": 1}}, "$ref": "#/$defs/two%20words"})
+    assert matches(grammar, "1")

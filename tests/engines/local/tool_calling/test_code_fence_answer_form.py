@@ -8,8 +8,6 @@ import pytest
 
 from agent_kernel.core.messages import user
 from agent_kernel.core.protocols import CallChunk, EngineRequest, ToolSpec
-from agent_kernel.engines.local.tool_calling.code_fence_answer_form import unusable_value
-from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import in_slots
 from agent_kernel.engines.local.tool_calling.code_fence_protocol import Fence
 from tests.engines.local.scripted_backend import ScriptedBackend, chunks_of
 from tests.engines.local.tool_calling import chat_templates
@@ -105,43 +103,3 @@ async def test_a_printed_variable_of_the_notebook_is_not_set_again() -> None:
     chunks = await chunks_of(Fence(), backend.completer(), request)
     (call,) = [chunk.call for chunk in chunks if isinstance(chunk, CallChunk)]
     assert call.arguments["code"] == f"n = 3\n{PRINTED}"
-
-
-@pytest.mark.parametrize(
-    ("described", "answer"),
-    [
-        ('"value" is rounded to two decimal places and "n" is an integer', "@mean[3.14]\n@count[12943]"),
-        ('"n" is a whole number and "value" has 1 decimal', "@mean[3.1]\n@count[12943]"),
-        ('"value" and "n" are numbers rounded to three decimals', "@mean[3.142]\n@count[12942.700]"),
-        ("both are numbers", "@mean[3.14159]\n@count[12942.7]"),
-    ],
-)
-def test_the_values_of_the_answer_have_the_decimals_that_the_question_asks_for(described: str, answer: str) -> None:
-    slots = {"mean": "value", "count": "n"}
-    found = in_slots("@mean[3.14159] @count[12942.7]", slots, f"{FORM} where {described}.")
-    assert found == answer.replace("12942.700", "12942.7")
-    assert "text" in in_slots("@mean[text] @count[4]", slots, f"{FORM} where {described}.")
-
-
-def test_a_month_has_two_digits_if_the_question_asks_for_them() -> None:
-    question = 'Answer in the form @peak[month] where "month" has the form YYYY-MM.'
-    assert in_slots("@peak[2023-7]", {"peak": "month"}, question) == "@peak[2023-07]"
-    assert in_slots("@peak[2023-11]", {"peak": "month"}, question) == "@peak[2023-11]"
-    assert in_slots("@peak[2023-7]", {"peak": "month"}, "@peak[month]") == "@peak[2023-7]"
-
-
-@pytest.mark.parametrize(
-    ("output", "note"),
-    [
-        (
-            "@mean[a    1.0\nb    2.0\nName: v]\n@count[4]",
-            "printed several values for mean, but the question asks for one",
-        ),
-        ("@mean[3.5]\n@count[nan]", "printed nan for count"),
-        ("@mean[3.5] @count[4]", ""),
-        ("@other[nan] @mean[[1, 2]]", ""),
-        ("3.5\n4", ""),
-    ],
-)
-def test_several_lines_or_nan_are_no_value(output: str, note: str) -> None:
-    assert unusable_value(output, {"mean": "value", "count": "n"}) == note

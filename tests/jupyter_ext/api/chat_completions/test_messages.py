@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from agent_kernel.core.errors import RequestTooLarge
 from agent_kernel.core.messages import Media, Text
 from jupyter_ext.api.chat_completions.request import ChatBody
 from tests.jupyter_ext.api.chat_completions.bodies import DATA, HI, PNG, one, refusal_of, turn_request
@@ -152,7 +153,7 @@ def test_a_round_of_calls_that_a_client_cut_off_does_not_matter_later() -> None:
 
 
 def test_what_is_larger_than_a_request_may_be_is_refused_in_words() -> None:
-    with pytest.raises(ValueError, match="characters"):
+    with pytest.raises(RequestTooLarge, match="characters"):
         turn_request(messages=[{"role": "user", "content": "x" * (9 << 20)}])
     large = "data:image/png;base64," + "A" * (30 << 20)
     with pytest.raises(ValueError, match="MiB"):

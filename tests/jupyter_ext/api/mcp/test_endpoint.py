@@ -197,10 +197,15 @@ async def raw(server: AgentServer, body: Any, headers: dict[str, str] | None = N
         return await http.post("agent/v1/mcp", json=body)
 
 
-async def test_what_is_no_message_and_what_is_no_method(server: AgentServer) -> None:
+async def new_session(server: AgentServer) -> dict[str, str]:
+    """Open an MCP session and return its header."""
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     opened = await raw(server, {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
-    session = {"Mcp-Session-Id": opened.headers["Mcp-Session-Id"]}
+    return {"Mcp-Session-Id": opened.headers["Mcp-Session-Id"]}
+
+
+async def test_what_is_no_message_and_what_is_no_method(server: AgentServer) -> None:
+    session = await new_session(server)
     await raw(server, {"jsonrpc": "2.0", "method": "notifications/initialized"}, session)
     unknown = await raw(server, {"jsonrpc": "2.0", "id": 2, "method": "no/such"}, session)
     assert code_of(unknown) == -32601
@@ -253,3 +258,16 @@ async def test_a_notebooks_code_has_no_way_in(server: AgentServer) -> None:
 async def test_a_body_of_more_than_4_mib_is_refused(server: AgentServer) -> None:
     reply = await raw(server, {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": "x" * (5 << 20)}})
     assert reply.status_code == 413
+
+
+@pytest.mark.parametrize("resumed", [{}, {"Last-Event-ID": "5"}], ids=["new", "resumed"])
+async def test_a_stream_of_server_messages_begins_at_once(server: AgentServer, resumed: dict[str, str]) -> None:
+    headers = HEADERS | resumed | await new_session(server)
+    async with server.client(None) as http, http.stream("GET", "agent/v1/mcp", headers=headers, timeout=5) as stream:
+        assert (stream.status_code, stream.headers["content-type"]) == (200, "text/event-stream")
+
+
+async def test_sessions_that_their_clients_never_ended_leave_room_for_others(server: AgentServer) -> None:
+    for _ in range(80):
+        await new_session(server)
+    assert (await raw(server, {"jsonrpc": "2.0", "id": 1, "method": "ping"}, await new_session(server))).is_success

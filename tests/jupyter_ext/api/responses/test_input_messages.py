@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from openai.types.responses import ResponseItem
 from pydantic import TypeAdapter
 
+from agent_kernel.core.errors import RequestTooLarge
 from agent_kernel.core.messages import Media, Message, Text, assistant
 from jupyter_ext.api.dialects import openai_content
 from jupyter_ext.api.dialects.openai_content import MAX_TEXT
@@ -158,7 +159,7 @@ def test_too_many_characters_are_refused_before_they_are_put_together(monkeypatc
 
     monkeypatch.setattr(Reading, "read", never)
     items = [{"role": "assistant", "content": "x" * (MAX_TEXT // 8)}] * 9
-    with pytest.raises(ValueError, match="characters together"):
+    with pytest.raises(RequestTooLarge, match="characters together"):
         messages_from(*items)
 
 

@@ -1,0 +1,27 @@
+"""Parses Python that a model or a person wrote, and that may be anything."""
+
+from __future__ import annotations
+
+import ast
+
+UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""The exceptions that Python and IPython raise for code that they cannot parse, because of its grammar, characters or
+nesting depth."""
+
+
+def parse(code: str) -> ast.Module | None:
+    """Return the syntax tree of plain Python, or None if the code cannot be parsed."""
+    try:
+        return ast.parse(code)
+    except UNPARSABLE:
+        return None
+
+
+def parse_or_empty(code: str) -> ast.Module:
+    """Return the syntax tree of plain Python, or a module without statements if the code cannot be parsed."""
+    return parse(code) or ast.Module([], [])
+
+
+def names_in(code: str) -> set[str]:
+    """Return the names of variables in plain Python; none if the code cannot be parsed."""
+    return {node.id for node in ast.walk(parse_or_empty(code)) if isinstance(node, ast.Name)}

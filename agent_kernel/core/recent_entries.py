@@ -1,0 +1,24 @@
+"""A dictionary that keeps only its newest entries, for what is remembered but may be forgotten."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class RecentEntries(OrderedDict[K, V]):
+    """A dictionary with at most ``most`` entries. Setting an entry makes it the newest one, also if it is there
+    already; if there are too many then, the oldest is dropped. Reading an entry changes nothing."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self._most:
+            self.popitem(last=False)
