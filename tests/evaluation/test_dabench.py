@@ -70,7 +70,7 @@ def test_answers_are_judged_by_value(tmp_path: Path) -> None:
         ([{"id": 0}], LABELLED, "Line 1 of .* must be an object with"),
         ([ASKED[0], ASKED[0]], LABELLED, "several tasks named '0'"),
         ([], LABELLED, "has no tasks"),
-        (ASKED[:1], [{"id": 0, "common_answers": [["mean_height"]]}], "no list of pairs"),
+        (ASKED[:1], [{"id": 0, "common_answers": [["mean_height"]]}], "not a list of pairs"),
     ],
 )
 def test_a_set_that_is_not_complete_is_refused(
