@@ -122,7 +122,7 @@ def test_a_message_is_composed_queued_and_lost_by_nothing(lab: Lab) -> None:
     expect(waiting).to_contain_text("and then")
     narrow(lab)
     lab.picture("shell-running-narrow-dark")
-    waiting.get_by_role("button", name="Do not ask: and then").click()
+    waiting.get_by_role("button", name="Take back: and then").click()
     expect(waiting).to_have_count(0, timeout=SLOW)
 
     def escape_twice() -> bool:

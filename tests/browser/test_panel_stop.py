@@ -89,7 +89,7 @@ def test_what_is_taken_back_from_the_queue_can_be_changed_and_sent_again(lab: La
     expect(ask(panel, "a long story")).to_contain_text("word word", timeout=SLOW_MS)
     along = attach(panel)
     say(panel, "and then")
-    panel.get_by_role("button", name="Do not ask: and then").click()
+    panel.get_by_role("button", name="Take back: and then").click()
     field = panel.get_by_label("Message to the agent")
     expect(field).to_have_value("and then")
     has_attachments(along)
