@@ -7,6 +7,7 @@ error. The functions have no side effects.
 - ``t.isna().sum().sum()`` is the number of missing values, not of rows with a missing value.
 - ``len(outliers)`` of a condition is the number of all rows, not of the rows for which it is true.
 - ``mean_of_outliers = t[~outliers]['w'].mean()`` is the mean of the rows that are not outliers.
+- ``~(x < low) | (x > high)`` negates only the first alternative.
 - Duplicate rows or missing values that are counted after they were removed or filled in give 0.
 - ``model.coef_[0]`` is the coefficient of the first column, even if the variable is named after another column.
 - ``t.corr()['a'].idxmax()`` is ``a``, because each column correlates best with itself.
@@ -205,6 +206,19 @@ def _outliers_themselves(program: ParsedProgram) -> Iterator[Edit]:
                     yield (start, start + 1, "")
 
 
+def _negated_alternatives(program: ParsedProgram) -> Iterator[Edit]:
+    """Negate both alternatives of a condition for outliers: ``~(x < low) | (x > high)`` is true for large values."""
+    for node in program.expressions:
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.BitOr):
+            continue
+        low = node.left.operand if isinstance(node.left, ast.UnaryOp) and isinstance(node.left.op, ast.Invert) else None
+        high = node.right
+        if not isinstance(low, ast.Compare) or not isinstance(high, ast.Compare) or not _is_extreme(high):
+            continue
+        if isinstance(low.ops[0], ast.Lt | ast.LtE) and program.source(low.left) == program.source(high.left):
+            yield (*program.span(node), f"~(({program.source(low)}) | ({program.source(high)}))")
+
+
 def _is_extreme(condition: ast.expr) -> bool:
     """Return whether values outside of bounds fulfil the condition: ``z > 3``, ``(x < low) | (x > high)``."""
     if isinstance(condition, ast.BinOp):
@@ -339,6 +353,7 @@ RULES: tuple[Callable[[ParsedProgram], Iterator[Edit]], ...] = (
     _rows_with_gaps,
     _number_of_outliers,
     _outliers_themselves,
+    _negated_alternatives,
     _counted_before,
     _coefficients,
     _root_mean_squared_error,

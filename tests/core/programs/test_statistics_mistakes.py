@@ -83,6 +83,13 @@ def test_a_test_of_a_table_leaves_out_its_totals() -> None:
         assert rewrite_mistakes(code) == code
 
 
+def test_both_alternatives_of_a_condition_for_outliers_are_negated() -> None:
+    meant = "m = x[~((x < low) | (x > high))].mean()"
+    assert rewrite_mistakes("m = x[~(x < low) | (x > high)].mean()") == meant
+    for code in (meant, "m = x[~(x < low) & ~(x > high)].mean()", "m = t[~(x < low) | (y > high)]"):
+        assert rewrite_mistakes(code) == code
+
+
 def test_the_largest_correlation_of_a_column_is_not_that_with_itself() -> None:
     code = "c = t.corr(numeric_only=True)\nbest = c['w']{0}.abs().idxmax()\nr = c['w']{0}.max()\nx = c['w']['v']"
     assert rewrite_mistakes(code.format("")) == code.format(".drop('w')")
