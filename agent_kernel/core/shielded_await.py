@@ -41,7 +41,7 @@ async def await_uncancelled(work: Awaitable[T] | Future[T], *, may_skip: bool = 
     raise cancelled from (None if future.cancelled() else future.exception())
 
 
-async def cancel_tasks(*tasks: asyncio.Task[Any] | None, reason: str | None = None) -> None:
+async def cancel_tasks(*tasks: asyncio.Future[Any] | None, reason: str | None = None) -> None:
     """Cancel the tasks, and wait until all of them have ended. None stands for a task that was never started."""
     running = [task for task in tasks if task is not None]
     for task in running:
@@ -73,9 +73,7 @@ class RunningTasks:
 
     async def cancel(self) -> None:
         """Cancel all tasks and wait until they have ended."""
-        for task in self._tasks:
-            task.cancel()
-        await self.wait()
+        await cancel_tasks(*self._tasks)
 
 
 @contextmanager

@@ -73,8 +73,8 @@ class PostTurnTasks:
 
     def news(self, key: SessionKey) -> list[Notice]:
         """Return the notices about finished tasks of a session, each once."""
-        notices = self._news.pop(key, None)
-        return [notices] if notices else []
+        notice = self._news.pop(key, None)
+        return [notice] if notice else []
 
     def title(self, message: str) -> str:
         """Return the title of a session whose first message is ``message``; empty if titles are off."""

@@ -38,9 +38,9 @@ DISPLAY = re.compile(r"\b(?:np|numpy)\.\w+\((.*?)\)")
 
 @dataclass(frozen=True, slots=True)
 class TriedProgram:
-    """A program with the outcome of its trial. ``omits`` is the number of sentences of the question that it leaves
-    out, and of values that cannot be meant. ``answer`` has the values that it printed in the form that the question
-    demands. Then nothing else of its outcome is compared. It is empty if the question demands no form."""
+    """A program with the outcome of its trial. ``omits`` is the number of sentences of the question that it
+    ignores, plus 1 if it prints an unusable value. ``answer`` has the printed values in the form that the question
+    demands; only these are compared then. It is empty if the question demands no form, or if a value is missing."""
 
     code: str
     outcome: ProgramOutcome

@@ -25,6 +25,7 @@ from agent_kernel.core.programs.program_outcome import ProgramOutcome
 from agent_kernel.core.programs.program_repair import repair_program
 from agent_kernel.core.programs.question_coverage import uncovered_sentences
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, Engine, EngineInfo, EngineRequest, WaitChunk
+from agent_kernel.core.shielded_await import cancel_tasks
 from agent_kernel.turn.model_reply import Reply
 from agent_kernel.turn.program_vote import TriedProgram, Vote, vote
 
@@ -133,9 +134,7 @@ class VotingEngine:
             await asyncio.wait(samples, timeout=patience_s)
             return [sample.result() for sample in samples if sample.done()]
         finally:
-            for sample in samples:
-                sample.cancel()
-            await asyncio.gather(*samples, return_exceptions=True)
+            await cancel_tasks(*samples)
 
     async def _sample_one(self, request: EngineRequest, seed: int) -> tuple[str, Usage]:
         sampling = replace(request.sampling, temperature=TEMPERATURE, seed=seed)

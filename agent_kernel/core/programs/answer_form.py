@@ -30,7 +30,7 @@ KIND = re.compile(
 MAX_KIND = 60
 """Number of characters of a description in which its kind is searched."""
 OPTION = re.compile(r"[\"“]([^\"”\n]{1,60})[\"”]")
-"""Matches a quoted text in a description. The value is one of them, if there are any."""
+"""Matches a quoted text in a description, such as each of the texts of which the value must be one."""
 MAX_OPTIONS = 6
 NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
 FRACTION = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
@@ -82,9 +82,10 @@ def unusable_value(output: str, question: str) -> str:
             value = output[match.end() : after.start() if after else len(output)].rpartition("]")[0].strip()
             if "\n" in value:
                 return f"printed several values for {match[1]}, but the question asks for one"
-            if value.lower() in NO_VALUES:
+            description = _description(slots[match[1]], question)
+            if value.lower() in NO_VALUES and value not in OPTION.findall(description):
                 return f"printed {value} for {match[1]}"
-            if kind := _other_kind(value, _description(slots[match[1]], question)):
+            if kind := _other_kind(value, description):
                 return f"printed {value} for {match[1]}, but the question asks for {kind}"
     return ""
 
@@ -92,10 +93,10 @@ def unusable_value(output: str, question: str) -> str:
 def _other_kind(value: str, description: str) -> str:
     """Return what the question describes if the value is of another kind: a number if the value is text, or text if it
     is a number. Return an empty string if the kinds agree or the question describes none."""
-    kinds = {match.lastgroup or "text": match for match in KIND.finditer(description[:MAX_KIND])}
+    kinds = [match.lastgroup or "text" for match in KIND.finditer(description[:MAX_KIND])]
     if not kinds:
         return ""
-    if next(iter(kinds)) == "number":
+    if kinds[0] == "number":
         return "" if re.search(r"\d", value) else "a number"
     options = OPTION.findall(description.split("\n", maxsplit=1)[0])[:MAX_OPTIONS] if "options" in kinds else []
     if not options:

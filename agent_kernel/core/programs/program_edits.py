@@ -128,5 +128,16 @@ def is_condition(node: ast.expr) -> bool:
     return isinstance(node, ast.Compare) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert))
 
 
+def date_columns(program: ParsedProgram) -> Iterator[str]:
+    """Yield the source of each column that the program reads as dates or converts to dates."""
+    for target, call in program.assignments:
+        if isinstance(call, ast.Call) and isinstance(target, ast.Name):
+            parsed = (one.value for one in call.keywords if one.arg == "parse_dates")
+            labels = (one for value in parsed if isinstance(value, ast.List) for one in value.elts)
+            yield from (f"{target.id}[{program.source(label)}]" for label in labels)
+        elif isinstance(call, ast.Call) and is_column(target) and ast.unparse(call.func) == "pd.to_datetime":
+            yield program.source(target)
+
+
 def _is_inside(one: Edit, other: Edit) -> bool:
     return one != other and other[0] <= one[0] and one[1] <= other[1]

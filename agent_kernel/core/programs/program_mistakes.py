@@ -23,6 +23,7 @@ from agent_kernel.core.programs.program_edits import (
     Edit,
     ParsedProgram,
     apply_all,
+    date_columns,
     is_column,
     is_condition,
     is_label,
@@ -155,7 +156,7 @@ def _alternatives_first(program: ParsedProgram) -> Iterator[Edit]:
 
 def _years(program: ParsedProgram) -> Iterator[Edit]:
     """Compare the years of a column of dates with a year, instead of the dates: ``t['day'].dt.year == 2017``."""
-    dates = set(_date_columns(program))
+    dates = set(date_columns(program))
     for node in program.expressions if dates else ():
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
             column, numbers = node.left, [node.comparators[0]]
@@ -167,17 +168,6 @@ def _years(program: ParsedProgram) -> Iterator[Edit]:
             continue
         if program.source(column) in dates and numbers and all(map(_is_year, numbers)):
             yield (program.span(column)[1],) * 2 + (".dt.year",)
-
-
-def _date_columns(program: ParsedProgram) -> Iterator[str]:
-    """Yield the source of each column that the program reads as dates or converts to dates."""
-    for target, call in program.assignments:
-        if isinstance(call, ast.Call) and isinstance(target, ast.Name):
-            parsed = (one.value for one in call.keywords if one.arg == "parse_dates")
-            labels = (one for value in parsed if isinstance(value, ast.List) for one in value.elts)
-            yield from (f"{target.id}[{program.source(label)}]" for label in labels)
-        elif isinstance(call, ast.Call) and is_column(target) and ast.unparse(call.func) == "pd.to_datetime":
-            yield program.source(target)
 
 
 def _is_year(node: ast.expr) -> bool:

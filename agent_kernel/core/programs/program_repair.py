@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from agent_kernel.core.programs.failed_program import FailedProgram
-from agent_kernel.core.programs.program_edits import REDUCTIONS, YEARS, Edit, is_column, is_integer, letters_of
+from agent_kernel.core.programs.program_edits import REDUCTIONS, YEARS, Edit, date_columns, is_integer, letters_of
 
 LABELS = re.compile(r"Columns of [^:\n]+: ((?:(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|-?\d+)(?:, )?)+)")
 """Matches the fact about an error that lists the columns of a table (see ``error_hints``)."""
@@ -59,10 +59,10 @@ def _as_numbers(failure: FailedProgram, column: ast.expr) -> str:
     """Return an expression for the numbers in a column of text: the variable to which an earlier statement assigned
     them, otherwise a conversion."""
     source = failure.source(column)
-    for node in failure.nodes:
-        value = node.value if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) else None
-        if isinstance(value, ast.Call) and failure.source(value).startswith(f"pd.to_numeric({source}"):
-            return ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else ""
+    for target, value in failure.assignments:
+        is_conversion = isinstance(value, ast.Call) and failure.source(value).startswith(f"pd.to_numeric({source}")
+        if isinstance(target, ast.Name) and is_conversion:
+            return target.id
     return _to_numbers(source)
 
 
@@ -224,13 +224,7 @@ def _date_index(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
 
 def _date_column(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
     """Replace parts of the dates of an index that has none, ``t.index.year``, by those of the only column of dates."""
-    columns = set[str]()
-    for target, value in failure.assignments:
-        dates = re.search(r"parse_dates=\[('[^'\n]+'|\"[^\"\n]+\")\]", failure.source(value))
-        if isinstance(target, ast.Name) and dates:
-            columns.add(f"{target.id}[{dates[1]}]")
-        elif is_column(target) and failure.source(value).startswith("pd.to_datetime("):
-            columns.add(failure.source(target))
+    columns = set(date_columns(failure))
     for node in failure.expressions if len(columns) == 1 else ():
         is_part = isinstance(node, ast.Attribute) and DATE_PART.fullmatch(node.attr)
         if isinstance(node, ast.Attribute) and is_part and failure.source(node.value).endswith(".index"):

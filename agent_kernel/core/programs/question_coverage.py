@@ -11,15 +11,13 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from agent_kernel.core.programs.answer_form import SLOT
 from agent_kernel.core.programs.program_edits import ParsedProgram, is_label, letters_of
 from agent_kernel.core.programs.program_repair import CONVERTED
 
 MAX_QUESTION = 4_000
 MAX_SENTENCE = 240
 """Maximum number of characters of a sentence that is returned."""
-FORM = re.compile(r"@\w+\[")
-"""Matches ``@name[``, the beginning of the form in which a question demands its values. The rest of such a sentence
-describes only the form."""
 SENTENCE = re.compile(r"(?:[^.?!\n]|[.?!](?!\s|$))+[.?!]?")
 LIST_MARK = re.compile(r"^\s*(?:\d{1,2}[.)]|[-*])\s+")
 METHODS = tuple(
@@ -113,7 +111,7 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
 
 
 def _sentences(question: str) -> Iterator[str]:
-    for line in FORM.split(question[:MAX_QUESTION], maxsplit=1)[0].splitlines():
+    for line in SLOT.split(question[:MAX_QUESTION], maxsplit=1)[0].splitlines():  # the rest describes the form
         for match in SENTENCE.finditer(LIST_MARK.sub("", line)):
             sentence = " ".join(match[0].split())
             if 0 < len(sentence) <= MAX_SENTENCE:
@@ -178,8 +176,8 @@ def _uses(code: str, label: str) -> bool:
 
 
 def _fills(code: str, label: str) -> bool:
-    """Return whether the program fills missing values of the column, of a variable or of a whole table. It may fill
-    those of a column that it computes from the column, and their results differ."""
+    """Return whether the program fills the missing values of the column, of a variable or of a whole table. Filling
+    those of a result that it computes from the column does not count, because this gives other values."""
     column = re.escape(repr(label))
     methods = r"\.(?:fillna|replace|where|mask|interpolate|isna|isnull|[fb]fill)\("
     return bool(re.search(rf"{column}\]*{methods}|\b\w+{methods}|fillna\([^)]*{column}|to_numeric|Imputer", code))

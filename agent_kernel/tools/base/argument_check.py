@@ -79,6 +79,7 @@ def _check_additional(validator: Any, rule: Any, value: Any, schema: Any) -> Ite
     yield from KEYWORDS["additionalProperties"](validator, rule, value, schema) or ()
 
 
+# The library's own keywords search patterns with ``re``, which has no time limit and does not read all of JavaScript's.
 ArgumentValidator: Any = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
     jsonschema.Draft202012Validator,
     {"pattern": _check_pattern, "patternProperties": _check_named, "additionalProperties": _check_additional},

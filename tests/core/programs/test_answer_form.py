@@ -64,6 +64,7 @@ def test_several_lines_or_nan_are_no_value(output: str, note: str) -> None:
         ('is a string exactly as written in the "Level" column', "8.69", "text"),
         ("is a string", "2021", ""),
         ("is a float rounded to 2 decimal places", "low", "a number"),
+        ('is a string: "up", "down" or "none"', "none", ""),
         ("is an integer", "4", ""),
         ("is a float", "< 0.001", ""),
         ("names the level", "8.69", ""),
