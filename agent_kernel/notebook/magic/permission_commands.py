@@ -31,7 +31,8 @@ class PermissionCommands:
 
     def allow(self, rest: str) -> None:
         if rest != "ask" and rest not in KINDS:
-            raise AgentError(f"%agent allow takes one of {', '.join(KINDS)}, or ask: each call asks again.")
+            kinds = ", ".join(KINDS)
+            raise AgentError(f"%agent allow takes one of {kinds}, or ask, after which each call needs your approval.")
         session = self._session()
         if rest == "ask":
             self._forget(session)

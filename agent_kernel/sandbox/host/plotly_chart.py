@@ -37,9 +37,9 @@ _OTHER_TYPES = """
 OTHER_TYPES = frozenset(_OTHER_TYPES.split())
 """Allowed values of the attribute ``type`` in objects that are not traces: axes, shapes, menus, contours, error
 bars."""
-KEYS = "plotly_attributes.txt"
+ATTRIBUTES_FILE = "plotly_attributes.txt"
 """The file with the attribute names of plotly.js, except those of maps and links to other data (``*src``). The test
-``test_charts.py`` compares this list with the schema of the installed Plotly."""
+``test_chart_validation.py`` compares this list with the schema of the installed Plotly."""
 FREE = frozenset(
     {"meta", "customdata", "labelalias", "uirevision", "datarevision", "editrevision", "selectionrevision"}
 )
@@ -110,7 +110,7 @@ def _attributes(value: dict[str, Any], depth: int, *, in_template: bool) -> dict
 
 def _allowed_attribute(path: str) -> str:
     """Return the last attribute of ``path`` (``images[0].source``), or "" if one of its attributes is not allowed."""
-    known, names = read_names(KEYS), [name for name in PATH.split(path) if not name.isdigit()]
+    known, names = read_names(ATTRIBUTES_FILE), [name for name in PATH.split(path) if not name.isdigit()]
     plain = [name if name in known or name in ARGUMENTS else COUNTED.sub("", name) for name in names]
     return plain[-1] if plain and all(name in known or name in ARGUMENTS for name in plain) else ""
 

@@ -26,9 +26,9 @@ from agent_kernel.sandbox.host.chart_text import (
 SCHEMA = re.compile(r"https://vega\.github\.io/schema/vega-lite/v[\d.]{1,10}\.json")
 _MARKS = "arc area bar boxplot circle errorband errorbar geoshape line point rect rule square text tick trail"
 MARKS = frozenset(_MARKS.split())
-KEYS = "vega_fields.txt"
+FIELDS_FILE = "vega_fields.txt"
 """The file with the property names of Vega-Lite, except those that load something or refer to elements of the page that
-displays the chart. The test ``test_charts.py`` compares this list with the schema of the installed Altair."""
+displays the chart. The test ``test_chart_validation.py`` compares this list with the schema of the installed Altair."""
 LOADING = frozenset({"url", "href", "src", "image", "usermeta", "loader", "element", "customformattypes", "signals"})
 IMAGE = frozenset({"image"})
 """The tooltip of vega-embed loads the value of the field with this name as a picture, even if data or an expression
@@ -81,7 +81,7 @@ def _attributes(value: dict[str, Any], depth: int, seen: set[str], *, named: boo
         if named:
             check_text(key)
             allowed[key] = _value("", item, depth + 1, seen)
-        elif key in read_names(KEYS):
+        elif key in read_names(FIELDS_FILE):
             seen |= {key} & {"pivot"}
             allowed[key] = _value(key, item, depth + 1, seen)
         elif key.strip().lower() in LOADING:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 MARK_CHARS = 16
 """Length of the part of a topic's MD5 by which a notification names it, as in ``postgresql_messages.sql``."""
-TABLES = {"agent_kernel_messages": "postgresql_messages.sql", "agent_kernel_counted": "postgresql_counts.sql"}
-"""Tables, each with the file that creates it, the tables beside it and its functions."""
+SCHEMA_FILES = {"agent_kernel_messages": "postgresql_messages.sql", "agent_kernel_counted": "postgresql_counts.sql"}
+"""Maps a table to the file of SQL that creates it, together with the tables and functions that belong to it."""
 _CHANNEL = "SELECT 'agent_kernel_' || md5(current_schema())"
 """Channels belong to a database, so the name of the channel depends on the schema."""
 _DELETE_OLD_VALUES = """
@@ -155,7 +155,7 @@ class PostgresBus:
     def _create_tables(self, connection: psycopg.Connection[Any]) -> None:
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (SETUP_LOCK,))
-            for table, sql in TABLES.items():
+            for table, sql in SCHEMA_FILES.items():
                 known = connection.execute("SELECT to_regclass(%s) IS NOT NULL", (table,)).fetchone()
                 if not (known and known[0]):
                     connection.execute(read_sql(sql).encode())

@@ -43,11 +43,11 @@ TRY_AGAIN = 1013
 VERSIONS = {"7", "8", "13"}
 
 
-class Asked(BaseModel):
+class PageMessage(BaseModel):
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
-class Follow(Asked):
+class Follow(PageMessage):
     do: Literal["follow"]
     turn: Id
     session: Annotated[str, Field(max_length=512)] = ""
@@ -55,12 +55,12 @@ class Follow(Asked):
     number: Annotated[int, Field(ge=0)] = 0
 
 
-class Unfollow(Asked):
+class Unfollow(PageMessage):
     do: Literal["unfollow"]
     turn: Id
 
 
-class Watch(Asked):
+class Watch(PageMessage):
     """A message of the page: watch, or no longer watch, a session or a kernel."""
 
     do: Literal["watch", "unwatch"]
@@ -68,22 +68,22 @@ class Watch(Asked):
     kernel: Annotated[str, Field(max_length=512)] = ""
 
 
-class Serve(Asked):
+class Serve(PageMessage):
     do: Literal["serve"]
     kernel: Id
     tools: Annotated[list[Name], Field(max_length=100)]
 
 
-class Unserve(Asked):
+class Unserve(PageMessage):
     do: Literal["unserve"]
     kernel: Id
 
 
-class Ping(Asked):
+class Ping(PageMessage):
     do: Literal["ping"]
 
 
-ASKED: TypeAdapter[Any] = TypeAdapter(
+PAGE_MESSAGES: TypeAdapter[Any] = TypeAdapter(
     Annotated[Follow | Unfollow | Watch | Serve | Unserve | Ping, Field(discriminator="do")]
 )
 
@@ -156,7 +156,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         if headers.get("Sec-WebSocket-Version") not in VERSIONS or "Sec-WebSocket-Key" not in headers:
             raise InvalidRequest("This is not a WebSocket handshake of version 13.")
 
-    async def _obey(self, message: Asked, about: dict[str, str]) -> None:
+    async def _obey(self, message: PageMessage, about: dict[str, str]) -> None:
         match message:
             case Follow():
                 await self._follow(message, about)
@@ -263,12 +263,12 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
             return
 
 
-def _parse_message(message: str | bytes) -> Asked:
+def _parse_message(message: str | bytes) -> PageMessage:
     """Parse a message of the page. Raises InvalidRequest."""
     if isinstance(message, bytes):
         raise InvalidRequest("Messages are JSON text, not bytes.")
     try:
-        request: Asked = ASKED.validate_json(message)
+        request: PageMessage = PAGE_MESSAGES.validate_json(message)
     except ValidationError as error:
         raise InvalidRequest(validation_message(error)) from error
     return request

@@ -23,7 +23,7 @@ from jupyter_ext.api.dialects.openai_handler import OpenAIHandler
 from jupyter_ext.api.dialects.prompt_tokens import estimate_tokens
 from jupyter_ext.api.http.handler import guard
 from jupyter_ext.api.responses.continuation import Continuation, carry_messages, find_continuation, owner_of
-from jupyter_ext.api.responses.input_items import MEDIUM, AnyItem, Brought, InputFile, InputImage, parts_of
+from jupyter_ext.api.responses.input_items import MEDIUM, AnyItem, FetchedInput, InputFile, InputImage, parts_of
 from jupyter_ext.api.responses.input_messages import has_server_calls, items_to_store, messages_of, with_files
 from jupyter_ext.api.responses.live_responses import LiveResponse, LiveResponses, responses_of
 from jupyter_ext.api.responses.request import ResponsesBody
@@ -145,7 +145,9 @@ class ResponsesHandler(ResponsesAgentHandler):
         if not self._gone:
             self.reply(live.codec.resource)
 
-    async def _turn_request(self, body: ResponsesBody, continuation: Continuation, fetched: Brought) -> DialectRequest:
+    async def _turn_request(
+        self, body: ResponsesBody, continuation: Continuation, fetched: FetchedInput
+    ) -> DialectRequest:
         try:
             request = await asyncio.to_thread(_read, body, continuation, fetched)
         except ValueError as error:
@@ -179,7 +181,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         return await self.begin_turn(dataclasses.replace(asked, session=""))
 
     async def _live(
-        self, body: ResponsesBody, continuation: Continuation, fetched: Brought, call: StartedTurn
+        self, body: ResponsesBody, continuation: Continuation, fetched: FetchedInput, call: StartedTurn
     ) -> LiveResponse:
         redactor, id = self.services.runtime.ledger.redactor, response_id(self.caller.namespace, call.turn.id)
         facts = ResponseFacts(
@@ -202,7 +204,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         is_kept = body.is_stored and not call.replayed
         return await self.responses.begin(stored, call.turn, kept=is_kept, streams=bool(body.stream))
 
-    async def _bring(self, items: Sequence[AnyItem]) -> Brought:
+    async def _bring(self, items: Sequence[AnyItem]) -> FetchedInput:
         """Fetch the pictures and files to which the request refers. Raises InvalidRequest, Forbidden, LocalOnly,
         FetchFailed, FileNotFound."""
         parts = list(parts_of(items))
@@ -220,7 +222,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         for file_id in ids:
             pictures[file_id] = await self._picture(file_id, left)
             left -= pictures[file_id].size
-        return Brought(pictures, await self._files(urls))
+        return FetchedInput(pictures, await self._files(urls))
 
     async def _files(self, parts: Mapping[str, InputFile]) -> dict[str, SubmittedFile]:
         """Fetch the files one after the other, so that all of them together stay within the limit."""
@@ -250,7 +252,7 @@ class ResponsesHandler(ResponsesAgentHandler):
             raise InvalidRequest(f"input: {error}", details={"param": "input"}) from error
 
 
-def _read(body: ResponsesBody, continuation: Continuation, fetched: Brought) -> DialectRequest:
+def _read(body: ResponsesBody, continuation: Continuation, fetched: FetchedInput) -> DialectRequest:
     """Return the request for a turn. For a session that does not have the calls of server tools, the request includes
     them. Raises ValueError, Unprocessable."""
     items, alone, names = continuation.items, continuation.named, continuation.names

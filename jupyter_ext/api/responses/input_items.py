@@ -22,7 +22,7 @@ MEDIUM = "medium"
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class FetchedInput:
     """The content that was fetched for a request: pictures by URL or file id, and files by URL."""
 
     pictures: Mapping[str, Media] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class InputImage(Words):
     def link(self) -> str:
         return self.image_url if self.image_url and openai_content.is_link(self.image_url) else ""
 
-    def medium(self, fetched: Brought) -> Media:
+    def medium(self, fetched: FetchedInput) -> Media:
         """Return the picture. A data URL is decoded only once."""
         if self.file_id:
             return fetched.pictures[self.file_id]
@@ -98,7 +98,7 @@ class InputFile(Words):
             self._given = openai_content.make_submitted_file(self.file_id, self.filename or "file", self.file_data)
         return self
 
-    def to_submitted(self, fetched: Brought) -> SubmittedFile:
+    def to_submitted(self, fetched: FetchedInput) -> SubmittedFile:
         if self._given is not None:
             return self._given
         return fetched.files[self.file_url or ""]

@@ -12,8 +12,8 @@ from agent_kernel.core.messages import Message, Part, Role, Text, ToolCall, assi
 from jupyter_ext.api.dialects import openai_content
 from jupyter_ext.api.responses.input_items import (
     AnyItem,
-    Brought,
     CodeItem,
+    FetchedInput,
     FunctionCallItem,
     FunctionResultItem,
     InputFile,
@@ -43,7 +43,7 @@ class Reading:
     assistant's message that is being built, to which the next item may still add. Call ``end`` after the last item.
     """
 
-    fetched: Brought
+    fetched: FetchedInput
     known: bool
     names: Mapping[str, str]
     messages: list[Message] = field(default_factory=list)
@@ -117,7 +117,7 @@ class Reading:
 
 def messages_of(
     items: Sequence[AnyItem],
-    fetched: Brought,
+    fetched: FetchedInput,
     *,
     known: bool = False,
     alone: bool = False,
@@ -155,7 +155,7 @@ def _plain(content: Said) -> str:
 # ---------------------------------------------------------------------------------------------- items to store and list
 
 
-def items_to_store(items: Sequence[AnyItem], stem: str, fetched: Brought) -> list[Body]:
+def items_to_store(items: Sequence[AnyItem], stem: str, fetched: FetchedInput) -> list[Body]:
     """Return the items as they are stored and listed: with ids, and without the bytes of pictures and files."""
     return [{**_item_to_store(item, fetched), "id": item.id or _id(item, stem, at)} for at, item in enumerate(items)]
 
@@ -167,7 +167,7 @@ def _id(item: AnyItem, stem: str, at: int) -> str:
 PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
 
 
-def _item_to_store(item: AnyItem, fetched: Brought) -> Body:
+def _item_to_store(item: AnyItem, fetched: FetchedInput) -> Body:
     match item:
         case MessageItem(role="assistant"):
             text = {"type": "output_text", "text": _plain(item.content), "annotations": [], "logprobs": []}
@@ -201,7 +201,7 @@ def _item_to_store(item: AnyItem, fetched: Brought) -> Body:
     return {"type": "item_reference"}
 
 
-def _parts_to_store(content: Said, fetched: Brought) -> list[Body]:
+def _parts_to_store(content: Said, fetched: FetchedInput) -> list[Body]:
     if isinstance(content, str):
         return [{"type": "input_text", "text": content}]
     stored: list[Body] = []

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from agent_kernel.sandbox.host.chart_text import read_names
 from agent_kernel.sandbox.host.chart_validation import TABLE, NotShown, validate_chart
-from agent_kernel.sandbox.host.plotly_chart import ARGUMENTS
-from agent_kernel.sandbox.host.plotly_chart import KEYS as PLOTLY_KEYS
-from agent_kernel.sandbox.host.vega_chart import KEYS as VEGA_KEYS
+from agent_kernel.sandbox.host.plotly_chart import ARGUMENTS, ATTRIBUTES_FILE
+from agent_kernel.sandbox.host.vega_chart import FIELDS_FILE
 from tests.sandbox.charts import hostile, ordinary
 
 PLOTLY = "application/vnd.plotly.v1+json"
@@ -153,7 +152,9 @@ def test_the_list_of_plotly_has_every_attribute_that_the_installed_one_knows() -
     )
     known = {path: body["params"]["plotly_name"] for path, body in schema.items() if not maps.match(path)}
     missing = {
-        name for name in known.values() if name not in read_names(PLOTLY_KEYS) | ARGUMENTS and not name.endswith("src")
+        name
+        for name in known.values()
+        if name not in read_names(ATTRIBUTES_FILE) | ARGUMENTS and not name.endswith("src")
     }
     assert not {name for name in missing if not maps.match(name)}
 
@@ -163,7 +164,7 @@ def test_the_list_of_vega_lite_has_every_property_but_those_that_load_or_name_el
     schema = json.loads(path.read_text())
     loading = {"url", "href", "image", "usermeta", "element", "customFormatTypes", "$schema", "$ref"}
     unused = {"autocomplete", "placeholder", "event", "stream", "markname", "marktype", "consume"}
-    assert _properties(schema) - read_names(VEGA_KEYS) <= loading | unused
+    assert _properties(schema) - read_names(FIELDS_FILE) <= loading | unused
 
 
 def _properties(schema: Any) -> set[str]:

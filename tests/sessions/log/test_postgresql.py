@@ -9,6 +9,8 @@ import pytest
 
 from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
 from agent_kernel.sessions.log.message_bus import Post
+from agent_kernel.sessions.log.postgresql_bus import MARK_CHARS
+from agent_kernel.sessions.log.postgresql_connection import SETUP_LOCK, read_sql
 from agent_kernel.sessions.store.store_url import open_store
 from tests.sessions.log.failed_use import text_of_failed_use
 from tests.sessions.log.servers import Postgres
@@ -16,6 +18,13 @@ from tests.sessions.talk import KEY
 
 pytestmark = pytest.mark.stores
 ROOT = Path(__file__).parents[3]
+
+
+def test_the_constants_in_files_of_sql_are_those_of_the_program() -> None:
+    messages, counts = read_sql("postgresql_messages.sql"), read_sql("postgresql_counts.sql")
+    assert f"hashtextextended(place, {SETUP_LOCK})" in messages
+    assert f"hashtextextended(place, {SETUP_LOCK + 1})" in counts
+    assert f", {MARK_CHARS}) AS mark" in messages
 
 
 async def test_a_connection_that_the_server_closed_is_made_again(postgres: Postgres) -> None:

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from agent_kernel.core.messages import Message
-from jupyter_ext.api.responses.input_items import Brought
+from jupyter_ext.api.responses.input_items import FetchedInput
 from jupyter_ext.api.responses.input_messages import messages_of
 from jupyter_ext.api.responses.request import ResponsesBody
 from jupyter_ext.turns.dialect_request import DialectRequest
@@ -22,13 +22,13 @@ def body(**fields: Any) -> ResponsesBody:
 
 def turn_request(**fields: Any) -> DialectRequest:
     it = body(**fields)
-    return it.to_turn(*messages_of(it.items, Brought()))
+    return it.to_turn(*messages_of(it.items, FetchedInput()))
 
 
 def messages_from(
-    *items: Any, known: bool = False, alone: bool = False, brought: Brought | None = None
+    *items: Any, known: bool = False, alone: bool = False, brought: FetchedInput | None = None
 ) -> list[Message]:
-    return messages_of(body(input=list(items)).items, brought or Brought(), known=known, alone=alone)[0]
+    return messages_of(body(input=list(items)).items, brought or FetchedInput(), known=known, alone=alone)[0]
 
 
 def describe_messages(messages: list[Message]) -> list[tuple[str, str, list[str]]]:

@@ -16,7 +16,7 @@ from agent_kernel.core.messages import Media, Message, Text, assistant
 from jupyter_ext.api.dialects import openai_content
 from jupyter_ext.api.dialects.openai_content import MAX_TEXT
 from jupyter_ext.api.responses import input_messages
-from jupyter_ext.api.responses.input_items import Brought
+from jupyter_ext.api.responses.input_items import FetchedInput
 from jupyter_ext.api.responses.input_messages import Reading, items_to_store, messages_of, with_files
 from jupyter_ext.turns.dialect_request import SubmittedFile
 from tests.jupyter_ext.api.responses.response_requests import (
@@ -56,7 +56,7 @@ def test_a_picture_stands_between_the_texts_around_it() -> None:
         {"type": "input_text", "text": "two"},
     ]
     other = Media.of("image/png", PNG + b"x")
-    brought = Brought({"https://a.org/x.png": other, "file-1": other})
+    brought = FetchedInput({"https://a.org/x.png": other, "file-1": other})
     (message,) = messages_from({"role": "user", "content": parts}, brought=brought)
     assert message.parts == (Text("one"), Media.of("image/png", PNG), other, other, Text("two"))
 
@@ -175,9 +175,11 @@ def test_a_picture_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     picture = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}
     it = body(input=[{"role": "user", "content": [picture]}])
     for known in (False, True):
-        (message,) = messages_of(it.items, Brought(), known=known)[0]
+        (message,) = messages_of(it.items, FetchedInput(), known=known)[0]
         assert message.media == (Media.of("image/png", PNG),)
-    assert items_to_store(it.items, "0" * 48, Brought())[0]["content"][0]["medium"]["hash"] == message.media[0].hash
+    assert (
+        items_to_store(it.items, "0" * 48, FetchedInput())[0]["content"][0]["medium"]["hash"] == message.media[0].hash
+    )
     assert decoded == [picture["image_url"]]
 
 
@@ -189,10 +191,10 @@ def test_files_come_by_id_by_data_or_as_they_were_fetched() -> None:
         {"type": "input_file", "file_url": url},
     ]
     it = body(input=[{"role": "user", "content": parts}])
-    (message,), files = messages_of(it.items, Brought(files={url: fetched}))
+    (message,), files = messages_of(it.items, FetchedInput(files={url: fetched}))
     assert message.text == "file-1, a.txt, b.txt"  # a prompt of files alone
     assert files == (SubmittedFile(id="file-1"), SubmittedFile(name="a.txt", mime="text/plain", data=b"hello"), fetched)
-    kept = with_files(items_to_store(it.items, "s", Brought()), ["file-1", "file-2", "file-3"])
+    kept = with_files(items_to_store(it.items, "s", FetchedInput()), ["file-1", "file-2", "file-3"])
     assert [part["file_id"] for part in kept[0]["content"]] == ["file-1", "file-2", "file-3"]
 
 
@@ -241,8 +243,8 @@ items = st.dictionaries(keys, json_values | kinds | st.lists(st.dictionaries(key
 def test_any_input_is_taken_or_is_a_mistake_in_words(given: list[Any]) -> None:
     with contextlib.suppress(ValueError):
         it = body(input=given)
-        messages_of(it.items, Brought(), alone=True)
-        assert all(kept["id"] for kept in items_to_store(it.items, "s", Brought()))
+        messages_of(it.items, FetchedInput(), alone=True)
+        assert all(kept["id"] for kept in items_to_store(it.items, "s", FetchedInput()))
 
 
 def test_listed_items_are_those_of_openai() -> None:
@@ -255,7 +257,7 @@ def test_listed_items_are_those_of_openai() -> None:
             {"type": "reasoning", "id": "rs_1", "summary": []},
         ]
     )
-    kept = items_to_store(it.items, "s", Brought())
+    kept = items_to_store(it.items, "s", FetchedInput())
     assert [ITEM.validate_python(item).type for item in kept] == [
         "message",
         "message",
