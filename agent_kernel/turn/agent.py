@@ -9,9 +9,10 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Unpack
 
 from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest, client_text
@@ -30,6 +31,7 @@ from agent_kernel.core.events import (
     TurnState,
 )
 from agent_kernel.core.messages import Media, Message, Part, tool_result
+from agent_kernel.core.programs.answer_form import slots_of
 from agent_kernel.core.protocols import Engine, EngineRequest, Tool, ToolSpec
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey, SessionUpdate, Turn, new_id
@@ -60,8 +62,11 @@ from agent_kernel.turn.turn_writer import OpenTurn, TurnWriter
 from agent_kernel.turn.voting_engine import PYTHON, VotingEngine
 
 log = logging.getLogger(__name__)
-SAMPLES = 7
-"""Number of programs that are sampled for a vote, in addition to the program that the model considers most likely."""
+ROUNDS: Mapping[Effort, Sequence[int]] = MappingProxyType({"quick": (), "auto": (3, 4), "thorough": (7, 8)})
+"""Number of programs that are sampled for a vote in each of its rounds, in addition to the program that the model
+considers most likely. Of 164 questions that demand values in a form, the likeliest program alone was right for 64, the
+winner of these rounds for 85 (``auto``) and 94 (``thorough``), and the winner of 32 samples for 98. That took 7, 14 and
+32 times the tokens of the one program (Qwen2.5-Coder-1.5B)."""
 CHECKED_AT_ONCE = 20_000
 """Maximum length, in characters, of an answer whose numbers are checked on the event loop. Longer answers are checked
 in a thread."""
@@ -297,16 +302,16 @@ class Agent:
         can be tried here, this is an engine that samples several programs.
 
         With the effort ``auto``, that engine is used only if it decodes samples together, and only if the request
-        demands a program or a program has failed.
+        demands a program, the question demands values in the form ``@name[value]``, or a program has failed.
         """
         effort, info = turn.request.effort or self._effort, self._engine.info()
         failed = bool(turn.messages) and turn.messages[-1].role == "tool" and turn.messages[-1].status == "error"
-        demanded = turn.rounds == 0 and turn.request.tool_choice == PYTHON
+        demanded = turn.rounds == 0 and (turn.request.tool_choice == PYTHON or bool(slots_of(turn.request.prompt)))
         wanted = effort == "thorough" or (effort == "auto" and (failed or demanded) and info.batches)
         if wanted:
             try_programs = await toolbox.program_trials(place, turn.emit)
             if try_programs is not None:
-                return VotingEngine(self._engine, try_programs, turn.note_vote, SAMPLES)
+                return VotingEngine(self._engine, try_programs, turn.note_vote, ROUNDS[effort])
         return self._engine
 
     async def _with_media(self, turn: ActiveTurn, view: ModelView) -> ModelView:

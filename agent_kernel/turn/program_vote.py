@@ -10,7 +10,7 @@ import ast
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent_kernel.core.messages import shorten
 from agent_kernel.core.programs.program_outcome import ProgramOutcome
@@ -57,6 +57,7 @@ class Vote:
     """The result of a vote.
 
     ``winner`` is the index of the program to use, and ``agree`` the size of its group among the ``tried`` programs.
+    ``omits`` is the number of sentences of the question that every program of this group ignores.
     ``other`` is the outcome of the first program of the second largest group, and ``other_agree`` the size of that
     group.
     """
@@ -66,6 +67,12 @@ class Vote:
     tried: int
     other: ProgramOutcome | None = None
     other_agree: int = 0
+    omits: int = 0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether more than half of the programs agree and they ignore nothing, so that more samples are not needed."""
+        return 2 * self.agree > self.tried and not self.omits
 
     @property
     def is_close(self) -> bool:
@@ -116,9 +123,9 @@ def vote(programs: Sequence[TriedProgram]) -> Vote | None:
     """Return the result of the vote; None if no program ran without an error.
 
     ``programs`` are ordered by likelihood, and ties go to the first. A program that shows and changes nothing loses
-    against every group that does, and a group that leaves out more of the question loses against one that leaves out
-    less. If no two outcomes agree, only the numbers of the last lines are compared, because programs often differ in
-    what they print before the result.
+    against every group that does. A group without values in the form that the question demands loses against one with
+    them. A group that leaves out more of the question loses against one that leaves out less. If no two outcomes agree,
+    only the numbers of the last lines are compared, because programs often differ in what they print before the result.
     """
     views = [OutcomeView(one) for one in programs]
     groups = _groups(programs, views, OutcomeView.agrees)
@@ -128,11 +135,17 @@ def vote(programs: Sequence[TriedProgram]) -> Vote | None:
         groups = _groups(programs, views, OutcomeView.ends_like)
     best, *others = sorted(
         groups,
-        key=lambda group: (views[group[0]].is_empty, min(programs[at].omits for at in group), -len(group)),
+        key=lambda group: (
+            views[group[0]].is_empty,
+            not programs[group[0]].answer,
+            min(programs[at].omits for at in group),
+            -len(group),
+        ),
     )
+    decided = Vote(best[0], len(best), len(programs), omits=min(programs[at].omits for at in best))
     if not others:
-        return Vote(best[0], len(best), len(programs))
-    return Vote(best[0], len(best), len(programs), programs[others[0][0]].outcome, len(others[0]))
+        return decided
+    return replace(decided, other=programs[others[0][0]].outcome, other_agree=len(others[0]))
 
 
 def _groups(

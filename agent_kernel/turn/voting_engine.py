@@ -47,13 +47,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class VotingEngine:
-    """Wraps ``engine`` for one model call and samples ``samples`` further programs. ``report`` is called with the
-    result of the vote."""
+    """Wraps ``engine`` for one model call and samples further programs in rounds. ``rounds`` has the number of samples
+    of each round. A round follows only if all samples of the one before it were complete in time and the vote is not
+    settled. ``report`` is called with
+    the result of the vote."""
 
     engine: Engine
     try_programs: Try
     report: Callable[[Vote], None]
-    samples: int
+    rounds: Sequence[int]
 
     def info(self) -> EngineInfo:
         return self.engine.info()
@@ -73,9 +75,21 @@ class VotingEngine:
                     case _:
                         yield chunk
         if len(calls) == 1 and _code(calls[0].call) and not corrected_call(calls[0].call.id):
-            yield WaitChunk(f"comparing {self.samples + 1} programs")
             patience_s = max(MIN_PATIENCE_S, PATIENCE * (time.monotonic() - started))
-            calls[0], spent = await self._best(request, calls[0], patience_s)
+            first, programs, samples, decided, spent = calls[0], [_code(calls[0].call)], 0, None, Usage()
+            tried: dict[str, TriedProgram] = {}
+            for number in self.rounds:
+                seeds = range(samples + 1, samples + number + 1)
+                samples += number
+                yield WaitChunk(f"comparing {samples + 1} programs")
+                replies = await self._sample(without_failed_call(request), seeds, patience_s)
+                programs += [code for code, _ in replies]
+                spent = sum((usage for _, usage in replies), spent)
+                calls[0], decided = await self._best(request, first, programs, tried)
+                if len(replies) < number or (decided and decided.is_settled):
+                    break
+            if decided:
+                self.report(decided)
             # All samples have the prompt of the first program, so the context is as full as for that program alone.
             end = replace(end, usage=end.usage + spent, context=end.context_tokens)
         for call in calls:
@@ -85,32 +99,30 @@ class VotingEngine:
     async def aclose(self) -> None:
         """Do nothing: the wrapped engine is closed by its owner."""
 
-    async def _best(self, request: EngineRequest, first: CallChunk, patience_s: float) -> tuple[CallChunk, Usage]:
-        """Return the call with the program that won the vote, and the token usage of the samples. Samples that are not
-        complete after ``patience_s`` seconds are cancelled and have no vote."""
-        replies = await self._sample(without_failed_call(request), patience_s)
-        spent = sum((usage for _, usage in replies), Usage())
+    async def _best(
+        self, request: EngineRequest, first: CallChunk, codes: Sequence[str], tried: dict[str, TriedProgram]
+    ) -> tuple[CallChunk, Vote | None]:
+        """Return the call with the program that won the vote among ``codes``, and the vote; ``first`` and None if there
+        is nothing to compare. Programs that are not in ``tried`` yet are tried and added to it."""
         failed = set(failed_programs(request.messages))
-        codes = [_code(first.call), *(code for code, _ in replies)]
         programs = [code for code in codes if code.strip() and code not in failed]
-        distinct = list(dict.fromkeys(programs))
         if len(programs) < 2:
-            return first, spent
+            return first, None
         question = _question(request.messages)
         names = dict.fromkeys(NAME.findall(question))
-        found = await self._try(distinct, list(names)[:MAX_NAMES])
         facts = [message.text for message in request.messages if message.hidden]
-        for code, one in found.items():
+        new = [code for code in dict.fromkeys(programs) if code not in tried]
+        outcomes = await self._try(new, list(names)[:MAX_NAMES]) if new else {}
+        for code, one in outcomes.items():
             omits = len(uncovered_sentences(question, one.code, facts))
             omits += bool(unusable_value(one.outcome.text, question))
-            found[code] = replace(one, omits=omits, answer=values_in_form(one.outcome.text, question))
-        tried = [found[code] for code in programs if code in found]
-        decided = vote(tried)
+            tried[code] = replace(one, omits=omits, answer=values_in_form(one.outcome.text, question))
+        voters = [tried[code] for code in programs if code in tried]
+        decided = vote(voters)
         if decided is None:
-            return first, spent
-        self.report(decided)
-        winner = tried[decided.winner].code
-        return CallChunk(replace(first.call, arguments={**first.call.arguments, "code": winner})), spent
+            return first, None
+        winner = voters[decided.winner].code
+        return CallChunk(replace(first.call, arguments={**first.call.arguments, "code": winner})), decided
 
     async def _try(self, programs: Sequence[str], names: Sequence[str]) -> dict[str, TriedProgram]:
         """Return each program with its outcome. A program whose error says how to correct it is tried once more with
@@ -126,10 +138,10 @@ class VotingEngine:
                     tried[code] = TriedProgram(corrected, outcome)
         return tried
 
-    async def _sample(self, request: EngineRequest, patience_s: float) -> list[tuple[str, Usage]]:
-        """Return (code, usage) of each sample that is complete in time; the code is empty if the sample contains no
-        program."""
-        samples = [asyncio.create_task(self._sample_one(request, seed)) for seed in range(1, self.samples + 1)]
+    async def _sample(self, request: EngineRequest, seeds: Sequence[int], patience_s: float) -> list[tuple[str, Usage]]:
+        """Return (code, usage) of the sample with each of these seeds; the code is empty if the sample contains no
+        program. Samples that are not complete after ``patience_s`` seconds are cancelled and left out."""
+        samples = [asyncio.create_task(self._sample_one(request, seed)) for seed in seeds]
         try:
             await asyncio.wait(samples, timeout=patience_s)
             return [sample.result() for sample in samples if sample.done()]

@@ -23,7 +23,10 @@ BUILD = Path(__file__).parents[2] / "build" / "benchmarks"
 MODEL = os.environ.get("AGENT_KERNEL_BENCH_MODEL", "")
 PROTOCOL = os.environ.get("AGENT_KERNEL_BENCH_PROTOCOL", "")
 ONLY = os.environ.get("AGENT_KERNEL_BENCH_TASKS", "")
-OF_EXAMPLES = ("quillon", "heft", "guild", "forged", "by_guild", "depot", "9173", "38\\.64", "6353", "1080\\.01")
+OF_EXAMPLES = (
+    *("quillon", "heft", "guild", "forged", "by_guild", "depot", "9173", "38\\.64", "6353", "1080\\.01"),
+    *("heft_ratio", "quillspan", "bladesmith", "Ostrel", "61\\.07", "1218"),
+)
 """What no real data has; ``test_code_fence_prompt.py`` holds this list to the examples."""
 
 

@@ -20,10 +20,13 @@ from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn import voting_engine
-from agent_kernel.turn.agent import SAMPLES, Agent, TurnRequest
+from agent_kernel.turn.agent import ROUNDS, Agent, TurnRequest
 from tests.turns import KEY, SCHEMA, python, stored
 
 Script = Sequence[Mapping[str, Any]]
+SAMPLES = ROUNDS["thorough"][0]
+"""Number of samples in the first round of a thorough turn."""
+AFTER_FAILURE = ROUNDS["auto"][0]
 
 
 class Copies:
@@ -84,10 +87,27 @@ def notices(bodies: Sequence[EventBody]) -> list[str]:
 
 
 async def test_the_program_that_most_agree_with_runs_and_is_stored() -> None:
-    samples = ["print(9)", "print(9.0)", "print(8)", "print(9)", "print(7)", "1 / 0", "print(9)"]
+    samples = ["print(9)", "print(9.0)", "print(8)", "print(9)", "print(7)", "print(9)", "print(9)"]
     tool, bodies, _ = await ask(rounds("print(7)", *samples), "thorough")
     assert tool.ran == ["print(9)"]
-    assert notices(bodies) == ["4 of 8 programs agree. 2 gave another result: 7"]
+    assert notices(bodies) == ["5 of 8 programs agree. 2 gave another result: 7"]
+
+
+async def test_more_programs_are_sampled_while_no_more_than_half_of_them_agree() -> None:
+    first, second = ["print(9)", "print(8)", "1 / 0"], ["print(9)", "print(6)", "print(9)", "print(9)"]
+    tool, bodies, engine = await ask(rounds("print(7)", *first, *second), prompt="Answer in the form @n[count].")
+    assert tool.ran == ["print(9)"]
+    assert tool.tried == [["print(7)", "print(9)", "print(8)", "1 / 0"], ["print(6)"]]
+    assert notices(bodies) == ["4 of 8 programs agree."]
+    seeds = [request.sampling.seed for request in engine.requests if request.sampling.seed]
+    assert seeds == list(range(1, 8))
+
+
+async def test_a_majority_of_the_first_programs_ends_the_sampling() -> None:
+    script = rounds("print(7)", "print(7)", "print(8)", "print(7)")
+    tool, bodies, engine = await ask(script, prompt="Answer in the form @n[count].")
+    assert (tool.ran, len(engine.requests)) == (["print(7)"], 5)
+    assert notices(bodies) == ["3 of 4 programs agree."]
 
 
 async def test_programs_of_one_result_are_said_to_agree() -> None:
@@ -108,19 +128,19 @@ async def test_with_quick_effort_one_program_is_sampled() -> None:
 async def test_by_default_several_are_sampled_only_after_a_program_failed() -> None:
     tool, _, engine = await ask(rounds("print(7)"))
     assert (tool.ran, tool.tried, len(engine.requests)) == (["print(7)"], [], 2)
-    tool, _, engine = await ask(rounds("1 / 0", "print(x)", *["print(7)"] * SAMPLES))
+    tool, _, engine = await ask(rounds("1 / 0", "print(x)", *["print(7)"] * AFTER_FAILURE))
     assert tool.ran == ["1 / 0", "print(7)"]
 
 
 async def test_a_program_that_failed_is_not_tried_again() -> None:
-    tool, _, _ = await ask(rounds("1 / 0", "print(7)", *["1 / 0"] * 3, *["print(8)"] * 4))
+    tool, _, _ = await ask(rounds("1 / 0", "print(7)", "1 / 0", *["print(8)"] * 2))
     assert tool.tried == [["print(7)", "print(8)"]]
     assert tool.ran == ["1 / 0", "print(8)"]
 
 
 async def test_samples_do_not_see_the_failed_program() -> None:
-    _, _, engine = await ask(rounds("1 / 0", "print(7)", *["print(7)"] * SAMPLES))
-    again, *samples = engine.requests[1 : 2 + SAMPLES]
+    _, _, engine = await ask(rounds("1 / 0", "print(7)", *["print(7)"] * AFTER_FAILURE))
+    again, *samples = engine.requests[1 : 2 + AFTER_FAILURE]
     assert [message.role for message in again.messages][-2:] == ["assistant", "tool"]
     for number, sample in enumerate(samples, 1):
         assert sample.messages[-1].role == "user"
@@ -135,7 +155,7 @@ async def test_an_engine_that_decodes_one_request_at_a_time_is_asked_once_unless
 
 
 async def test_if_every_program_fails_the_likeliest_one_runs() -> None:
-    tool, bodies, _ = await ask(rounds("1 / 0", "[][1]", *["{}[1]"] * SAMPLES))
+    tool, bodies, _ = await ask(rounds("1 / 0", "[][1]", *["{}[1]"] * sum(ROUNDS["auto"])))
     assert tool.ran == ["1 / 0", "[][1]"]
     assert notices(bodies) == []
 
@@ -241,13 +261,13 @@ async def test_a_correction_that_needed_no_model_runs_without_a_vote() -> None:
 
 
 async def test_a_program_that_leaves_out_a_part_of_the_question_loses_the_vote() -> None:
-    means = ["from statistics import mean\nprint(mean([1, 2, 9]))"] * (SAMPLES - 1)
+    means = ["from statistics import mean\nprint(mean([1, 2, 9]))"] * (sum(ROUNDS["thorough"]) - 1)
     median = "from statistics import median\nprint(median([1, 2, 9]))"
     tool, _, _ = await ask(rounds(means[0], *means, median), "thorough", prompt="What is the median of 1, 2, 9?")
     assert tool.ran == [median]
 
 
 async def test_a_program_that_prints_no_value_in_the_demanded_form_loses_the_vote() -> None:
-    missing = ["print('@mean[nan]')"] * SAMPLES
+    missing = ["print('@mean[nan]')"] * sum(ROUNDS["thorough"])
     tool, _, _ = await ask(rounds(*missing, "print('@mean[4.0]')"), "thorough", prompt="Answer in the form @mean[m].")
     assert tool.ran == ["print('@mean[4.0]')"]

@@ -72,74 +72,6 @@ MAX_CORRECTIONS = 4
 """Maximum number of programs of a turn that are corrected without the model."""
 
 
-def _example(question: str, code: str, output: str, answer: str) -> tuple[ChatMessage, ...]:
-    return (
-        {"role": "user", "content": question},
-        {"role": "assistant", "content": f"{OPEN}{code}\n{CLOSE}"},
-        {"role": "user", "content": f"Output:\n{output}\n\n{ANSWER}"},
-        {"role": "assistant", "content": answer},
-    )
-
-
-EXAMPLES: tuple[ChatMessage, ...] = (
-    *_example(
-        "Variables: quillon_csv: str of 21 characters: '/depot/quillon-77.csv'\n\n"
-        "Make df from quillon_csv. The column forged holds dates.",
-        "df = pd.read_csv(quillon_csv, parse_dates=['forged'])\nprint(df.shape)",
-        "(9173, 3)",
-        "I read quillon_csv into df: it has 9173 rows and 3 columns.",
-    ),
-    *_example(
-        "Variables: quillons: DataFrame, 9173 rows x 3 columns: forged datetime64[ns], heft float64, guild str\n\n"
-        "Draw a line chart of the mean heft of quillons per calendar month.",
-        "by_month = quillons.groupby(quillons['forged'].dt.month)['heft'].mean()\n"
-        "by_month.plot(kind='line')\nplt.show()",
-        "[1 figure(s) shown]",
-        "The line chart shows the mean heft of each calendar month.",
-    ),
-    *_example(
-        "And which one is the worst?",
-        "print(by_month.idxmin(), by_month.min())",
-        "11 38.64",
-        "Month 11 is the worst, with a mean heft of 38.64.",
-    ),
-    *_example(
-        "Make a bar plot with guild on the x axis and the mean heft of quillons on the y axis.",
-        "by_guild = quillons.groupby('guild')['heft'].mean()\nby_guild.plot(kind='bar')\nplt.show()",
-        "[1 figure(s) shown]",
-        "The bar plot shows the mean heft of each guild.",
-    ),
-    *_example(
-        "Plot the cubic function from -3 to 3.",
-        "x = np.linspace(-3, 3, 200)\nplt.plot(x, x ** 3)\nplt.show()",
-        "[1 figure(s) shown]",
-        "The plot shows the cubic function from -3 to 3.",
-    ),
-    *_example("What is 17 % of 6353?", "print(6353 * 0.17)", "1080.01", "17 % of 6353 is 1080.01."),
-    {"role": "user", "content": "Thanks! Who are you, and who made you?"},
-    {
-        "role": "assistant",
-        "content": "I am agent-kernel, the assistant of this notebook. "
-        "The agent-kernel project made me; it is open source.",
-    },
-)
-"""Worked examples of what a small model does not know by itself: a file with dates, grouping by a part of a date, a
-plot, a question about an earlier result (which must be computed, not guessed), and code that creates its own data. The
-last example shows that not every question needs code, and states who the assistant is. A small model copies from the
-examples, so their names and numbers occur in no real data: a user who sees one of them in an answer can tell where it
-comes from."""
-
-KNOWLEDGE_EXAMPLES: tuple[ChatMessage, ...] = (
-    *EXAMPLES[:-2],
-    {"role": "user", "content": "Which metal is liquid at room temperature?"},
-    {"role": "assistant", "content": "Mercury is liquid at room temperature."},
-    *EXAMPLES[-2:],
-)
-"""The worked examples for a model of ``tool_protocols.FIRM`` parameters or more. Without a question of general
-knowledge among them, such a model answers one ("What is the capital of France?") with a program that prints the answer.
-A smaller model copies too much from this example: it then computes in text."""
-
-
 @dataclass(slots=True)
 class Exchange:
     """One turn of the conversation. ``asked`` contains all user messages of the turn, including the hidden context
@@ -333,7 +265,7 @@ def chat(
     *,
     tools: bool,
     retry: bool = False,
-    examples: Sequence[ChatMessage] = EXAMPLES,
+    examples: Sequence[ChatMessage] = (),
     in_retry: bool = False,
 ) -> list[ChatMessage]:
     """Return the messages for the chat template. With ``tools``, the rules and the worked ``examples`` come first.

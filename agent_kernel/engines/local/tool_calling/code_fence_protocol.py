@@ -32,7 +32,7 @@ from agent_kernel.engines.local.backend import ChatMessage, OutputGrammar
 from agent_kernel.engines.local.decoding import reasoning
 from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion, decoding_options
 from agent_kernel.engines.local.decoding.output_format import grammar_of, stream_formatted, with_format_instruction
-from agent_kernel.engines.local.tool_calling import code_fence_fallback_answer, code_fence_prompt
+from agent_kernel.engines.local.tool_calling import code_fence_examples, code_fence_fallback_answer, code_fence_prompt
 from agent_kernel.engines.local.tool_calling.call_json import new_call
 from agent_kernel.engines.local.tool_calling.code_fence_answer_checks import checked_sentence, unless_data_are_missed
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
@@ -83,7 +83,8 @@ them."""
 class Fence:
     """The code-fence protocol. ``margin`` and ``named_margin`` replace MARGIN and NAMED_MARGIN. ``template`` is the
     model's chat template, ``examples`` are the worked examples before the conversation, which a second try keeps with
-    ``examples_in_retry``.
+    ``examples_in_retry``. ``form_examples`` replace them, if there are any, in a conversation that demands values in
+    the form ``@name[value]``.
 
     If the template supports reasoning and code is possible, an empty reasoning block is inserted, because the first
     token of the answer decides between code and text. If the request has no tools, the model may reason, and its
@@ -93,7 +94,8 @@ class Fence:
     margin: float = MARGIN
     named_margin: float = NAMED_MARGIN
     template: str = ""
-    examples: Sequence[ChatMessage] = code_fence_prompt.EXAMPLES
+    examples: Sequence[ChatMessage] = code_fence_examples.EXAMPLES
+    form_examples: Sequence[ChatMessage] = ()
     examples_in_retry: bool = False
 
     def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
@@ -125,8 +127,9 @@ class Fence:
                 yield chunk
             return
         succeeded = ran is not None and ran.status == "success"
+        examples = self._examples(turns)
         chat = code_fence_prompt.chat(
-            request.messages, tools=offered, retry=retry, examples=self.examples, in_retry=self.examples_in_retry
+            request.messages, tools=offered, retry=retry, examples=examples, in_retry=self.examples_in_retry
         )
         prompt = await completer.render(chat)
         if offered or request.sampling.reasoning_effort == "none":
@@ -136,7 +139,7 @@ class Fence:
         reading = turns[-1].reading if turns and (result is None or retry) else ""
         text_prompt = prompt
         if offered and result is None and not must:
-            text_prompt = await self._choosing(request.messages, prompt, completer)
+            text_prompt = await self._choosing(request.messages, examples, prompt, completer)
             likely, spent = await code_margin(text_prompt, completer)
             fits = likely <= self._margin(turns, reading)
         if fits:
@@ -159,13 +162,20 @@ class Fence:
             async for chunk in chunks:
                 yield replace(chunk, usage=_after(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
 
-    async def _choosing(self, messages: Sequence[Message], prompt: str, completer: Completer) -> str:
+    def _examples(self, turns: Sequence[code_fence_prompt.Exchange]) -> Sequence[ChatMessage]:
+        """Return the worked examples for a conversation. They stay the same after the first turn that demands values in
+        a form, so that the prompt keeps its beginning."""
+        return self.form_examples if self.form_examples and any(turn.slots for turn in turns) else self.examples
+
+    async def _choosing(
+        self, messages: Sequence[Message], examples: Sequence[ChatMessage], prompt: str, completer: Completer
+    ) -> str:
         """Return the prompt for the first token, which decides between code and text. If the model writes text, its
         answer continues this prompt."""
         fewer = code_fence_prompt.without_unnamed_data(messages)
         if fewer is messages:
             return prompt
-        rendered = await completer.render(code_fence_prompt.chat(fewer, tools=True, examples=self.examples))
+        rendered = await completer.render(code_fence_prompt.chat(fewer, tools=True, examples=examples))
         return reasoning.without_thinking(rendered, self.template)
 
     def _margin(self, turns: Sequence[code_fence_prompt.Exchange], reading: str) -> float:

@@ -11,7 +11,7 @@ from agent_kernel.core.errors import EngineError
 from agent_kernel.core.protocols import Chunk, EngineRequest
 from agent_kernel.engines.local.backend import LoadedModel
 from agent_kernel.engines.local.decoding.completion import Completer
-from agent_kernel.engines.local.tool_calling import code_fence_prompt
+from agent_kernel.engines.local.tool_calling import code_fence_examples, code_fence_prompt
 from agent_kernel.engines.local.tool_calling.code_fence_protocol import FIRM_MARGIN, Fence
 from agent_kernel.engines.local.tool_calling.native_protocol import Native
 
@@ -22,7 +22,7 @@ model solved 0, 7 and 10. Larger models were not measured."""
 
 FIRM = 1_000_000_000
 """Number of parameters from which a model itself tells questions that need code from those that do not, so that the
-code fence uses FIRM_MARGIN and KNOWLEDGE_EXAMPLES, and keeps the examples in a second try."""
+code fence uses FIRM_MARGIN, KNOWLEDGE_EXAMPLES and FORM_EXAMPLES, and keeps the examples in a second try."""
 
 
 class ToolProtocol(Protocol):
@@ -57,8 +57,14 @@ def fence_for(loaded: LoadedModel) -> Fence:
     """Return the code fence protocol with the margins and examples for a model of this size. A size that is unknown
     counts as small."""
     if loaded.parameters >= FIRM:
-        examples = code_fence_prompt.KNOWLEDGE_EXAMPLES
-        return Fence(FIRM_MARGIN, FIRM_MARGIN, template=loaded.template, examples=examples, examples_in_retry=True)
+        return Fence(
+            FIRM_MARGIN,
+            FIRM_MARGIN,
+            template=loaded.template,
+            examples=code_fence_examples.KNOWLEDGE_EXAMPLES,
+            form_examples=code_fence_examples.FORM_EXAMPLES,
+            examples_in_retry=True,
+        )
     return Fence(template=loaded.template)
 
 

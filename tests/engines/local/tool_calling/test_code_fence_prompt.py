@@ -7,9 +7,9 @@ import re
 import pytest
 
 from agent_kernel.core.messages import Message, ToolCall, assistant, system, tool_result, user
+from agent_kernel.engines.local.tool_calling.code_fence_examples import EXAMPLES, FORM_EXAMPLES
 from agent_kernel.engines.local.tool_calling.code_fence_prompt import (
     ANSWER,
-    EXAMPLES,
     IMPORTED,
     RULES,
     chat,
@@ -25,9 +25,8 @@ def call(code: str, key: str = "c1") -> ToolCall:
 
 
 def chat_contents(*messages: Message, retry: bool = False) -> list[str]:
-    """Return the contents of the chat after the rules and the examples. A retry has no examples."""
-    first = 1 if retry else 1 + len(EXAMPLES)
-    return [item["content"] for item in chat(messages, tools=True, retry=retry)][first:]
+    """Return the contents of the chat after the rules."""
+    return [item["content"] for item in chat(messages, tools=True, retry=retry)][1:]
 
 
 def test_a_call_is_a_fence_and_its_result_an_output() -> None:
@@ -50,9 +49,10 @@ def test_hidden_context_stands_before_the_question() -> None:
 
 
 def test_rules_and_examples_come_only_with_tools() -> None:
-    with_tools = chat([system("Be brief."), user("Hi")], tools=True)
-    without = chat([system("Be brief."), user("Hi")], tools=False)
+    with_tools = chat([system("Be brief."), user("Hi")], tools=True, examples=EXAMPLES)
+    without = chat([system("Be brief."), user("Hi")], tools=False, examples=EXAMPLES)
 
+    assert with_tools[1 : 1 + len(EXAMPLES)] == [*EXAMPLES]
     assert with_tools[0]["content"] == f"Be brief. {RULES}"
     assert [dict(item) for item in without] == [
         {"role": "system", "content": "Be brief."},
@@ -107,12 +107,9 @@ def test_a_question_about_a_file_of_data_is_known_by_its_name() -> None:
 
 
 def test_a_retry_may_import_and_has_no_examples_to_copy_from() -> None:
-    shown = chat([user("Go."), assistant("", [call("x")]), tool_result(call(""), "KeyError: 'a'", "error")], tools=True)
-    again = chat(
-        [user("Go."), assistant("", [call("x")]), tool_result(call(""), "KeyError: 'a'", "error")],
-        tools=True,
-        retry=True,
-    )
+    failed = [user("Go."), assistant("", [call("x")]), tool_result(call(""), "KeyError: 'a'", "error")]
+    shown = chat(failed, tools=True, examples=EXAMPLES)
+    again = chat(failed, tools=True, examples=EXAMPLES, retry=True)
 
     assert len(shown) > len(again) == 2
     assert IMPORTED in str(shown[0]["content"])
@@ -153,11 +150,11 @@ def test_what_follows_a_turn_with_code_leans_to_code() -> None:
 
 def test_the_names_and_numbers_of_the_examples_are_ones_that_no_real_data_has() -> None:
     """A small model copies from them; ``make bench`` looks for each of these in what it wrote."""
-    said = " ".join(str(item["content"]) for item in EXAMPLES)
+    said = " ".join(str(item["content"]) for item in (*EXAMPLES, *FORM_EXAMPLES))
     numbers = set(re.findall(r"(?<![\w.-])\d{4,}(?:\.\d+)?|\d+\.\d{2}(?!\d)", said))
     columns = set(re.findall(r"\['(\w+)'\]", said))
 
-    assert numbers - {"0.17"} == {"9173", "38.64", "6353", "1080.01"}
+    assert numbers - {"0.17"} == {"9173", "38.64", "6353", "1080.01", "61.07", "1218"}
     assert columns | {"guild", "quillon"} <= set(OF_EXAMPLES)
     assert all(re.search(word, said) for word in OF_EXAMPLES)
     assert not re.search(r"\b(?:cars?|sales|mpg|sold|406|df_?\d)\b", said)
