@@ -44,7 +44,7 @@ export function endOf({ state, error, reason }: TurnView): string {
     case "cancelled":
       return why.endsWith(".") ? why : trans.__("Stopped: %1.", why || trans.__("no reason"));
     case "interrupted":
-      return `${why || trans.__("The server stopped while this turn was running.")} ${trans.__("What it produced is saved.")}`;
+      return `${why || trans.__("The server stopped while this turn was running.")} ${trans.__("The steps that it had completed are saved.")}`;
     case "failed":
       return error?.message ?? (why || trans.__("The turn failed."));
   }

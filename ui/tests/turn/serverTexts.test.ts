@@ -29,9 +29,9 @@ test.each([
   [
     "interrupted",
     "The server stopped while this turn was running.",
-    "The server stopped while this turn was running. What it produced is saved.",
+    "The server stopped while this turn was running. The steps that it had completed are saved.",
   ],
-  ["interrupted", "", "The server stopped while this turn was running. What it produced is saved."],
+  ["interrupted", "", "The server stopped while this turn was running. The steps that it had completed are saved."],
   ["failed", "", "The turn failed."],
 ] as const)("an end is told in whole sentences: %s, %s", (state, reason, sentences) => {
   expect(endOf(ended(state, reason))).toBe(sentences);
