@@ -58,7 +58,7 @@ async def _chat(args: argparse.Namespace) -> int:
             match question.strip():
                 case "":
                     continue
-                case "/exit":
+                case "/exit" | "/quit":
                     break
                 case "/help":
                     lines.say(HELP)

@@ -155,7 +155,10 @@ async def test_a_question_mark_at_the_end_of_a_line_belongs_to_the_question(note
         ("%%agent -m other\nhello", "Agent: There is no engine or model 'other' here."),
         ("%agent model ohter", "Agent: There is no engine or model 'ohter' here."),
         ("%agent model a b", "Agent: Usage: %agent model [NAME|URL[#MODEL]|reset], %agent model pull NAME"),
-        ("%agent model http://me:secret@host/v1", "Agent: The URL of a model server cannot contain a name or a password."),
+        (
+            "%agent model http://me:secret@host/v1",
+            "Agent: The URL of a model server cannot contain a name or a password.",
+        ),
     ],
 )
 async def test_a_mistake_is_answered_in_one_line(notebook: Notebook, code: str, line: str) -> None:
