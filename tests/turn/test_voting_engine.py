@@ -87,12 +87,12 @@ async def test_the_program_that_most_agree_with_runs_and_is_stored() -> None:
     samples = ["print(9)", "print(9.0)", "print(8)", "print(9)", "print(7)", "1 / 0", "print(9)"]
     tool, bodies, _ = await ask(rounds("print(7)", *samples), "thorough")
     assert tool.ran == ["print(9)"]
-    assert notices(bodies) == ["4 of 8 programs agree. 2 gave another result: 7"]
+    assert notices(bodies) == ["4 of 8 programs that were tried have this result. 2 gave another result: 7"]
 
 
 async def test_programs_of_one_result_are_said_to_agree() -> None:
     _, bodies, _ = await ask(rounds("print(7)", *["print(7)"] * SAMPLES), "thorough")
-    assert notices(bodies) == [f"All {SAMPLES + 1} programs agree."]
+    assert notices(bodies) == [f"All {SAMPLES + 1} programs that were tried have this result."]
 
 
 async def test_equal_programs_are_tried_once() -> None:

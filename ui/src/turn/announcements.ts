@@ -34,7 +34,9 @@ function ofBlock(was: Block | undefined, block: Block, cells: readonly string[])
     if (asks(block) && !asks(was)) {
       const here = block.approval !== null && !block.approval.decision;
       const where = here ? trans.__("Press Alt+Enter to go there.") : trans.__("The question is in its cell.");
-      return [{ text: trans.__("Your answer is needed: %1? %2", callLabel(block, cells), where), urgent: true, asks: true }];
+      return [
+        { text: trans.__("Your answer is needed: %1? %2", callLabel(block, cells), where), urgent: true, asks: true },
+      ];
     }
     return block.done && !was?.done ? [{ text: `${callLabel(block, cells)}: ${statusOf(block)}`, urgent: false }] : [];
   }

@@ -96,9 +96,7 @@ export const isReading = (call: CallBlock): boolean => READING.has(call.name) &&
 export const placeOf = (where: string): { article: string; noun: string } | null => PLACES.get(where)?.() ?? null;
 /** A proposed change has the buttons Accept and Reject, other calls are allowed or denied. */
 export const statusOf = ({ status, name }: CallBlock): string =>
-  status === "denied" && TOOLS.get(name)?.[0] === "edit"
-    ? trans.__("rejected")
-    : (STATUS.get(status)?.() ?? status);
+  status === "denied" && TOOLS.get(name)?.[0] === "edit" ? trans.__("rejected") : (STATUS.get(status)?.() ?? status);
 export const stateOf = (turn: TurnView): string => STATES.get(turn.state)?.() ?? turn.state;
 
 export const verbOf = (name: string): string => TOOLS.get(name)?.[1]() ?? name;

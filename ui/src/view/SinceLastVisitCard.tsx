@@ -21,7 +21,8 @@ export function SinceLastVisitCard() {
             {more
               ? trans.__("%1 turns or more ended", turns.length)
               : trans._n("a turn ended", "%1 turns ended", turns.length)}
-            {failed > 0 && `, ${turns.length === 1 ? trans.__("without an answer") : trans.__("%1 of them without an answer", failed)}`}
+            {failed > 0 &&
+              `, ${turns.length === 1 ? trans.__("without an answer") : trans.__("%1 of them without an answer", failed)}`}
             :{" "}
             {turns
               .slice(-NAMED)
