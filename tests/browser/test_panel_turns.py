@@ -50,6 +50,7 @@ def test_a_turn_is_read_decided_about_edited_and_asked_again(lab: Lab) -> None:
     card = panel.get_by_role("group", name="Run in your kernel?")
     expect(card).to_contain_text("rain.ipynb", timeout=30_000)
     expect(card).to_contain_text("total = 6 * 7")
+    expect(card.locator(".ak-source")).to_have_css("white-space", "pre-wrap")  # no code is hidden to the right
     pictures(lab, "question")
     panel.get_by_label("Message to the agent").press("Alt+Enter")
     expect(card).to_be_focused()

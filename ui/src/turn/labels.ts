@@ -96,9 +96,10 @@ export const isReading = (call: CallBlock): boolean => READING.has(call.name) &&
 export const placeOf = (where: string): { article: string; noun: string } | null => PLACES.get(where)?.() ?? null;
 /** A proposed change has the buttons Accept and Reject, other calls are allowed or denied. */
 export const statusOf = ({ status, name }: CallBlock): string =>
-  status === "denied" && TOOLS.get(name)?.[0] === "edit" ? trans.__("rejected") : (STATUS.get(status)?.() ?? status);
+  status === "denied" && kindOf(name) === "edit" ? trans.__("rejected") : (STATUS.get(status)?.() ?? status);
 export const stateOf = (turn: TurnView): string => STATES.get(turn.state)?.() ?? turn.state;
 
+export const kindOf = (name: string): Kind => TOOLS.get(name)?.[0] ?? "tool";
 export const verbOf = (name: string): string => TOOLS.get(name)?.[1]() ?? name;
 
 /** What a call does. Python code is titled by what it does, but a call that waits for an answer is named by its code.

@@ -158,6 +158,15 @@ test("a decision that was made elsewhere is one line here", () => {
   expect(stage.find(".ak-decided").textContent).toBe("Denied: not now.");
 });
 
+test("a change is rejected, as its button says", () => {
+  const change = call("c", "edit_cell", { cell: "a" });
+  const resolved = { approval: "appr_c", call: "c", decision: "deny", reason: "denied: not now", edited: null };
+  stage.show(
+    more(turnOf("t"), change, asks("c"), ["approval.resolved", resolved], finished("c", { status: "denied" })),
+  );
+  expect(stage.find(".ak-decided").textContent).toBe("Rejected: not now.");
+});
+
 test("a denial without a reason is said once, without a place and a time", () => {
   const [entry] = stage.show(asked());
   const resolved = { approval: "appr_c", call: "c", decision: "deny", reason: "denied", edited: null };

@@ -12,7 +12,7 @@ afterEach(() => shell.close());
 test("nothing is suggested before the server says which conversation the notebook has", async () => {
   await shell.show(<EmptyConversation />);
   let bound = Promise.resolve();
-  act(() => {
+  void act(() => {
     bound = shell.conversation.bind("k1", "rain.ipynb");
   });
   expect(shell.page.textContent).toBe("");

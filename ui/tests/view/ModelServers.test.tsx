@@ -85,6 +85,6 @@ test("a server that does not answer is said once, not as a feature that is missi
   await shell.press("Add a model server...");
   await type("[type=url]", URL_);
   await shell.press("Test");
-  expect(shell.page.textContent?.split(problem)).toHaveLength(2);
+  expect(shell.page.textContent.split(problem)).toHaveLength(2);
   expect(shell.page.textContent).not.toContain("answers");
 });
