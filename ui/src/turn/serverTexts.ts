@@ -26,7 +26,7 @@ export function serverText(text: string): string {
     case "The turn was running when its session was exported.":
       return trans.__("The turn was running when its conversation was exported.");
     case "The kernel is another one than in the last turn: variables defined earlier are gone.":
-      return trans.__("The kernel is another one than in the last turn: variables defined earlier are gone.");
+      return trans.__("The kernel is new: variables of earlier turns are gone.");
     case "The answer was cut off because it reached the token limit.":
       return trans.__("The answer was cut off because it reached the token limit.");
     case "the kernel was restarted":

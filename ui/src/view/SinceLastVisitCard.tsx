@@ -37,7 +37,7 @@ export function SinceLastVisitCard() {
             {target && `: ${target}`}
           </li>
         ))}
-        {lost.kernel && <li>{trans.__("variables of earlier turns are gone, because the kernel is new")}</li>}
+        {lost.kernel && <li>{trans.__("variables of earlier turns are gone: the kernel is new")}</li>}
         {lost.sandbox && lost.pieces > 0 && (
           <li>
             {trans.__("variables of the sandbox are gone: %1", lost.sandbox)}{" "}

@@ -19,6 +19,9 @@ test("a sentence of the server is shown in the user's language, and an unknown o
   expect(serverText("another turn of this session is running")).toBe("eine andere Frage dieses Gesprächs läuft");
   expect(endOf(ended("cancelled", "stopped by the person"))).toBe("Von Ihnen angehalten.");
   expect(serverText("anything else")).toBe("anything else");
+  setTranslation(ENGLISH);
+  const stored = "The kernel is another one than in the last turn: variables defined earlier are gone.";
+  expect(serverText(stored)).toBe("The kernel is new: variables of earlier turns are gone.");
 });
 
 test.each([
