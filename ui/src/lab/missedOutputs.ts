@@ -17,6 +17,10 @@ const LOOKED_AT = 20;
 const OUTPUTS_COME_WITHIN_MS = 3_000;
 /** States of a kernel that end what its cells do. */
 const ENDS = new Set(["restarting", "autorestarting", "terminating", "dead"]);
+/** States of a turn that its kernel may have ended, and how long ago that may be: the clocks of the server and of the
+ * browser differ. */
+const STOPPED = new Set(["cancelled", "interrupted"]);
+const RECENT_S = 60;
 
 export class MissedOutputs {
   readonly #ends = new Set<Close>();
@@ -60,7 +64,7 @@ export class MissedOutputs {
     await this.#look(panel, (last) =>
       this.#render(
         panel,
-        last.filter((turn) => !turn.running && begins(cellOf(panel, turn), turn.turn)),
+        last.filter(({ state, closed }) => STOPPED.has(state) && (closed ?? 0) > Date.now() / 1_000 - RECENT_S),
       ),
     );
   }
@@ -140,17 +144,10 @@ export function asks(source: string, prompt: string, metadata?: unknown): boolea
   return text !== null && prompt.trim() !== "" && bare(text).endsWith(bare(prompt));
 }
 
-export const shows = (outputs: readonly IOutput[], turn: string): boolean =>
-  states(outputs, turn).some((state) => state !== "open");
-
-/** Whether the cell shows a turn without its end. */
-const begins = (cell: Cell | undefined, turn: string): boolean =>
-  isCode(cell) && states(outputsOf(cell), turn).includes("open");
-
-function states(outputs: readonly IOutput[], turn: string): unknown[] {
-  return outputs.flatMap((output) => {
+export function shows(outputs: readonly IOutput[], turn: string): boolean {
+  return outputs.some((output) => {
     const record = (output["data"] as Record<string, { turn?: string; state?: string }> | undefined)?.[TURN_MIME];
-    return record?.turn === turn ? [record.state] : [];
+    return record?.turn === turn && record.state !== "open";
   });
 }
 

@@ -34,21 +34,22 @@ describe("turns that ended with nobody there", () => {
   });
 
   it.each([
-    ["open", 1],
-    ["committed", 0],
-  ])("are completed in their cell after their kernel restarted: %s", async (state, completed) => {
+    ["cancelled", 2, 1],
+    ["cancelled", 200, 0],
+    ["committed", 2, 0],
+  ])("are completed in their cell after their kernel restarted: %s %s s ago", async (state, ago, completed) => {
     vi.useFakeTimers();
     const setOutputs = vi.fn();
     const model = {
       id: "c",
       type: "code",
       executionState: "idle",
-      outputs: { toJSON: () => record("t", state) },
+      outputs: { toJSON: () => [] },
       sharedModel: { getSource: () => "%%agent what", setOutputs },
     };
     let restart: (sender: unknown, status: string) => void = () => undefined;
     const panel = {
-      context: { ready: Promise.resolve(), localPath: "a.ipynb", contentsModel: { last_modified: "2026-01-01" } },
+      context: { ready: Promise.resolve(), localPath: "a.ipynb", contentsModel: { last_modified: "9999-01-01" } },
       content: {
         widgets: [{ model }],
         model: { sharedModel: { transact: (change: () => void) => (change(), undefined) } },
@@ -56,7 +57,15 @@ describe("turns that ended with nobody there", () => {
       sessionContext: { statusChanged: { connect: (slot: typeof restart) => (restart = slot) } },
     };
     const tracker = { widgetAdded: { connect: vi.fn() }, forEach: (each: (one: unknown) => void) => each(panel) };
-    const ended = { turn: "t", session: "s", cell: "c", running: false, prompt: "what", closed: 1 };
+    const ended = {
+      turn: "t",
+      session: "s",
+      cell: "c",
+      running: false,
+      prompt: "what",
+      state,
+      closed: Date.now() / 1_000 - ago,
+    };
     const request = vi.fn((_: string, path: string): Promise<unknown> => {
       if (path.startsWith("binding")) return Promise.resolve({ session: { id: "s" } });
       return Promise.resolve(path.startsWith("sessions") ? { turns: [ended] } : { outputs: record("t", "cancelled") });
