@@ -34,6 +34,7 @@ async def test_new_begins_a_session_and_sessions_lists_all(notebook: Notebook) -
     [mine] = [row for row in rows if "A title of mine" in row]
     assert mine.endswith("this notebook")
     assert len(rows) > 2
+    assert "A title of mine (1 turn)" in (await notebook.run("%agent status")).plain
 
 
 async def test_use_goes_back_to_an_earlier_session_of_the_notebook(notebook: Notebook) -> None:
