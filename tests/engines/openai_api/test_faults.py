@@ -171,14 +171,6 @@ async def test_a_server_that_is_not_there_is_named() -> None:
     await engine.aclose()
 
 
-async def test_a_server_that_wants_a_key_where_none_is_set_does_not_refuse_one() -> None:
-    async with WireServer([status(401, {"error": {"message": "No key."}})]) as server:
-        engine = OpenAIEngine(Endpoint(server.url, "m", context_length=9))
-        with pytest.raises(EngineError, match=r"asks for a key \(HTTP 401\)"):
-            await ask(engine)
-        await engine.aclose()
-
-
 async def test_a_refused_key_names_the_variable_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "sk-wrong")
     async with WireServer([status(401, {"error": {"message": "Incorrect API key: sk-wrong"}})]) as server:
