@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -22,6 +21,7 @@ from agent_kernel.core.version import __version__
 from agent_kernel.evaluation.comparison import Comparison, compare
 from agent_kernel.evaluation.dabench import QUESTIONS, load_dabench
 from agent_kernel.evaluation.result_file import EvaluationRun
+from agent_kernel.evaluation.run_directory import run_directory
 from agent_kernel.evaluation.summary import summarize
 from agent_kernel.evaluation.task import TASK_SETS, Task, load_tasks, task_set_names
 from agent_kernel.evaluation.task_result import TaskResult
@@ -101,12 +101,12 @@ async def _measure(args: argparse.Namespace, tasks: list[tuple[Task, int]], outc
         print(f"[{done}/{len(tasks)}] {describe(result)}", file=sys.stderr, flush=True)
 
     settings = CellSettings(args.model, args.place, args.effort, seconds=args.cell_timeout)
-    with tempfile.TemporaryDirectory(prefix="agent-kernel-eval-") as directory, PageServer() as pages:
-        root = Path(directory) / "notebooks"
+    with run_directory() as directory, PageServer() as pages:
+        root = directory / "notebooks"
         root.mkdir()
-        log = Path(directory) / "server.log"
+        log = directory / "server.log"
         try:
-            needed = tool_settings([task for task, _ in tasks], pages, Path(directory))
+            needed = tool_settings([task for task, _ in tasks], pages, directory)
             options = [*OPTIONS, *_server_options(args, needed)]
             async with jupyter_server(root, log, env=_environment(), options=options) as server:
                 notebooks = TaskNotebooks(server)

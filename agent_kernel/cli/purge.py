@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_kernel.cli.base.command import YES, Command, argument, exclusive, settings_of
-from agent_kernel.cli.base.output import moment, printable, size
+from agent_kernel.cli.base.output import moment, printable, size, turn_count
 from agent_kernel.cli.base.store_access import OWN_NAMESPACE, confirm, namespace_of, run_with_store, store_arguments
 from agent_kernel.core import storage_locations
 from agent_kernel.core.errors import InvalidRequest, SessionBusy
@@ -204,7 +204,7 @@ def _remove(path: Path) -> bool:
 def _announce(plan: PurgePlan, to: Any) -> None:
     for session in plan.sessions:
         title = printable(session.title)
-        print(f"session    {session.key.id}  {moment(session.updated)}  {session.turns} turns  {title}", file=to)
+        print(f"session    {session.key.id}  {moment(session.updated)}  {turn_count(session.turns)}  {title}", file=to)
     for key in plan.responses:
         print(f"responses  {printable(key.id)}", file=to)
     for path in plan.paths:

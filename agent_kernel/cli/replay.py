@@ -24,6 +24,7 @@ from agent_kernel.sessions.export.transcript import parse
 SUFFIX = ".agent.json"
 SHOWN = 48
 """Maximum number of characters of a prompt in a table."""
+NOTHING_RAN = "Only the record was read. --live runs its code again in the sandbox, --verify asks the model again."
 TABLE = {
     "number": Column("TURN", right=True),
     "prompt": Column("ASKED", lambda text: text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."),
@@ -48,6 +49,8 @@ def replay(args: argparse.Namespace) -> int:
     else:
         rows = [{**one.to_json(), "prompt": " ".join(one.prompt.split()), "notes": notes(one)} for one in verdicts]
         show(rows, TABLE, as_json=False)
+        if not (_model(args) or args.live):
+            print(NOTHING_RAN, file=sys.stderr)
     return 1 if any(one.failed for one in verdicts) else 0
 
 

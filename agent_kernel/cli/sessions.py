@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from agent_kernel.cli.base.command import YES, Command, add_commands, argument
-from agent_kernel.cli.base.output import Column, join, moment, printable, show
+from agent_kernel.cli.base.output import Column, join, moment, printable, show, turn_count
 from agent_kernel.cli.base.store_access import LOCAL, confirm, namespace_of, run_with_store, store_arguments
 from agent_kernel.cli.copy_sessions import COPY
 from agent_kernel.cli.export_import import EXCHANGE_COMMANDS
@@ -75,7 +75,9 @@ def sessions_show(args: argparse.Namespace) -> int:
         print(json.dumps(session_row(session) | {"turns": _turns(turns), "items": _items(items)}, indent=2))
         return 0
     print(f"{session.key.id}  {printable(session.title)}")
-    print(f"{len(turns)} turns, used {moment(session.updated)}, branch {printable(args.branch or session.branch)}")
+    print(
+        f"{turn_count(len(turns))}, used {moment(session.updated)}, branch {printable(args.branch or session.branch)}"
+    )
     for item in items:
         print(f"\n--- {item.seq} {item.message.role}, {moment(item.time)}")
         print(_text(item.message))

@@ -23,6 +23,7 @@ from agent_kernel.engines.openai_api.endpoint import Endpoint, is_url
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 COMMANDS = frozenset({"pull", "unload", "reset"})
 """Subcommands of the notebook command ``model``. They are refused as names of engines."""
+MODEL_LISTS = "Models are listed by: agent-kernel model list, %agent model, or GET models."
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +202,7 @@ class NamedEngines:
                 return self._created.get(model, self._own)
             return SlottedEngine(self._local(replace(self._settings, engine="local", model=model)), self._queue)
         near = difflib.get_close_matches(name, [*self._configured, DEFAULT, *catalog()], 1)
-        meant = f"Did you mean {near[0]}?" if near else "List the models of this server, and choose one of them."
+        meant = f"Did you mean {near[0]}?" if near else MODEL_LISTS
         raise UnknownModel(f"There is no engine or model {name[:100]!r} here.", hint=meant)
 
     def _check(self, info: EngineInfo) -> None:

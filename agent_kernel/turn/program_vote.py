@@ -80,10 +80,10 @@ class Vote:
 
     @property
     def sentence(self) -> str:
-        """A sentence for a person that says how many programs agree."""
+        """A sentence for a person that says how many programs have the result that is shown."""
         if self.agree == self.tried:
-            return f"All {self.tried} programs agree."
-        return f"{self.agree} of {self.tried} programs agree."
+            return f"All {self.tried} programs that were tried have this result."
+        return f"{self.agree} of {self.tried} programs that were tried have this result."
 
     @property
     def disagreement(self) -> str:

@@ -136,7 +136,7 @@ def test_a_person_reviews_what_the_agent_changes_and_takes_it_back(lab: Lab, ser
 
     tidy = ask(lab, "tidy up")
     for _ in range(3):  # of three tools; each other edit goes by the first yes
-        tidy.get_by_role("button", name="Always in this session").click(timeout=SLOW)
+        tidy.get_by_role("button", name="Always in this conversation").click(timeout=SLOW)
     ended(tidy)
     assert sources(lab)[1:4] == ["import math\ndf = math.pi", "total = 40 + 2\ntotal", "df * 2"]
     reviews = tidy.locator(".ak-review")
@@ -205,7 +205,7 @@ def test_cells_run_in_the_notebook_and_stop_reaches_only_those(lab: Lab, server:
     lab.open("rain.ipynb")
     ran = ask(lab, "run them")
     expect(ran.locator(".ak-approval")).to_contain_text("df = 1", timeout=SLOW)
-    ran.get_by_role("button", name="Always in this session").click()
+    ran.get_by_role("button", name="Always in this conversation").click()
     ended(ran)
     expect(lab.output(1)).to_have_text("1")
     [result] = results(server, id_of(ran))

@@ -142,7 +142,7 @@ def test_reviews_stay_at_their_cells_in_a_windowed_notebook(lab: Lab, server: Ag
     page = lab.page
     panel = open_panel(lab)
     say(panel, "rename all")
-    panel.get_by_role("button", name="Always in this session").click(timeout=SLOW_MS)
+    panel.get_by_role("button", name="Always in this conversation").click(timeout=SLOW_MS)
     ended(panel.locator(".ak-turn").last)
     expect(bar(lab)).to_contain_text("4 cells changed · 3 changes to review", timeout=SLOW_MS)
     assert page.locator(".jp-Notebook .jp-Cell:visible").count() < 30

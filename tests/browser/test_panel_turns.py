@@ -50,13 +50,14 @@ def test_a_turn_is_read_decided_about_edited_and_asked_again(lab: Lab) -> None:
     card = panel.get_by_role("group", name="Run in your kernel?")
     expect(card).to_contain_text("rain.ipynb", timeout=30_000)
     expect(card).to_contain_text("total = 6 * 7")
+    expect(card.locator(".ak-source")).to_have_css("white-space", "pre-wrap")  # no code is hidden to the right
     pictures(lab, "question")
     panel.get_by_label("Message to the agent").press("Alt+Enter")
     expect(card).to_be_focused()
     lab.page.wait_for_timeout(600)
     lab.page.keyboard.press("a")
     expect(card).to_contain_text("raise ValueError", timeout=30_000)
-    card.get_by_role("button", name="Always in this session").click()
+    card.get_by_role("button", name="Always in this conversation").click()
     turn = panel.locator(".ak-turn").first
     expect(turn).to_have_attribute("data-state", "committed", timeout=30_000)
     expect(turn.get_by_role("button", name="Read 2 cells, listed the cells")).to_be_visible()

@@ -57,6 +57,7 @@ def test_without_live_parts_it_says_what_the_document_says(command: Command, tmp
     assert "not computed: 7%" in ended.out
     assert ended.out.count("not run again") == 2
     assert "holds" not in ended.out
+    assert "--live runs its code again" in ended.err
     nbformat.write(nbformat.v4.new_notebook(), tmp_path / "work.ipynb")
     assert command("replay", str(tmp_path / "work.ipynb"), "--turn", "2", "--json").json["turns"][0]["open"] == ["7%"]
 

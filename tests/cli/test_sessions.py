@@ -79,6 +79,7 @@ def test_a_command_without_its_subcommand_lists_the_subcommands(command: Command
 
 def test_a_conversation_is_shown_with_its_calls(sessions: Command) -> None:
     shown = sessions("sessions", "show", "rain").out
+    assert "\n2 turns, used" in shown
     for text in ("how much rain falls?", "[calls python]", "    df.sum()", "2 mm", "gladly"):
         assert text in shown
     assert "thanks" not in sessions("sessions", "show", "rain", "--limit", "1").out

@@ -144,7 +144,7 @@ async def test_programs_are_compared_in_a_draft_of_the_idle_kernel(server: Agent
     [ran] = finished_calls(events)
     assert (ran["status"], ran["text"]) == ("success", "10")
     said = [event["data"]["text"] for event in events if event["type"] == "notice"]
-    assert said == ["6 of 8 programs agree."]
+    assert said == ["6 of 8 programs that were tried have this result."]
     assert "[1, 2, 3]" in await server.run_in_kernel(kernel, "print(prices)")
 
 

@@ -74,8 +74,8 @@ def test_the_last_context_is_kept_and_what_a_person_decided() -> None:
 
 
 def test_the_details_of_a_notice_are_kept() -> None:
-    assert annotate(Notice("info", "5 of 8 programs agree.", "7\n8")).notices() == [
-        ("info", "5 of 8 programs agree.", "7\n8")
+    assert annotate(Notice("info", "5 of 8 programs that were tried have this result.", "7\n8")).notices() == [
+        ("info", "5 of 8 programs that were tried have this result.", "7\n8")
     ]
 
 

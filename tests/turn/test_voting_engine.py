@@ -90,7 +90,7 @@ async def test_the_program_that_most_agree_with_runs_and_is_stored() -> None:
     samples = ["print(9)", "print(9.0)", "print(8)", "print(9)", "print(7)", "print(9)", "print(9)"]
     tool, bodies, _ = await ask(rounds("print(7)", *samples), "thorough")
     assert tool.ran == ["print(9)"]
-    assert notices(bodies) == ["5 of 8 programs agree. 2 gave another result: 7"]
+    assert notices(bodies) == ["5 of 8 programs that were tried have this result. 2 gave another result: 7"]
 
 
 async def test_more_programs_are_sampled_while_no_more_than_half_of_them_agree() -> None:
@@ -98,7 +98,7 @@ async def test_more_programs_are_sampled_while_no_more_than_half_of_them_agree()
     tool, bodies, engine = await ask(rounds("print(7)", *first, *second), prompt="Answer in the form @n[count].")
     assert tool.ran == ["print(9)"]
     assert tool.tried == [["print(7)", "print(9)", "print(8)", "1 / 0"], ["print(6)"]]
-    assert notices(bodies) == ["4 of 8 programs agree."]
+    assert notices(bodies) == ["4 of 8 programs that were tried have this result."]
     seeds = [request.sampling.seed for request in engine.requests if request.sampling.seed]
     assert seeds == list(range(1, 8))
 
@@ -107,12 +107,12 @@ async def test_a_majority_of_the_first_programs_ends_the_sampling() -> None:
     script = rounds("print(7)", "print(7)", "print(8)", "print(7)")
     tool, bodies, engine = await ask(script, prompt="Answer in the form @n[count].")
     assert (tool.ran, len(engine.requests)) == (["print(7)"], 5)
-    assert notices(bodies) == ["3 of 4 programs agree."]
+    assert notices(bodies) == ["3 of 4 programs that were tried have this result."]
 
 
 async def test_programs_of_one_result_are_said_to_agree() -> None:
     _, bodies, _ = await ask(rounds("print(7)", *["print(7)"] * SAMPLES), "thorough")
-    assert notices(bodies) == [f"All {SAMPLES + 1} programs agree."]
+    assert notices(bodies) == [f"All {SAMPLES + 1} programs that were tried have this result."]
 
 
 async def test_equal_programs_are_tried_once() -> None:

@@ -66,6 +66,10 @@ def moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
+def turn_count(count: int) -> str:
+    return "1 turn" if count == 1 else f"{count} turns"
+
+
 def join(values: Sequence[object]) -> str:
     return ", ".join(map(str, values))
 

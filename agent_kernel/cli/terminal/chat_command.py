@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent_kernel.cli.base.command import DATA_DIR, Command, import_runtime, settings_of
-from agent_kernel.cli.base.output import printable
+from agent_kernel.cli.base.output import printable, turn_count
 from agent_kernel.cli.base.store_access import LOCAL
 from agent_kernel.cli.terminal.terminal_answer import EFFORT, MODEL, SESSION, AskUser, TerminalAnswer, show_turn
 from agent_kernel.core.errors import AgentKernelError
@@ -58,7 +58,7 @@ async def _chat(args: argparse.Namespace) -> int:
             match question.strip():
                 case "":
                     continue
-                case "/exit":
+                case "/exit" | "/quit":
                     break
                 case "/help":
                     lines.say(HELP)
@@ -85,7 +85,7 @@ async def _greeting(runtime: Runtime, key: SessionKey) -> str:
     session = await runtime.store.info(key)
     if session is None:
         return "A new conversation. /help shows the commands."
-    return f"{printable(session.title) or key.id}: {session.turn_count} turns so far. /help shows the commands."
+    return f"{printable(session.title) or key.id}: {turn_count(session.turn_count)} so far. /help shows the commands."
 
 
 async def _run_turn(runtime: Runtime, key: SessionKey, request: TurnRequest, lines: LineReader) -> None:

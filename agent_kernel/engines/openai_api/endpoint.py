@@ -51,7 +51,7 @@ class Endpoint:
         _check_types(self)
         _check_url(self.url)
         object.__setattr__(self, "url", self.url.rstrip("/"))
-        if sum(map(bool, (self.api_key_env, self.api_key_keyring, self.api_key_file))) > 1:
+        if sum(map(bool, self._key_places)) > 1:
             raise InvalidRequest(
                 "An engine can have one of api_key_env, api_key_keyring and api_key_file, not several of them."
             )
@@ -100,6 +100,14 @@ class Endpoint:
         return urllib.parse.urlsplit(self.url).netloc.lower()
 
     @property
+    def has_key(self) -> bool:
+        return any(self._key_places)
+
+    @property
+    def _key_places(self) -> tuple[str, str, str]:
+        return self.api_key_env, self.api_key_keyring, self.api_key_file
+
+    @property
     def local(self) -> bool:
         """Whether the address belongs to this machine. A server at such an address may still forward what it receives
         to another machine."""
@@ -118,20 +126,20 @@ def _check_url(url: str) -> None:
         port = parts.port
     except ValueError:
         raise InvalidRequest(
-            "The url of an engine is not a valid URL.",
+            "The URL of a model server is not valid.",
             hint="Use the form http://HOST:PORT/v1, with a port from 1 to 65535.",
         ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise InvalidRequest("The url of an engine must have the form http://HOST/v1 or https://HOST/v1.")
+        raise InvalidRequest("The URL of a model server must have the form http://HOST/v1 or https://HOST/v1.")
     if "@" in parts.netloc:
         raise InvalidRequest(
-            "The url of an engine cannot contain a name or a password.",
+            "The URL of a model server cannot contain a name or a password.",
             hint="Put the key into an environment variable, and that variable's name into api_key_env.",
         )
     if parts.query or parts.fragment or "?" in url:
-        raise InvalidRequest("The url of an engine cannot have a query; the model is a separate setting.")
+        raise InvalidRequest("The URL of a model server cannot have a query; the model is a separate setting.")
     if not url.isascii() or any(char.isspace() or not char.isprintable() or char == "\\" for char in url):
-        raise InvalidRequest("The url of an engine can contain only ASCII characters.")
+        raise InvalidRequest("The URL of a model server can contain only ASCII characters.")
 
 
 def _check_types(endpoint: Endpoint) -> None:

@@ -79,8 +79,9 @@ class Refusal:
         host = endpoint.host
         details = {"host": host, "status": self.status, "said": self.words}
         if self.status in (401, 403):
+            problem = "refused the key" if endpoint.has_key else "asks for a key"
             return UpstreamFailed(
-                f"{host} refused the key (HTTP {self.status}).", hint=f"Set {key_location(endpoint)}.", details=details
+                f"{host} {problem} (HTTP {self.status}).", hint=f"Set {key_location(endpoint)}.", details=details
             )
         if self.status in (400, 413, 422, 500) and (
             TOO_LONG.search(self.words) or "context_length" in self.code or "exceed_context" in self.code

@@ -202,6 +202,10 @@ def moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
+def turn_count(count: int) -> str:
+    return "1 turn" if count == 1 else f"{count} turns"
+
+
 def place(local: bool, host: str) -> str:
     """Return where the model runs, for the user: "local" or "remote", with the name of the host if there is one."""
     return ("local" if local else "remote") + (f": {host}" if host else "")

@@ -190,6 +190,7 @@ class CellTurns:
         if not code or (task.review.reference and not self._drafts.has_equal_outcome(task.source, code)):
             screen.line(task.none)
             return
+        code = code.rstrip()  # a program ends with a line break, a cell does not
         screen.show(diff_bundle(task.source, code), {}, {}, False)
         self._propose(code, screen, task, tried=True)
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 
 from agent_kernel.core.errors import NotFound
-from agent_kernel.notebook.display.render import line_bundle, moment, place, table_bundle
+from agent_kernel.notebook.display.render import line_bundle, moment, place, table_bundle, turn_count
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.magic import (
     context_preview,
@@ -148,7 +148,7 @@ class Commands:
         binding = self._context.server.call("GET", "binding")
         session, model, server = binding["session"], binding["model"], binding["server"]
         live = session is not None and self._context.consent.allows(session["id"])
-        title = f"{_title(session)} ({session['turns']} turns)" if session else "starts with the first turn"
+        title = f"{_title(session)} ({turn_count(session['turns'])})" if session else "starts with the first turn"
         rows = [
             ("session", title),
             *([("session id", session["id"])] if session else []),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_kernel.core.errors import Conflict
-from agent_kernel.notebook.display.render import moment
+from agent_kernel.notebook.display.render import moment, turn_count
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.magic.command_arguments import CommandArguments
 from agent_kernel.notebook.magic.command_context import CommandContext, Json, session_path
@@ -54,13 +54,13 @@ class ConversationCommands:
         )
         path = session_path(self._context.require_session(), "branch")
         branch = self._context.server.call("PUT", path, {"name": name})
-        self._print_line(f"This notebook continues the branch {name}, which has {_turns(branch['turns'])}.")
+        self._print_line(f"This notebook continues the branch {name}, which has {turn_count(branch['turns'])}.")
 
     def branch(self, rest: str) -> None:
         if rest and not rest.isdecimal():
             raise AgentError("Usage: %agent branch [N]. The new branch begins with the first N turns of this one.")
         made = self._create_branch(self._context.require_session(), rest)
-        left = f"{_turns(made['turns'])} of {made['parent']}" if made["parent"] else _turns(made["turns"])
+        left = f"{turn_count(made['turns'])} of {made['parent']}" if made["parent"] else turn_count(made["turns"])
         self._print_line(f"This notebook continues the new branch {made['name']}, which starts with {left}.")
 
     def go_on(self, node: str) -> None:
@@ -87,7 +87,7 @@ class ConversationCommands:
         if number:
             turns = self._context.list_turns(session)
             if int(number) > len(turns):
-                raise AgentError(f"there is no turn {number}; this branch has {_turns(len(turns))}.")
+                raise AgentError(f"there is no turn {number}; this branch has {turn_count(len(turns))}.")
             body = {"before": turns[int(number)]["id"]} if int(number) < len(turns) else {}
         self._context.last_turn = ""
         return self._context.server.call("POST", session_path(session, "branches"), body)
@@ -132,7 +132,7 @@ class ConversationCommands:
         body |= {"id": arguments.option} if arguments.option else {}
         fork = self._context.server.call("POST", session_path(self._context.require_session(), "fork"), body)
         use = "this notebook continues it" if fork["bound"] else f"%agent use {fork['id']} continues it"
-        self._print_line(f"The session {fork['id']} has {_turns(fork['turns'])} of this one; {use}.")
+        self._print_line(f"The session {fork['id']} has {turn_count(fork['turns'])} of this one; {use}.")
 
     # ------------------------------------------------------------------------------------------- undo and delete
 
@@ -156,7 +156,7 @@ class ConversationCommands:
     def clear(self, rest: str) -> None:
         arguments, session = CommandArguments(rest), self._context.require_session()
         self._context.confirm(
-            arguments, f"Delete all {_turns(session['turns'])} of {_display_name(session)}, on every branch?"
+            arguments, f"Delete all {turn_count(session['turns'])} of {_display_name(session)}, on every branch?"
         )
         self._context.server.call("POST", session_path(session, "clear"), {}, seen=session["revision"])
         self._context.last_turn = ""
@@ -169,7 +169,7 @@ class ConversationCommands:
         )
         session = self._context.server.call("GET", f"{route('sessions', identity)}?format=facts")
         self._context.confirm(
-            arguments, f"Delete {_display_name(session)} with {_turns(session['turns'])} permanently?"
+            arguments, f"Delete {_display_name(session)} with {turn_count(session['turns'])} permanently?"
         )
         self._context.server.call("DELETE", session_path(session), seen=session["revision"])
         self._print_line(f"The session {identity} is deleted.")
@@ -264,10 +264,6 @@ def _current(entry: Json) -> str:
 
 def _display_name(session: Json) -> str:
     return str(session["title"] or session["id"])
-
-
-def _turns(count: int) -> str:
-    return "1 turn" if count == 1 else f"{count} turns"
 
 
 def _value(text: str) -> Any:

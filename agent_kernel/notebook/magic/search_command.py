@@ -9,7 +9,7 @@ import urllib.parse
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agent_kernel.notebook.display.render import BOX, QUIET, Bundle, json_bundle, line_bundle, moment
+from agent_kernel.notebook.display.render import BOX, QUIET, Bundle, json_bundle, line_bundle, moment, turn_count
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.magic.command_context import CommandContext, Json
 
@@ -84,7 +84,7 @@ def _heading(hit: Json) -> str:
     session = hit["session"]
     title = " ".join(str(session["title"]).split()) or "untitled"
     notebooks = f" · {', '.join(hit['notebooks'])}" if hit["notebooks"] else ""
-    return f"{title} · {moment(session['updated'])} · {session['turns']} turns{notebooks}"
+    return f"{title} · {moment(session['updated'])} · {turn_count(session['turns'])}{notebooks}"
 
 
 def _use(hit: Json) -> str:

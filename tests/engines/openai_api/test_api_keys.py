@@ -170,3 +170,11 @@ async def test_no_output_of_a_turn_holds_the_key(
     for output in (*seen, *printed, told, caplog.text, stored.decode("latin-1")):
         assert SECRET not in output
     await asyncio.sleep(0)
+
+
+async def test_a_server_that_wants_a_key_where_none_is_set_does_not_refuse_one() -> None:
+    async with WireServer([status(401, {"error": {"message": "No key."}})]) as server:
+        engine = OpenAIEngine(Endpoint(server.url, "m", context_length=9))
+        with pytest.raises(EngineError, match=r"asks for a key \(HTTP 401\)"):
+            await ask(engine)
+        await engine.aclose()

@@ -145,8 +145,8 @@ def test_a_pipe_gets_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_details_of_a_line_stand_in_the_same_line_of_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    TerminalScreen().line("5 of 8 programs agree.", "3 gave another result:\n7\x1b[2J\n8")
-    assert capsys.readouterr().out == "5 of 8 programs agree. 3 gave another result: 7 8\n"
+    TerminalScreen().line("5 of 8 programs that were tried have this result.", "3 gave another result:\n7\x1b[2J\n8")
+    assert capsys.readouterr().out == "5 of 8 programs that were tried have this result. 3 gave another result: 7 8\n"
     screen, written = make_screen(20)
-    screen.line("5 of 8 programs agree.", "3 gave another result:\n7\x1b[2J\n8")
+    screen.line("5 of 8 programs that were tried have this result.", "3 gave another result:\n7\x1b[2J\n8")
     assert written.getvalue().count("\n") == 1

@@ -219,8 +219,8 @@ async def test_of_several_programs_the_one_that_most_agree_with_runs_and_is_show
     ran = await notebook.run("%%agent --effort thorough\ncompare programs", [])
     assert len(ran.cards) == 1
     assert "print(9)" in ran.cards[0]
-    assert "5 of 8 programs agree." in ran.plain
-    assert not any("<details" in html for html in ran.of("text/html") if "programs agree" in html)
+    assert "5 of 8 programs that were tried have this result." in ran.plain
+    assert not any("<details" in html for html in ran.of("text/html") if "have this result" in html)
     assert (await told(notebook))[-1] == "9"
     assert await value(notebook, "lost") == "not there"
 
@@ -230,9 +230,9 @@ async def test_the_result_of_the_second_group_of_a_close_vote_is_folded_as_plain
     shown, card = ran.cards
     assert "print(9)" in card
     assert shown.startswith("<details style=")
-    assert "5 of 8 programs agree.</summary>" in shown
+    assert "5 of 8 programs that were tried have this result.</summary>" in shown
     assert "3 gave another result:\n&lt;b&gt;7&lt;/b&gt;</pre>" in shown
-    assert "5 of 8 programs agree. 3 gave another result: <b>7</b>" in ran.plain
+    assert "5 of 8 programs that were tried have this result. 3 gave another result: <b>7</b>" in ran.plain
 
 
 async def test_programs_that_show_nothing_are_compared_by_what_they_make(notebook: Notebook) -> None:

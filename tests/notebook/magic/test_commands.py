@@ -34,6 +34,7 @@ async def test_new_begins_a_session_and_sessions_lists_all(notebook: Notebook) -
     [mine] = [row for row in rows if "A title of mine" in row]
     assert mine.endswith("this notebook")
     assert len(rows) > 2
+    assert "A title of mine (1 turn)" in (await notebook.run("%agent status")).plain
 
 
 async def test_use_goes_back_to_an_earlier_session_of_the_notebook(notebook: Notebook) -> None:
@@ -155,7 +156,10 @@ async def test_a_question_mark_at_the_end_of_a_line_belongs_to_the_question(note
         ("%%agent -m other\nhello", "Agent: There is no engine or model 'other' here."),
         ("%agent model ohter", "Agent: There is no engine or model 'ohter' here."),
         ("%agent model a b", "Agent: Usage: %agent model [NAME|URL[#MODEL]|reset], %agent model pull NAME"),
-        ("%agent model http://me:secret@host/v1", "Agent: The url of an engine cannot contain a name or a password."),
+        (
+            "%agent model http://me:secret@host/v1",
+            "Agent: The URL of a model server cannot contain a name or a password.",
+        ),
     ],
 )
 async def test_a_mistake_is_answered_in_one_line(notebook: Notebook, code: str, line: str) -> None:

@@ -23,7 +23,7 @@ def python(when: str, *codes: str) -> list[dict[str, Any]]:
 
 SCRIPT: list[dict[str, Any]] = [
     *python("by a try", *["try:\n    share = 1 / none\nexcept Exception as e:\n    print(e)"] * 2),
-    *python("by silence", "print('no share')", "share = 1 / 2"),
+    *python("by silence", "print('no share')", "share = 1 / 2\n"),
     {"when": "as written", "text": "```python\ntry:\n    share = 1 / none\nexcept ZeroDivisionError:\n    pass\n```"},
     {"when": "with patience", "text": "The divisor is zero."},
     {"when": "with another word", "text": "It adds prices."},
@@ -56,7 +56,7 @@ async def test_the_model_is_told_that_its_fix_leaves_out_the_statement_and_corre
     await notebook.run("none = 0")
     await notebook.run("share = 1 / none", cell="broken")
     ran = await notebook.run("%agent fix by silence", [])
-    assert [one["text"] for one in ran.payload] == ["share = 1 / 2"]
+    assert [one["text"] for one in ran.payload] == ["share = 1 / 2"], "without the line break at the end"
     told = [message["content"] for message in await notebook.messages() if message["role"] == "tool"]
     assert any("leaves out the statement that failed" in text for text in told)
 

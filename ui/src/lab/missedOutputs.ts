@@ -1,5 +1,6 @@
-/** Turns of cells that ended while no page was open: when the notebook is opened, their outputs are put below their
- * cells as one undoable change. Cells that the user has changed since are left alone. */
+/** Turns of cells that ended while no page was open, or with their kernel: when the notebook is opened, or its kernel has
+ * restarted, their outputs are put below their cells as one undoable change. Cells that the user has changed since are
+ * left alone. */
 import type { Cell } from "@jupyterlab/cells";
 import type { IOutput } from "@jupyterlab/nbformat";
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
@@ -14,6 +15,12 @@ const LOOKED_AT = 20;
 /** The last outputs of a cell and the event that its turn ended arrive over different connections. Wait this long for
  * the outputs. */
 const OUTPUTS_COME_WITHIN_MS = 3_000;
+/** States of a kernel that end what its cells do. */
+const ENDS = new Set(["restarting", "autorestarting", "terminating", "dead"]);
+/** States of a turn that its kernel may have ended, and how long ago that may be: the clocks of the server and of the
+ * browser differ. */
+const STOPPED = new Set(["cancelled", "interrupted"]);
+const RECENT_S = 60;
 
 export class MissedOutputs {
   readonly #ends = new Set<Close>();
@@ -24,9 +31,9 @@ export class MissedOutputs {
     private readonly tracker: INotebookTracker,
     private readonly transport: Transport,
   ) {
-    this.#added = (_, panel) => void this.#look(panel);
+    this.#added = (_, panel) => this.#add(panel);
     tracker.widgetAdded.connect(this.#added);
-    tracker.forEach((panel) => void this.#look(panel));
+    tracker.forEach((panel) => this.#add(panel));
   }
 
   dispose(): void {
@@ -36,22 +43,41 @@ export class MissedOutputs {
     this.#ends.clear();
   }
 
-  async #look(panel: NotebookPanel): Promise<void> {
+  #add(panel: NotebookPanel): void {
+    void this.#look(panel, async (last, session) => {
+      const saved = Date.parse(panel.context.contentsModel?.last_modified ?? "") / 1_000;
+      await this.#render(
+        panel,
+        last.filter((turn) => !turn.running && (turn.closed ?? 0) > saved),
+      );
+      const open = last.filter((turn) => turn.running && !isAttached(cellOf(panel, turn)));
+      if (open.length > 0 && !panel.isDisposed) this.#await(panel, session, open);
+    });
+    panel.sessionContext.statusChanged.connect((_, status) => {
+      if (ENDS.has(status)) setTimeout(() => void this.#endWithKernel(panel), OUTPUTS_COME_WITHIN_MS);
+    });
+  }
+
+  /** A cell whose kernel ended does not receive the end of its turn. */
+  async #endWithKernel(panel: NotebookPanel): Promise<void> {
+    if (panel.isDisposed || this.#disposed) return;
+    await this.#look(panel, (last) =>
+      this.#render(
+        panel,
+        last.filter(({ state, closed }) => STOPPED.has(state) && (closed ?? 0) > Date.now() / 1_000 - RECENT_S),
+      ),
+    );
+  }
+
+  async #look(panel: NotebookPanel, use: (last: StoredTurn[], session: string) => Promise<void>): Promise<void> {
     await panel.context.ready;
-    const saved = Date.parse(panel.context.contentsModel?.last_modified ?? "") / 1_000;
     try {
       const path = encodeURIComponent(panel.context.localPath);
       const { session } = await this.transport.request<Binding>("GET", `binding?path=${path}`);
       if (!session || this.#disposed) return;
       const query = `sessions/${session.id}/turns?limit=${LOOKED_AT}`;
       const { turns } = await this.transport.request<StoredTurns>("GET", query);
-      const last = newest(turns);
-      await this.#render(
-        panel,
-        last.filter((turn) => !turn.running && (turn.closed ?? 0) > saved),
-      );
-      const open = last.filter((turn) => turn.running && !isAttached(cellOf(panel, turn)));
-      if (open.length > 0 && !panel.isDisposed) this.#await(panel, session.id, open);
+      await use(newest(turns), session.id);
     } catch (error) {
       ignoreApiError(error);
     }

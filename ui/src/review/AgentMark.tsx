@@ -2,7 +2,7 @@
  * click opens its turn in the panel. */
 import { usePanel } from "../conversation/panelContext";
 import type { WrittenCell } from "../notebook/notebook";
-import { trans } from "../translation/translation";
+import { formatMoment, trans } from "../translation/translation";
 
 const MAX_PROMPT = 80;
 
@@ -10,7 +10,8 @@ export function AgentMark({ cell, onOpen }: { cell: WrittenCell; onOpen: () => v
   const { conversation } = usePanel();
   const entry = conversation.entries.value.find((one) => one.id === cell.turn);
   const done = cell.made ? trans.__("Added by the agent") : trans.__("Changed by the agent");
-  const when = entry ? formatTime(entry.view.value.began) : "";
+  const began = entry?.view.value.began ?? 0;
+  const when = began > 0 ? formatMoment(began) : "";
   const prompt = entry?.prompt.replace(/\s+/g, " ").trim() ?? "";
   const asked = prompt.length > MAX_PROMPT ? `${prompt.slice(0, MAX_PROMPT)}...` : prompt;
   const about = [[done, when].filter(Boolean).join(", "), asked && `“${asked}”`].filter(Boolean).join(": ");
@@ -28,14 +29,4 @@ export function AgentMark({ cell, onOpen }: { cell: WrittenCell; onOpen: () => v
       </span>
     </button>
   );
-}
-
-/** "14:05" today, otherwise with the date; `time` is in seconds since the epoch. */
-function formatTime(time: number): string {
-  if (!(time > 0)) return "";
-  const date = new Date(time * 1_000);
-  const clock = date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-  return date.toDateString() === new Date().toDateString()
-    ? clock
-    : `${date.toLocaleDateString([], { day: "numeric", month: "short", year: "numeric" })}, ${clock}`;
 }

@@ -74,8 +74,14 @@ export function formatNumber(value: number, options?: Intl.NumberFormatOptions):
   }
 }
 
-/** A time or a date as the user's language writes it. */
-export function formatTime(when: Date, options: Intl.DateTimeFormatOptions): string {
+export const DATE_ALONE: Intl.DateTimeFormatOptions = { dateStyle: "medium" };
+const DATE_AND_TIME: Intl.DateTimeFormatOptions = { dateStyle: "medium", timeStyle: "short" };
+
+/** The time if it is today, otherwise `earlier`, as the user's language writes it. */
+export function formatMoment(seconds: number, earlier = DATE_AND_TIME): string {
+  const when = new Date(seconds * 1_000);
+  const options: Intl.DateTimeFormatOptions =
+    when.toDateString() === new Date().toDateString() ? { timeStyle: "short" } : earlier;
   const language = current === ENGLISH ? undefined : current.language; // in English as the browser writes it
   try {
     return when.toLocaleString(language, options);

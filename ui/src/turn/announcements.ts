@@ -14,9 +14,12 @@ export interface Announcement {
   asks?: boolean;
 }
 
-export function announcements(before: TurnView, now: TurnView): Announcement[] {
+/** `cells`: the ids of the notebook's cells. */
+export function announcements(before: TurnView, now: TurnView, cells: readonly string[] = []): Announcement[] {
   const was = new Map(before.blocks.map((block) => [block.id, block]));
-  const told = now.blocks.flatMap((block) => (was.get(block.id) === block ? [] : ofBlock(was.get(block.id), block)));
+  const told = now.blocks.flatMap((block) =>
+    was.get(block.id) === block ? [] : ofBlock(was.get(block.id), block, cells),
+  );
   if (before.state === "open" && now.state !== "open") {
     const end = endOf(now) || stateOf(now);
     const failed = now.state === "failed";
@@ -25,15 +28,17 @@ export function announcements(before: TurnView, now: TurnView): Announcement[] {
   return told;
 }
 
-function ofBlock(was: Block | undefined, block: Block): Announcement[] {
+function ofBlock(was: Block | undefined, block: Block, cells: readonly string[]): Announcement[] {
   if (block.kind === "call") {
     const asks = (one: Block | undefined) => one?.kind === "call" && one.status === "waiting" && !one.done;
     if (asks(block) && !asks(was)) {
       const here = block.approval !== null && !block.approval.decision;
       const where = here ? trans.__("Press Alt+Enter to go there.") : trans.__("The question is in its cell.");
-      return [{ text: trans.__("Your answer is needed: %1? %2", callLabel(block), where), urgent: true, asks: true }];
+      return [
+        { text: trans.__("Your answer is needed: %1? %2", callLabel(block, cells), where), urgent: true, asks: true },
+      ];
     }
-    return block.done && !was?.done ? [{ text: `${callLabel(block)}: ${statusOf(block)}`, urgent: false }] : [];
+    return block.done && !was?.done ? [{ text: `${callLabel(block, cells)}: ${statusOf(block)}`, urgent: false }] : [];
   }
   if (!block.done || was?.done || block.kind === "reasoning") return [];
   const text = block.kind === "text" ? plainText(block.text).slice(0, SPOKEN) : block.text;

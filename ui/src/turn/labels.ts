@@ -77,7 +77,7 @@ const STATUS = lookupTable<() => string>({
   returned: () => trans.__("returned to the caller"),
   success: () => trans.__("done"),
   error: () => trans.__("failed"),
-  denied: () => trans.__("did not run"),
+  denied: () => trans.__("denied"),
   timeout: () => trans.__("took too long"),
   interrupted: () => trans.__("stopped"),
 });
@@ -94,13 +94,17 @@ const TARGET = 200;
 
 export const isReading = (call: CallBlock): boolean => READING.has(call.name) && call.status === "success";
 export const placeOf = (where: string): { article: string; noun: string } | null => PLACES.get(where)?.() ?? null;
-export const statusOf = (call: CallBlock): string => STATUS.get(call.status)?.() ?? call.status;
+/** A proposed change has the buttons Accept and Reject, other calls are allowed or denied. */
+export const statusOf = ({ status, name }: CallBlock): string =>
+  status === "denied" && kindOf(name) === "edit" ? trans.__("rejected") : (STATUS.get(status)?.() ?? status);
 export const stateOf = (turn: TurnView): string => STATES.get(turn.state)?.() ?? turn.state;
 
+export const kindOf = (name: string): Kind => TOOLS.get(name)?.[0] ?? "tool";
 export const verbOf = (name: string): string => TOOLS.get(name)?.[1]() ?? name;
 
-/** What a call does. Python code is titled by what it does, but a call that waits for an answer is named by its code. */
-export function callPhrase(call: CallBlock): Phrase {
+/** What a call does. Python code is titled by what it does, but a call that waits for an answer is named by its code.
+ * `cells` has the ids of the notebook's cells: a model may name a cell by its id, and people read its number. */
+export function callPhrase(call: CallBlock, cells: readonly string[] = []): Phrase {
   const code = call.arguments["code"];
   if (call.name === "python" && typeof code === "string" && (!call.approval || call.approval.decision)) {
     const { verb, target } = codeTitle(removeInvisible(call.approval?.edited ?? code));
@@ -110,12 +114,14 @@ export function callPhrase(call: CallBlock): Phrase {
   if (!known) return { kind: "tool", verb: call.name, target: firstOf(Object.values(call.arguments)) };
   const [kind, verb, ...names] = known;
   const target = firstOf(names.map((name) => call.arguments[name]));
-  return { kind, verb: verb(), target: OF_CELLS.has(call.name) ? shownReference(target) : target };
+  if (!OF_CELLS.has(call.name)) return { kind, verb: verb(), target };
+  const index = cells.indexOf(target);
+  return { kind, verb: verb(), target: index >= 0 ? String(index + 1) : shownReference(target) };
 }
 
 /** "Run total = 42 in your kernel". */
-export function callLabel(call: CallBlock): string {
-  const { verb, target } = callPhrase(call);
+export function callLabel(call: CallBlock, cells: readonly string[] = []): string {
+  const { verb, target } = callPhrase(call, cells);
   const place = placeOf(call.where);
   return [verb, target, place && `${place.article} ${place.noun}`].filter(Boolean).join(" ");
 }

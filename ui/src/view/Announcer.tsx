@@ -10,7 +10,7 @@ import { usePanel } from "../conversation/panelContext";
 const ASKED_FOR_MS = 300;
 
 export function Announcer() {
-  const { conversation } = usePanel();
+  const { conversation, host } = usePanel();
   const seen = useRef(new Map<string, TurnView>());
   const quiet = useSignal("");
   const urgent = useSignal("");
@@ -27,7 +27,7 @@ export function Announcer() {
       const before = seen.current.get(entry.id);
       if (before === now) return [];
       seen.current.set(entry.id, now);
-      return before?.state === "open" ? announcements(before, now) : [];
+      return before?.state === "open" ? announcements(before, now, host.notebook?.places?.cells()) : [];
     });
     const said = (which: (one: Announcement) => boolean) =>
       told

@@ -145,9 +145,9 @@ interface Last {
 /** The answers that last longer than this call, as far as the call allows them. */
 function Lasting({ approval, disabled, onAllow, onDeny }: Last) {
   const rows: [string, string, () => void][] = [
-    ["folder", trans.__("Allow its folder in this session"), () => onAllow("folder")],
-    ["session", trans.__("Always in this session"), () => onAllow("session")],
-    ["never", trans.__("Never in this session"), () => onDeny("never")],
+    ["folder", trans.__("Allow its folder in this conversation"), () => onAllow("folder")],
+    ["session", trans.__("Always in this conversation"), () => onAllow("session")],
+    ["never", trans.__("Never in this conversation"), () => onDeny("never")],
   ];
   const offered = rows.filter(([remember]) => approval.remember.includes(remember));
   return (

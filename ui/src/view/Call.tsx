@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Gallery } from "../media/Gallery";
 import type { Approval, CallBlock } from "../turn/turn";
-import { formatDuration, callPhrase, placeOf, statusOf } from "../turn/labels";
+import { formatDuration, callPhrase, kindOf, placeOf, statusOf } from "../turn/labels";
 import { ApprovalCard } from "./ApprovalCard";
 import { Elapsed } from "./Elapsed";
 import { Files } from "./Files";
@@ -36,7 +36,7 @@ export function Call({ call, session }: { call: CallBlock; session: string }) {
       <Row call={call} open={open.value} onToggle={() => (open.value = !open.value)} />
       {open.value ? <Inside call={call} line={sent?.line ?? 0} /> : <Tail call={call} />}
       {asks && call.approval && <ApprovalCard approval={call.approval} />}
-      {call.approval?.decision && <Decided approval={call.approval} open={open.value} />}
+      {call.approval?.decision && <Decided call={call} approval={call.approval} open={open.value} />}
       <Review call={call} />
       {call.media.length > 0 && (
         <Gallery media={call.media} session={session} alt={titleOf(call)} code={codeOf(call)} />
@@ -85,10 +85,8 @@ function Keep({ call }: { call: CallBlock }) {
 
 function Row({ call, open, onToggle }: { call: CallBlock; open: boolean; onToggle: () => void }) {
   const { host } = usePanel();
-  const { kind, verb, target: named } = callPhrase(call);
-  const index = host.notebook?.places?.cells().indexOf(named) ?? -1; // the model may name a cell by its id
-  const target = index >= 0 ? String(index + 1) : named;
-  const place = placeOf(call.where);
+  const { kind, verb, target } = callPhrase(call, host.notebook?.places?.cells());
+  const place = call.status === "denied" ? null : placeOf(call.where);
   const runs = !call.done && call.status === "running";
   return (
     <button type="button" class="ak-row" aria-expanded={open} onClick={onToggle} title={target}>
@@ -102,7 +100,7 @@ function Row({ call, open, onToggle }: { call: CallBlock; open: boolean; onToggl
       )}{" "}
       <span class="ak-outcome">
         <span class={call.status === "success" && call.seconds > 0 ? "ak-wordy" : ""}>{statusOf(call)} </span>
-        {formatDuration(call.seconds)} {runs && <Elapsed since={call.began} />}
+        {call.status !== "denied" && formatDuration(call.seconds)} {runs && <Elapsed since={call.began} />}
       </span>
     </button>
   );
@@ -163,12 +161,20 @@ function Corrected({ failed }: { failed: CallBlock }) {
   );
 }
 
-/** An approval is shown only in the opened call; a denial always, because it explains why nothing happened. */
-function Decided({ approval: { decision, reason, edited }, open }: { approval: Approval; open: boolean }) {
-  if (decision === "approve" && !open && edited === null) return null;
-  const approved = edited === null ? trans.__("You approved it") : trans.__("You changed it and approved it");
-  const said = decision === "approve" ? approved : decision === "deny" ? trans.__("Denied") : trans.__("Not answered");
+interface Decision {
+  call: CallBlock;
+  approval: Approval;
+  open: boolean;
+}
+
+/** Shown only in the opened call, except for a change by the user and for the reason of a denial. */
+function Decided({ call, approval: { decision, reason, edited }, open }: Decision) {
   const why = reason.replace(/^(approved|denied)(: )?/, "");
+  const row = decision === "approve" ? edited === null : decision === "deny" && !why; // the row says it
+  if (row && !open) return null;
+  const denied = kindOf(call.name) === "edit" ? trans.__("Rejected") : trans.__("Denied");
+  const approved = edited === null ? trans.__("You approved it") : trans.__("You changed it and approved it");
+  const said = decision === "approve" ? approved : decision === "deny" ? denied : trans.__("Not answered");
   return <p class="ak-decided">{why ? `${said}: ${why}` : said}.</p>;
 }
 

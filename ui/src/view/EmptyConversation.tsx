@@ -19,7 +19,8 @@ export function EmptyConversation() {
       </p>
     );
   }
-  if (conversation.failure.value && !conversation.binding.value) return null;
+  // Until the server has said which conversation the notebook has, it may have one.
+  if (conversation.query && !conversation.binding.value) return null;
   return (
     <div class="ak-beginning">
       <h3>{conversation.place.value.path ? trans.__("Ask about this notebook") : trans.__("Ask anything")}</h3>

@@ -49,7 +49,9 @@ export function Header() {
 
 function Title() {
   const desk = useDesk();
-  const session = desk.conversation.session.value;
+  const { conversation } = desk;
+  const session = conversation.session.value;
+  const isUnknown = conversation.query !== "" && !conversation.binding.value;
   if (desk.sheet.value === "rename" && session) return <Rename title={session.title} id={session.id} />;
   const title = session?.title ?? "";
   return (
@@ -61,7 +63,7 @@ function Title() {
         title={session ? trans.__("%1 (click to rename)", title || trans.__("Without a title")) : ""}
         onClick={() => desk.open("rename")}
       >
-        {title || (session?.turns ? trans.__("Without a title") : trans.__("New conversation"))}
+        {title || (session?.turns ? trans.__("Without a title") : isUnknown ? "\u00a0" : trans.__("New conversation"))}
       </button>
       {session?.private && <span class="ak-chip ak-private">{trans.__("private")}</span>}
     </h2>

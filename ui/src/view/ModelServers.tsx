@@ -192,7 +192,11 @@ function Form({ servers, saved, close }: Adding) {
 const MOST_MODELS = 8;
 
 function Report({ report, choose }: { report: ProbeReport; choose: (model: string) => void }) {
-  const { models, findings, missing, problem } = report;
+  const { models, missing } = report;
+  const [first] = report.findings;
+  const failed = first?.feature === "answers" && first.state === "lacks"; // then nothing else was asked
+  const findings = failed ? [] : report.findings;
+  const problem = report.problem || (failed ? first.detail : "");
   return (
     <section role="status" aria-label={trans.__("Result of the test")}>
       <p>
@@ -201,7 +205,7 @@ function Report({ report, choose }: { report: ProbeReport; choose: (model: strin
           : trans.__("%1 is another machine: conversations leave this one.", report.host)}
       </p>
       {problem && <p class="ak-failure">{problem}</p>}
-      {models.length > 1 && findings.length === 0 && (
+      {models.length > 1 && report.findings.length === 0 && (
         <>
           <p>{trans.__("The server has these models. Choose one and test again:")}</p>
           <ul class="ak-models ak-confirm">

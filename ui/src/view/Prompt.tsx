@@ -22,7 +22,7 @@ export function Prompt({ entry }: { entry: Entry }) {
         <p class="ak-chips">
           {entry.cell && host.notebook && (
             <button type="button" class="ak-chip ak-tool" onClick={() => host.notebook?.reveal(entry.cell)}>
-              {trans.__("Asked in a cell: show it")}
+              {trans.__("Show cell")}
             </button>
           )}
           {entry.context.map((chip) => (

@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import type { Row } from "../conversation/sessions";
 import { useDesk } from "./panelStateContext";
-import { trans } from "../translation/translation";
+import { DATE_ALONE, formatMoment, trans } from "../translation/translation";
 
 const SETTLED_MS = 250;
 
@@ -113,7 +113,7 @@ function SessionRow({ row }: { row: Row }) {
             {[
               here ? trans.__("shown now") : "",
               trans._n("%1 turn", "%1 turns", session.turns),
-              when(session.updated),
+              formatMoment(session.updated, DATE_ALONE),
               session.private ? trans.__("private") : "",
               ...notebooks,
             ]
@@ -151,13 +151,4 @@ function SessionRow({ row }: { row: Row }) {
       </div>
     </li>
   );
-}
-
-/** The date; only the time if it is today. */
-function when(seconds: number): string {
-  const moment = new Date(seconds * 1000);
-  const today = moment.toDateString() === new Date().toDateString();
-  return today
-    ? moment.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
-    : moment.toLocaleDateString([], { year: "numeric", month: "short", day: "numeric" });
 }

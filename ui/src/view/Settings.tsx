@@ -6,6 +6,7 @@ import { usePanel } from "../conversation/panelContext";
 import { MAX_INSTRUCTIONS } from "../conversation/preferences";
 import type { Rules } from "../conversation/serverRules";
 import { instructionsOf, storeInstructions } from "../conversation/sessionInstructions";
+import { lookupTable } from "../turn/labels";
 import { trans } from "../translation/translation";
 import type { Permissions, Session, Trust } from "../wire/schema";
 import { useDesk } from "./panelStateContext";
@@ -23,45 +24,34 @@ function verdict(permission: string): string {
   }
 }
 
-function kindName(kind: string): string {
-  switch (kind) {
-    case "python.sandbox":
-      return trans.__("Python in the sandbox");
-    case "python.draft":
-      return trans.__("Python on a copy of your kernel");
-    case "python.live":
-      return trans.__("Python in your kernel");
-    case "shell":
-      return trans.__("Commands in the sandbox");
-    case "files.read":
-      return trans.__("Read files of the conversation");
-    case "files.write":
-      return trans.__("Write files in the work directory");
-    case "path":
-      return trans.__("Files outside of the work directory");
-    case "skills":
-      return trans.__("Skills");
-    case "sessions.read":
-      return trans.__("Read earlier conversations");
-    case "notebook.read":
-      return trans.__("Read the notebook and its variables");
-    case "notebook.edit":
-      return trans.__("Change cells of the notebook");
-    case "notebook.run":
-      return trans.__("Run cells of the notebook");
-    case "function":
-      return trans.__("Functions without side effects");
-    case "function.effects":
-      return trans.__("Functions with side effects");
-    case "mcp":
-      return trans.__("Tools of other programs (MCP)");
-    case "dispatch":
-      return trans.__("Functions on other machines");
-    case "web":
-      return trans.__("Search and read the web");
-    default:
-      return kind;
-  }
+/** Kinds of calls, in the order in which they are listed: first where code runs. */
+const KINDS = lookupTable<() => string>({
+  "python.live": () => trans.__("Python in your kernel"),
+  "python.draft": () => trans.__("Python on a copy of your kernel"),
+  "python.sandbox": () => trans.__("Python in the sandbox"),
+  shell: () => trans.__("Commands in the sandbox"),
+  "notebook.edit": () => trans.__("Change cells of the notebook"),
+  "notebook.run": () => trans.__("Run cells of the notebook"),
+  "notebook.read": () => trans.__("Read the notebook and its variables"),
+  "files.write": () => trans.__("Write files in the work directory"),
+  "files.read": () => trans.__("Read files of the conversation"),
+  path: () => trans.__("Files outside of the work directory"),
+  "sessions.read": () => trans.__("Read earlier conversations"),
+  web: () => trans.__("Search and read the web"),
+  function: () => trans.__("Functions without side effects"),
+  "function.effects": () => trans.__("Functions with side effects"),
+  mcp: () => trans.__("Tools of other programs (MCP)"),
+  skills: () => trans.__("Skills"),
+  dispatch: () => trans.__("Functions on other machines"),
+});
+const ORDER = [...KINDS.keys()];
+
+const kindName = (kind: string): string => KINDS.get(kind)?.() ?? kind;
+
+/** A kind that is not known here comes last. */
+function rank(kind: string): number {
+  const index = ORDER.indexOf(kind);
+  return index < 0 ? ORDER.length : index;
 }
 
 export function Settings() {
@@ -95,12 +85,14 @@ export function Settings() {
       <Grants allowed={allowed.value} load={load} />
       <h3>{trans.__("Rules of this server")}</h3>
       <dl class="ak-facts">
-        {Object.entries(allowed.value?.policy ?? {}).map(([kind, { permission, because }]) => (
-          <div key={kind}>
-            <dt title={kind}>{kindName(kind)}</dt>
-            <dd title={because}>{verdict(permission)}</dd>
-          </div>
-        ))}
+        {Object.entries(allowed.value?.policy ?? {})
+          .sort(([one], [other]) => rank(one) - rank(other))
+          .map(([kind, { permission, because }]) => (
+            <div key={kind}>
+              <dt title={kind}>{kindName(kind)}</dt>
+              <dd title={because}>{verdict(permission)}</dd>
+            </div>
+          ))}
       </dl>
       {conversation.notebook && <TrustedFolders trust={trust.value} />}
     </>

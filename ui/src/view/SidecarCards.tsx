@@ -9,7 +9,7 @@ import "./arrivals.css";
 import { withParts } from "./withParts";
 import { Problem } from "./Problem";
 import { usePanel } from "../conversation/panelContext";
-import { formatTime, trans } from "../translation/translation";
+import { formatMoment, trans } from "../translation/translation";
 
 /** Server notes about the notebook's files that are already shown here. */
 export const shownNotes = signal<readonly string[]>([]);
@@ -136,7 +136,7 @@ function Facts({ arrival, size }: { arrival: Arrival; size: number }) {
   const out = Object.entries(arrival.left_out).map(([what, count]) => `${count} ${what}`);
   const facts: [string, string][] = [
     [trans.__("begins"), arrival.begins],
-    [trans.__("last used"), arrival.updated ? moment(arrival.updated) : ""],
+    [trans.__("last used"), arrival.updated ? formatMoment(arrival.updated) : ""],
     [trans.__("models"), arrival.models.join(", ")],
     [trans.__("messages"), trans._n("%2 on %1 branch", "%2 on %1 branches", arrival.branches, arrival.messages)],
     [trans.__("pictures"), arrival.media ? `${arrival.media}, ${formatBytes(arrival.media_bytes)}` : trans.__("none")],
@@ -170,16 +170,7 @@ function Saved({ beside }: { beside: Sidecar }) {
   if (beside.kind !== "own" || beside.saved === null) return null;
   return (
     <p class="ak-saved ak-quiet" title={`${beside.name}, ${formatBytes(beside.size)}`}>
-      {trans.__("Saved %1 in %2", moment(beside.saved), beside.name)}
+      {trans.__("Saved %1 in %2", formatMoment(beside.saved), beside.name)}
     </p>
   );
-}
-
-/** The time; with the date if it is not today. */
-function moment(seconds: number): string {
-  const when = new Date(seconds * 1_000);
-  const today = when.toDateString() === new Date().toDateString();
-  return today
-    ? formatTime(when, { timeStyle: "short" })
-    : formatTime(when, { dateStyle: "medium", timeStyle: "short" });
 }

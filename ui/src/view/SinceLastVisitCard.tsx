@@ -21,7 +21,9 @@ export function SinceLastVisitCard() {
             {more
               ? trans.__("%1 turns or more ended", turns.length)
               : trans._n("a turn ended", "%1 turns ended", turns.length)}
-            {failed > 0 && `, ${trans.__("%1 of them without an answer", failed)}`}:{" "}
+            {failed > 0 &&
+              `, ${turns.length === 1 ? trans.__("without an answer") : trans.__("%1 of them without an answer", failed)}`}
+            :{" "}
             {turns
               .slice(-NAMED)
               .map(({ prompt }) => brief(prompt.trim()))
@@ -35,7 +37,7 @@ export function SinceLastVisitCard() {
             {target && `: ${target}`}
           </li>
         ))}
-        {lost.kernel && <li>{trans.__("variables of your kernel are gone: %1", lost.kernel)}</li>}
+        {lost.kernel && <li>{trans.__("variables of earlier turns are gone: the kernel is new")}</li>}
         {lost.sandbox && lost.pieces > 0 && (
           <li>
             {trans.__("variables of the sandbox are gone: %1", lost.sandbox)}{" "}

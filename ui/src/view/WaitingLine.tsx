@@ -1,5 +1,5 @@
 /** What a turn waits for before its next text, and which parts of the conversation the model does not see. */
-import { serverText } from "../turn/serverTexts";
+import { waitingText } from "../turn/serverTexts";
 import type { TurnView } from "../turn/turn";
 import { trans } from "../translation/translation";
 
@@ -15,7 +15,7 @@ export function WaitingLine({ turn }: { turn: TurnView }) {
           <span class="ak-dots" aria-hidden="true" />
           <span>{words(turn)}</span>
           {turn.loading !== null && (
-            <progress max={1} value={turn.loading} aria-label={turn.waiting}>
+            <progress max={1} value={turn.loading} aria-label={waitingText(turn.waiting)}>
               {Math.round(turn.loading * 100)} %
             </progress>
           )}
@@ -26,7 +26,7 @@ export function WaitingLine({ turn }: { turn: TurnView }) {
 }
 
 function words({ waiting: why, place, loading, began }: TurnView): string {
-  const waiting = serverText(why);
+  const waiting = waitingText(why);
   if (place > 0)
     return place === 1
       ? trans.__("In the queue: next (%1)", waiting)

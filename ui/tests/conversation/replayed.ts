@@ -41,6 +41,7 @@ export class Replayed implements Transport {
   bound = true;
   model = MODEL;
   refuses = false;
+  policy: Record<string, { permission: string; because: string }> = {};
   readonly meanwhile: Meanwhile = {
     session: "s1",
     since: 0,
@@ -221,6 +222,7 @@ export class Replayed implements Transport {
       return { may_change: this.mayChange, models: this.offered, engines: [], current: this.model };
     if (route?.startsWith("model_servers")) return this.#modelServer(method, route, body);
     if (route === "recommendation") return this.recommendation;
+    if (route === "agent/permissions") return { policy: this.policy, grants: [] };
     if (route?.endsWith("/meanwhile")) return this.meanwhile;
     if (route?.endsWith("/rebuild")) {
       this.rebuilt.push(body);

@@ -33,6 +33,52 @@ describe("turns that ended with nobody there", () => {
     expect(shows([], "t")).toBe(false);
   });
 
+  it.each([
+    ["cancelled", 2, 1],
+    ["cancelled", 200, 0],
+    ["committed", 2, 0],
+  ])("are completed in their cell after their kernel restarted: %s %s s ago", async (state, ago, completed) => {
+    vi.useFakeTimers();
+    const setOutputs = vi.fn();
+    const model = {
+      id: "c",
+      type: "code",
+      executionState: "idle",
+      outputs: { toJSON: () => [] },
+      sharedModel: { getSource: () => "%%agent what", setOutputs },
+    };
+    let restart: (sender: unknown, status: string) => void = () => undefined;
+    const panel = {
+      context: { ready: Promise.resolve(), localPath: "a.ipynb", contentsModel: { last_modified: "9999-01-01" } },
+      content: {
+        widgets: [{ model }],
+        model: { sharedModel: { transact: (change: () => void) => (change(), undefined) } },
+      },
+      sessionContext: { statusChanged: { connect: (slot: typeof restart) => (restart = slot) } },
+    };
+    const tracker = { widgetAdded: { connect: vi.fn() }, forEach: (each: (one: unknown) => void) => each(panel) };
+    const ended = {
+      turn: "t",
+      session: "s",
+      cell: "c",
+      running: false,
+      prompt: "what",
+      state,
+      closed: Date.now() / 1_000 - ago,
+    };
+    const request = vi.fn((_: string, path: string): Promise<unknown> => {
+      if (path.startsWith("binding")) return Promise.resolve({ session: { id: "s" } });
+      return Promise.resolve(path.startsWith("sessions") ? { turns: [ended] } : { outputs: record("t", "cancelled") });
+    });
+    new MissedOutputs(tracker as unknown as INotebookTracker, { request } as unknown as Transport);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(setOutputs).not.toHaveBeenCalled();
+    restart(null, "restarting");
+    await vi.advanceTimersByTimeAsync(4_000);
+    vi.useRealTimers();
+    expect(setOutputs).toHaveBeenCalledTimes(completed);
+  });
+
   /** As the panel's bundle throws them: with a class that this one does not have. */
   class OfTheOtherBundle extends Error {
     readonly status = 0;
@@ -55,6 +101,7 @@ describe("turns that ended with nobody there", () => {
       context: { ready: Promise.resolve(), localPath: "a.ipynb" },
       content: { widgets: [cell] },
       disposed: { connect: vi.fn() },
+      sessionContext: { statusChanged: { connect: vi.fn() } },
     };
     const tracker = { widgetAdded: { connect: vi.fn() }, forEach: (each: (one: unknown) => void) => each(panel) };
     let tell: (news: News) => void = () => undefined;

@@ -1,6 +1,8 @@
 import { afterEach, expect, test } from "vitest";
 import {
+  DATE_ALONE,
   ENGLISH,
+  formatMoment,
   formatNumber,
   setTranslation,
   textsOf,
@@ -35,6 +37,16 @@ test("the language of the page selects the catalog, whatever its region", () => 
   expect(translationFor("de-AT", { de: CATALOG }).texts.__("Take %1", 1)).toBe("Nimm 1");
   expect(translationFor("", { de: CATALOG })).toBe(ENGLISH);
   expect(translationFor("constructor", { de: CATALOG })).toBe(ENGLISH);
+});
+
+test("a time of today is a time, an earlier one a date, as the language writes it", () => {
+  setTranslation({ texts: textsOf(CATALOG), language: "de-DE" });
+  const noon = new Date();
+  noon.setHours(17, 5, 0, 0);
+  expect(formatMoment(noon.getTime() / 1_000)).toBe("17:05");
+  const earlier = new Date(2025, 2, 9, 17, 5).getTime() / 1_000;
+  expect(formatMoment(earlier)).toBe("09.03.2025, 17:05");
+  expect(formatMoment(earlier, DATE_ALONE)).toBe("09.03.2025");
 });
 
 test("a number has the separators of the language, also for a tag that the browser does not know", () => {

@@ -30,6 +30,13 @@ test("a question is read at once, and only once", () => {
   ]);
 });
 
+test("a cell that the model names by its id is read as its number", () => {
+  const before = emptyTurn("t", "s");
+  const now = more(before, call("c", "edit_cell", { cell: "b7" }), asks("c"));
+  const [question] = announcements(before, now, ["a1", "b7"]);
+  expect(question?.text).toBe("Your answer is needed: Edit cell 2 in your kernel? Press Alt+Enter to go there.");
+});
+
 test("a turn that fails says why", () => {
   const error = { code: "engine_error", message: "The model is gone." };
   expect(spoken([over({ state: "failed", reason: "x", error })])).toEqual(["! Failed: The model is gone."]);

@@ -36,6 +36,13 @@ test("a tool that nobody here knows is called what the server calls it", () => {
   });
 });
 
+test.each([
+  ["edit_cell", "rejected"],
+  ["python", "denied"],
+])("a call of %s that the user refused is %s", (name, word) => {
+  expect(statusOf({ ...block(call("c", name)), status: "denied" })).toBe(word);
+});
+
 test("a target of one very long line is cut", () => {
   expect(callPhrase(block(call("c", "shell", { commands: "x".repeat(10_000) }))).target).toHaveLength(200);
 });

@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from "vitest";
 import german from "../../../jupyter_ext/locale/de_DE/LC_MESSAGES/agent_kernel.json";
 import { announcements } from "../../src/turn/announcements";
-import { endOf, serverText } from "../../src/turn/serverTexts";
+import { endOf, serverText, waitingText } from "../../src/turn/serverTexts";
 import { emptyTurn, type TurnView } from "../../src/turn/turn";
 import { ENGLISH, setTranslation, textsOf } from "../../src/translation/translation";
 
@@ -19,6 +19,9 @@ test("a sentence of the server is shown in the user's language, and an unknown o
   expect(serverText("another turn of this session is running")).toBe("eine andere Frage dieses Gesprächs läuft");
   expect(endOf(ended("cancelled", "stopped by the person"))).toBe("Von Ihnen angehalten.");
   expect(serverText("anything else")).toBe("anything else");
+  setTranslation(ENGLISH);
+  const stored = "The kernel is another one than in the last turn: variables defined earlier are gone.";
+  expect(serverText(stored)).toBe("The kernel is new: variables of earlier turns are gone.");
 });
 
 test.each([
@@ -29,9 +32,9 @@ test.each([
   [
     "interrupted",
     "The server stopped while this turn was running.",
-    "The server stopped while this turn was running. What it produced is saved.",
+    "The server stopped while this turn was running. The steps that it had completed are saved.",
   ],
-  ["interrupted", "", "The server stopped while this turn was running. What it produced is saved."],
+  ["interrupted", "", "The server stopped while this turn was running. The steps that it had completed are saved."],
   ["failed", "", "The turn failed."],
 ] as const)("an end is told in whole sentences: %s, %s", (state, reason, sentences) => {
   expect(endOf(ended(state, reason))).toBe(sentences);
@@ -40,4 +43,25 @@ test.each([
 test("a screen reader hears the same sentences", () => {
   const [told] = announcements(emptyTurn("t", "s"), ended("cancelled", "stopped by the person"));
   expect(told?.text).toBe("Stopped by you.");
+});
+
+test.each([
+  ["coder-1.5b: loading the weights", "coder-1.5b: die Gewichte werden geladen"],
+  ["coder-1.5b: comparing 8 programs", "coder-1.5b: 8 Programme werden verglichen"],
+  ["coder-1.5b: another stage", "coder-1.5b: another stage"],
+  ["other people: use it. Wait", "other people: use it. Wait"],
+])("what a turn waits for is said in the user's language: %s", (text, said) => {
+  setTranslation({ texts: textsOf(german), language: "de" });
+  expect(waitingText(text)).toBe(said);
+});
+
+test.each([
+  ["All 8 programs that were tried have this result.", "Alle 8 Programme, die probiert wurden, haben dieses Ergebnis."],
+  [
+    "5 of 8 programs that were tried have this result.",
+    "5 von 8 Programmen, die probiert wurden, haben dieses Ergebnis.",
+  ],
+])("a vote is said in the user's language: %s", (text, said) => {
+  setTranslation({ texts: textsOf(german), language: "de" });
+  expect(serverText(text)).toBe(said);
 });

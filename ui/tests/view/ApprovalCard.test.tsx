@@ -30,9 +30,9 @@ test("a card says exactly what will run and where", () => {
 
 test.each([
   ["Run once", { decision: "approve", remember: "once" }],
-  ["Always in this session", { decision: "approve", remember: "session" }],
+  ["Always in this conversation", { decision: "approve", remember: "session" }],
   ["Deny", { decision: "deny", remember: "once" }],
-  ["Never in this session", { decision: "deny", remember: "never" }],
+  ["Never in this conversation", { decision: "deny", remember: "never" }],
 ])("%s sends its decision with the hash of what was shown", async (name, choice) => {
   stage.show(asked());
   await stage.click(name);
@@ -92,7 +92,7 @@ test.each(["a = 1\u202e", "a = 1\u200b", "  "])("the edited text %j is not sent"
 
 test("only what may be remembered is offered", () => {
   stage.show(asked({ remember: ["never"], again: "text of strangers may have brought this call about" }));
-  expect(() => stage.button("Always in this session")).toThrow();
+  expect(() => stage.button("Always in this conversation")).toThrow();
   expect(card().textContent).toContain("Asked again: text of strangers");
 });
 
@@ -156,6 +156,24 @@ test("a decision that was made elsewhere is one line here", () => {
   stage.grow(entry, more(asked(), ["approval.resolved", resolved], finished("c", { status: "denied" })));
   expect(stage.page.querySelector(".ak-approval")).toBeNull();
   expect(stage.find(".ak-decided").textContent).toBe("Denied: not now.");
+});
+
+test("a change is rejected, as its button says", () => {
+  const change = call("c", "edit_cell", { cell: "a" });
+  const resolved = { approval: "appr_c", call: "c", decision: "deny", reason: "denied: not now", edited: null };
+  stage.show(
+    more(turnOf("t"), change, asks("c"), ["approval.resolved", resolved], finished("c", { status: "denied" })),
+  );
+  expect(stage.find(".ak-decided").textContent).toBe("Rejected: not now.");
+});
+
+test("a denial without a reason is said once, without a place and a time", () => {
+  const [entry] = stage.show(asked());
+  const resolved = { approval: "appr_c", call: "c", decision: "deny", reason: "denied", edited: null };
+  stage.grow(entry, more(asked(), ["approval.resolved", resolved], finished("c", { status: "denied" })));
+  expect(stage.page.querySelector(".ak-decided")).toBeNull();
+  expect(stage.find(".ak-row").textContent).toMatch(/denied\s*$/);
+  expect(stage.page.querySelector(".ak-place")).toBeNull();
 });
 
 test("an answer that the server refuses is said, and another can be given", async () => {

@@ -69,3 +69,22 @@ test.each([
   ["http://localhost:8000/v1", "localhost-8000"],
   ["no address", ""],
 ])("%s is named %s", (url, name) => expect(nameOf(url)).toBe(name));
+
+test("a server that does not answer is said once, not as a feature that is missing", async () => {
+  const problem = "models.example.com asks for a key (HTTP 401).";
+  shell.server.probeReport = {
+    host: "models.example.com",
+    local: false,
+    models: [],
+    problem,
+    findings: [{ feature: "answers", state: "lacks", detail: problem }],
+    missing: ["answers"],
+  };
+  await shell.show(<AddedServers />);
+  await act(() => shell.server.settled());
+  await shell.press("Add a model server...");
+  await type("[type=url]", URL_);
+  await shell.press("Test");
+  expect(shell.page.textContent.split(problem)).toHaveLength(2);
+  expect(shell.page.textContent).not.toContain("answers");
+});

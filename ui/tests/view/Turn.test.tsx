@@ -195,16 +195,23 @@ test("the details of a notice are folded below it, as text", () => {
   stage.show(
     more(
       turnOf("t"),
-      ["notice", { level: "info", text: "5 of 8 programs agree.", details: "3 gave another result:\n<b>7</b>" }],
-      ["notice", { level: "info", text: "All 8 programs agree.", details: "" }],
+      [
+        "notice",
+        {
+          level: "info",
+          text: "5 of 8 programs that were tried have this result.",
+          details: "3 gave another result:\n<b>7</b>",
+        },
+      ],
+      ["notice", { level: "info", text: "All 8 programs that were tried have this result.", details: "" }],
       over(),
     ),
   );
   const details = stage.find("details.ak-notice-details") as HTMLDetailsElement;
   expect(details.open).toBe(false);
-  expect(details.querySelector("summary")?.textContent).toBe("5 of 8 programs agree.");
+  expect(details.querySelector("summary")?.textContent).toBe("5 of 8 programs that were tried have this result.");
   expect(details.querySelector("pre")?.textContent).toBe("3 gave another result:\n<b>7</b>");
-  expect(stage.find("p.ak-notice").textContent).toBe("All 8 programs agree.");
+  expect(stage.find("p.ak-notice").textContent).toBe("All 8 programs that were tried have this result.");
 });
 
 const frame = {

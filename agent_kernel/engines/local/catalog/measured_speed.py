@@ -16,6 +16,8 @@ TOKENS_MIN = 32
 """Minimum number of tokens of an answer whose speed is stored; a shorter answer says little about the speed."""
 CHANGE_MIN = 0.1
 """Minimum change of a speed that is stored, as a share of the stored speed."""
+SLOWER_SHARE = 0.25
+"""Weight of an answer that is slower than the stored speed, because other programs may have used the processor."""
 
 
 def read_speeds(cache_dir: Path) -> Mapping[str, float]:
@@ -35,7 +37,9 @@ def record_speed(cache_dir: Path, model: str, usage: Usage) -> None:
     if usage.estimated or usage.completion_tokens < TOKENS_MIN or speed <= 0:
         return
     speeds = dict(read_speeds(cache_dir))
-    if abs(speeds.get(model, 0.0) - speed) < CHANGE_MIN * speed:
+    if (known := speeds.get(model, 0.0)) > speed:
+        speed = known + SLOWER_SHARE * (speed - known)
+    if abs(known - speed) < CHANGE_MIN * speed:
         return
     path = models_dir(cache_dir) / SPEEDS_FILE
     with suppress(OSError):

@@ -14,7 +14,15 @@ def usage(tokens: int = 100, seconds: float = 5.0, *, estimated: bool = False) -
     return Usage(completion_tokens=tokens, decode_s=seconds, estimated=estimated)
 
 
-def test_a_speed_is_stored_for_each_model_and_the_newest_one_counts(tmp_path: Path) -> None:
+def test_an_answer_on_a_busy_machine_lowers_the_speed_by_a_quarter_of_the_difference(tmp_path: Path) -> None:
+    record_speed(tmp_path, "one", usage(seconds=5.0))
+    record_speed(tmp_path, "one", usage(seconds=50.0))
+    assert read_speeds(tmp_path) == {"one": 15.5}
+    record_speed(tmp_path, "one", usage(seconds=5.0))
+    assert read_speeds(tmp_path) == {"one": 20.0}
+
+
+def test_a_speed_is_stored_for_each_model_and_a_faster_one_counts(tmp_path: Path) -> None:
     assert read_speeds(tmp_path) == {}
     record_speed(tmp_path, "one", usage(seconds=5.0))
     record_speed(tmp_path, "other", usage(seconds=10.0))
