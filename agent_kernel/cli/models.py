@@ -61,15 +61,15 @@ def model_list(args: argparse.Namespace) -> int:
     return 0
 
 
-def model_state(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
+def model_state(entry: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
     """Return the row of a catalog model for the list of models. Its ``state`` is ready, partial, missing or broken."""
-    row = found.offer() | {"description": found.description, "path": None, "revision": None, "problem": None}
+    row = entry.offer() | {"description": entry.description, "path": None, "revision": None, "problem": None}
     try:
-        model = found.installed_model(cache_dir)
+        model = entry.installed_model(cache_dir)
     except ModelBroken as error:
         return row | {"state": "broken", "problem": str(error)}
     if model is None:
-        return row | {"state": "partial" if is_partial(found, cache_dir) else "missing"}
+        return row | {"state": "partial" if is_partial(entry, cache_dir) else "missing"}
     kept = ("name", "title", "description", "download_bytes")
     return row | {key: value for key, value in _local_row(model).items() if key not in kept}
 
@@ -227,11 +227,11 @@ def model_info(args: argparse.Namespace) -> int:
     return 0
 
 
-def _catalog_info(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
+def _catalog_info(entry: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
     """Return the state of a catalog model, whether it fits this machine, and its expected speed."""
-    fit = assess(read_machine(), read_speeds(cache_dir))[found.name].to_json()
+    fit = assess(read_machine(), read_speeds(cache_dir))[entry.name].to_json()
     fits = {True: "yes", False: "no", None: "unknown"}[fit["fits"]]
-    return model_state(found, cache_dir) | fit | {"fits": f"{fits}: {fit['fit_reason']}", "speed": _speed_text(fit)}
+    return model_state(entry, cache_dir) | fit | {"fits": f"{fits}: {fit['fit_reason']}", "speed": _speed_text(fit)}
 
 
 def model_remove(args: argparse.Namespace) -> int:

@@ -51,18 +51,18 @@ def replay(args: argparse.Namespace) -> int:
     return 1 if any(one.failed for one in verdicts) else 0
 
 
-def notes(found: ReplayVerdict) -> str:
+def notes(verdict: ReplayVerdict) -> str:
     """Return the notes that the table shows beside the result of a turn."""
-    parts = [found.why] if found.why else []
-    if found.files:
-        parts.append(f"missing files: {', '.join(found.files)}")
-    if found.numbers:
-        now = f", now {', '.join(found.instead)}" if found.instead else ""
-        parts.append(f"no longer hold: {', '.join(found.numbers)}{now}")
-    if found.outputs:
-        parts.append(f"{found.outputs} output(s) differ")
-    if found.open:
-        parts.append(f"not computed: {', '.join(found.open)}")
+    parts = [verdict.why] if verdict.why else []
+    if verdict.files:
+        parts.append(f"missing files: {', '.join(verdict.files)}")
+    if verdict.numbers:
+        now = f", now {', '.join(verdict.instead)}" if verdict.instead else ""
+        parts.append(f"no longer hold: {', '.join(verdict.numbers)}{now}")
+    if verdict.outputs:
+        parts.append(f"{verdict.outputs} output(s) differ")
+    if verdict.open:
+        parts.append(f"not computed: {', '.join(verdict.open)}")
     return "; ".join(parts)
 
 

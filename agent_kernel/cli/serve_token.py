@@ -51,8 +51,8 @@ def forget_variables(environment: MutableMapping[str, str]) -> None:
         environment.pop(name, None)
 
 
-def token(given: Path | None, data_dir: Path, environment: MutableMapping[str, str]) -> ServeToken:
-    """Return the token from the file ``given``, or else from an environment variable, or else from a file in
+def token(token_file: Path | None, data_dir: Path, environment: MutableMapping[str, str]) -> ServeToken:
+    """Return the token from the file ``token_file``, or else from an environment variable, or else from a file in
     ``data_dir``. If that file is missing, it is created with a new token.
 
     The variables are removed from ``environment``, so that no subprocess inherits them. Raises InvalidRequest.
@@ -60,8 +60,8 @@ def token(given: Path | None, data_dir: Path, environment: MutableMapping[str, s
     kernel = environment.get(OF_A_KERNEL, "")
     found = {name: environment.pop(name, "").strip() for name in VARIABLES}
     file = environment.pop(FILE_VARIABLE, "")
-    if given is not None:
-        return ServeToken(_check(_read(given), str(given)), f"in {given}", given)
+    if token_file is not None:
+        return ServeToken(_check(_read(token_file), str(token_file)), f"in {token_file}", token_file)
     for name, value in found.items():
         if value and not (name == "AGENT_KERNEL_TOKEN" and kernel):
             return ServeToken(_check(value, name), f"the value of {name}")

@@ -129,12 +129,12 @@ def body_of(prompt: str, options: TurnOptions, functions: Sequence[Mapping[str, 
     return body if narrowed is None else body | {"tools": [*narrowed, *names]}  # an empty list: none
 
 
-def _requested_file(given: str | RequestedFile) -> RequestedFile:
-    return RequestedFile(given) if isinstance(given, str) else given
+def _requested_file(source: str | RequestedFile) -> RequestedFile:
+    return RequestedFile(source) if isinstance(source, str) else source
 
 
-def _message(given: Message | Mapping[str, Any]) -> dict[str, Any]:
-    return given.to_json() if isinstance(given, Message) else dict(given)
+def _message(source: Message | Mapping[str, Any]) -> dict[str, Any]:
+    return source.to_json() if isinstance(source, Message) else dict(source)
 
 
 def _medium(given: Given) -> dict[str, str]:

@@ -101,12 +101,12 @@ def _to_container(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def collect_media(messages: Iterable[Message], known: Callable[[str], bool]) -> dict[str, Media]:
+def collect_media(messages: Iterable[Message], is_stored: Callable[[str], bool]) -> dict[str, Media]:
     """Return the media of the messages by hash.
 
-    ``known`` says whether the session already contains the bytes of a hash. Raises InvalidRequest if bytes do not match
-    their hash or size, or if media come without bytes and the session does not contain them. Otherwise a client that
-    knows a hash could read media of another session.
+    ``is_stored`` says whether the session already contains the bytes of a hash. Raises InvalidRequest if bytes do not
+    match their hash or size, or if media come without bytes and the session does not contain them. Otherwise a client
+    that knows a hash could read media of another session.
     """
     media: dict[str, Media] = {}
     for medium in (medium for message in messages for medium in message.media):
@@ -114,7 +114,7 @@ def collect_media(messages: Iterable[Message], known: Callable[[str], bool]) -> 
             if len(medium.data) != medium.size or hashlib.sha256(medium.data).hexdigest() != medium.hash:
                 raise InvalidRequest("The bytes of a media file do not match its hash and size.")
             media[medium.hash] = medium
-        elif medium.hash not in media and not known(medium.hash):
+        elif medium.hash not in media and not is_stored(medium.hash):
             raise InvalidRequest(
                 f"The bytes of the media file {medium.hash} are not in this session: append them with the message."
             )

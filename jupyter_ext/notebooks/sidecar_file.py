@@ -65,8 +65,8 @@ class SidecarFile:
             return None
         return facts.st_mtime_ns, facts.st_size, facts.st_ino
 
-    def write(self, body: bytes, blobs: Mapping[str, bytes], known: Callable[[bytes], bool]) -> Outcome:
-        """Write the document and its media, if ``known`` returns True for the present content of the sidecar.
+    def write(self, body: bytes, blobs: Mapping[str, bytes], is_known: Callable[[bytes], bool]) -> Outcome:
+        """Write the document and its media, if ``is_known`` returns True for the present content of the sidecar.
 
         Media files to which no document beside the notebook refers any more are deleted. Raises OSError; the files are
         then unchanged."""
@@ -76,7 +76,7 @@ class SidecarFile:
             with contextlib.suppress(OSError):
                 self._move_beside_bak()
             return "unchanged"
-        conflict = present is not None and not known(present)
+        conflict = present is not None and not is_known(present)
         target = self.conflict if conflict else self.main
         if conflict and _read(target) == body:
             return "conflict"
@@ -120,11 +120,11 @@ class SidecarFile:
             _make_private_directory(new.backup.parent)
             self.backup.rename(new.backup)
 
-    def remove(self, known: Callable[[bytes], bool]) -> None:
-        """Delete the sidecar if ``known`` returns True for its content, which means that the store has this content.
+    def remove(self, is_known: Callable[[bytes], bool]) -> None:
+        """Delete the sidecar if ``is_known`` returns True for its content, which means that the store has this content.
         Raises OSError."""
         present = _read(self.main)
-        if present is None or not known(present):
+        if present is None or not is_known(present):
             return
         self.main.unlink(missing_ok=True)
         self._unlink_baks()

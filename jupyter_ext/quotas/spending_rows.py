@@ -109,8 +109,8 @@ class SharedSpending:
         account = next(iter(charges))[0]
         mine = {key: tokens for key, tokens in charges.items() if key[0] == account}
 
-        def add(known: bytes | None) -> bytes:
-            rows = _decode(known)
+        def add(content: bytes | None) -> bytes:
+            rows = _decode(content)
             rows.update({at: tokens for (_, at), tokens in mine.items()})
             return json.dumps([(at, tokens) for at, tokens in rows.items() if at > minute - DAY]).encode()
 

@@ -80,19 +80,19 @@ class DialectTurnStarter:
         await self._ending.wait()
 
     async def _start_or_restart(
-        self, caller: Caller, found: SessionMatch, asked: DialectRequest, turn_id: str
+        self, caller: Caller, match: SessionMatch, asked: DialectRequest, turn_id: str
     ) -> LiveTurn:
-        """Start the turn in the session of ``found``. If that session is busy and was found by comparing texts, start
+        """Start the turn in the session of ``match``. If that session is busy and was found by comparing texts, start
         the turn in a new session instead: another client may have sent the same text.
 
         Raises SessionBusy if the session that the client named is busy.
         """
-        key = found.opened.key
+        key = match.opened.key
         if asked.session or not is_ephemeral(key.id):
-            return await self._start_in(caller, found.opened, asked, turn_id)
+            return await self._start_in(caller, match.opened, asked, turn_id)
         if self._turns.of_session(key) is None:
             with suppress(SessionBusy):
-                return await self._start_in(caller, found.opened, asked, turn_id)
+                return await self._start_in(caller, match.opened, asked, turn_id)
         return await self._start_in(caller, self._open_ephemeral(caller), asked, turn_id)
 
     async def _start_in(self, caller: Caller, opened: OpenedSession, asked: DialectRequest, turn_id: str) -> LiveTurn:

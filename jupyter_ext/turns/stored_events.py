@@ -158,23 +158,23 @@ def _deltas(message: Message) -> Iterator[EventBody]:
         yield TextDelta(message.text)
 
 
-def _call_finished(turn: Turn, message: Message, known: Mapping[str, Any]) -> CallFinished:
+def _call_finished(turn: Turn, message: Message, annotations: Mapping[str, Any]) -> CallFinished:
     call = message.call_id or ""
     return CallFinished(
         call,
         message.name or "",
         message.status or "success",
         message.text,
-        float(known.get("seconds", 0.0)),
+        float(annotations.get("seconds", 0.0)),
         tuple(medium_to_json(medium) for medium in message.media),
-        {**known.get("details", {}), **stored_change(turn.record, call)},
-        tuple(known.get("files", ())),
+        {**annotations.get("details", {}), **stored_change(turn.record, call)},
+        tuple(annotations.get("files", ())),
     )
 
 
-def _approval_events(call: ToolCall, known: Mapping[str, Any]) -> Iterator[EventBody]:
+def _approval_events(call: ToolCall, annotations: Mapping[str, Any]) -> Iterator[EventBody]:
     """Yield the approval question about a call and the decision on it, both of which are in the past."""
-    asked = known.get("approval")
+    asked = annotations.get("approval")
     if not isinstance(asked, Mapping) or "kind" not in asked:
         return
     id, code = str(asked.get("approval", "")), call.arguments.get("code")

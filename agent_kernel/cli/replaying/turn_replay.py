@@ -156,8 +156,10 @@ class Replay:
         return ""
 
 
-def _with_files(found: ReplayVerdict, absent: Sequence[str]) -> ReplayVerdict:
-    return replace(found, files=(*found.files, *absent)) if found.result == "could not run" and absent else found
+def _with_files(verdict: ReplayVerdict, absent: Sequence[str]) -> ReplayVerdict:
+    return (
+        replace(verdict, files=(*verdict.files, *absent)) if verdict.result == "could not run" and absent else verdict
+    )
 
 
 class RecordedEngine:
@@ -206,12 +208,12 @@ class RecordedTool:
         return ToolOutput(result.text, result.status or "success", result.media)
 
 
-def _spec(name: str, given: Sequence[Mapping[str, Any]]) -> ToolSpec:
+def _spec(name: str, recorded_arguments: Sequence[Mapping[str, Any]]) -> ToolSpec:
     """Return the specification of a tool. For python, this is the specification of the sandbox's tool. For any other
     tool, the specification states only the names of the arguments, which are taken from the recorded arguments
-    ``given``."""
+    ``recorded_arguments``."""
     if name == SANDBOXED.name:
         return SANDBOXED
-    names = dict.fromkeys(argument for arguments in given for argument in arguments)
+    names = dict.fromkeys(argument for arguments in recorded_arguments for argument in arguments)
     schema = {"type": "object", "properties": {argument: {} for argument in names}}
     return ToolSpec(name, f"The tool {name}, as it was used before.", schema, kind=SANDBOXED.kind, where="sandbox")

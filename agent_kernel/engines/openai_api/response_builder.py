@@ -174,11 +174,11 @@ class ResponseBuilder:
                 return same
         return self._slots[-1] if self._slots and not name else None
 
-    def _id(self, given: str) -> str:
+    def _id(self, server_id: str) -> str:
         """Return the server's id of a call if it can be stored and is unique in the conversation, otherwise a new
         id."""
-        usable = 0 < len(given) <= 200 and not any(unicodedata.category(char) in ("Cc", "Cs") for char in given)
-        call_id = given if usable and strict_call_id(given) not in self._taken else f"c{os.urandom(4).hex()}"
+        usable = 0 < len(server_id) <= 200 and not any(unicodedata.category(char) in ("Cc", "Cs") for char in server_id)
+        call_id = server_id if usable and strict_call_id(server_id) not in self._taken else f"c{os.urandom(4).hex()}"
         self._taken.add(strict_call_id(call_id))
         return call_id
 

@@ -29,8 +29,8 @@ class Relay:
     message to the page that displays the widget; any thread may call it. A widget may be displayed in several views, so
     every message to the page contains, as ``to``, the view that sent the request."""
 
-    def __init__(self, known: Callable[[], ServerClient | None], say: Say) -> None:
-        self._known = known
+    def __init__(self, find_server: Callable[[], ServerClient | None], say: Say) -> None:
+        self._known = find_server
         self._say = say
         self._room = threading.BoundedSemaphore(MAX_AT_ONCE)
         self._followed: dict[tuple[str, str], TurnEvents] = {}

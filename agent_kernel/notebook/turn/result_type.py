@@ -78,11 +78,13 @@ class ResultType(NamedTuple):
         the type."""
         return _fit(_unbox(value, self.kind), self.kind)
 
-    def may_be(self, found: ProgramValue) -> bool:
+    def may_be(self, program_value: ProgramValue) -> bool:
         """Return True if a value that exists only in a draft can have this type. Only the name of the value's type is
         compared, because the value itself is in another process."""
         kind = typing.get_origin(self.kind) or self.kind
-        return bool(found.elsewhere) and isinstance(kind, type) and name_of_type(kind) == found.elsewhere
+        return (
+            bool(program_value.elsewhere) and isinstance(kind, type) and name_of_type(kind) == program_value.elsewhere
+        )
 
 
 def check_name(name: str) -> None:
@@ -180,15 +182,15 @@ def _resolve_subscript(value: ast.expr, inner: ast.expr, namespace: Mapping[str,
     raise ValueError("not a container")
 
 
-def _require_class(found: Any) -> Any:
-    if _is_class(found):
-        return found
+def _require_class(candidate: Any) -> Any:
+    if _is_class(candidate):
+        return candidate
     raise ValueError("the name does not refer to a class")
 
 
-def _is_class(found: Any) -> bool:
+def _is_class(candidate: Any) -> bool:
     """Return True for a class. Does not use ``isinstance``, which would call the object's own ``__class__``."""
-    return issubclass(type(found), type)
+    return issubclass(type(candidate), type)
 
 
 def _is_plain(kind: Any) -> bool:

@@ -75,9 +75,9 @@ def _move(kind: str, tool: str, into: set[tuple[str, str]], out_of: set[tuple[st
     out_of -= {one for one in out_of if one[0] == kind and (not tool or one[1] in ("", tool))}
 
 
-def _within(tool: str, known: Iterable[tuple[str, str]]) -> bool:
-    """Return True if a decision in ``known`` covers ``tool``. ``tool`` has the form ``access:path``; a decision covers
-    it if it is about the same access to a folder that contains the path."""
+def _within(tool: str, decisions: Iterable[tuple[str, str]]) -> bool:
+    """Return True if a decision in ``decisions`` covers ``tool``. ``tool`` has the form ``access:path``; a decision
+    covers it if it is about the same access to a folder that contains the path."""
     access, _, path = tool.partition(":")
-    places = [scope.partition(":") for kind, scope in known if kind == "path" and scope]
+    places = [scope.partition(":") for kind, scope in decisions if kind == "path" and scope]
     return any(access == mode and PurePath(path).is_relative_to(folder) for mode, _, folder in places)

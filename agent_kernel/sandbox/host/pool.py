@@ -315,11 +315,11 @@ def _each(paths: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(sorted(set(paths)))
 
 
-def _check_given(given: Sequence[Variable]) -> None:
+def _check_given(variables: Sequence[Variable]) -> None:
     """Validate variables for the sandbox. Raises InvalidRequest."""
-    for one in given:
+    for one in variables:
         _check_name(one.name)
-    if sum(len(one.data) for one in given) > variable_transfer.MAX_BYTES:
+    if sum(len(one.data) for one in variables) > variable_transfer.MAX_BYTES:
         raise InvalidRequest(
             f"The variables for the sandbox have more than {variable_transfer.MAX_BYTES >> 20} MB together.",
             hint="Pass fewer or smaller variables, or write them to a file beside the notebook.",

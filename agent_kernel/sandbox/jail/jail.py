@@ -280,14 +280,14 @@ class Jail:
         self.layers[name] = {"required": False, "active": active, "detail": detail}
 
 
-def _describe_network(asked: str, given: str) -> str:
-    if given == "":
-        return "none at all" if asked == "none" else f"none at all: {asked} needs a network namespace"
+def _describe_network(requested: str, effective: str) -> str:
+    if effective == "":
+        return "none at all" if requested == "none" else f"none at all: {requested} needs a network namespace"
     return {
         "none": "none: a network of its own, without any device",
         "loopback": "loopback: a device of its own, which reaches no other machine",
         "full": "full: other machines, through a proxy that never leads to this one or to private addresses",
-    }[given]
+    }[effective]
 
 
 def _change_owner(directory: str, uid: int) -> None:

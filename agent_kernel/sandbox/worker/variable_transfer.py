@@ -29,10 +29,10 @@ class NotCopied(Exception):
     """Raised if a value cannot be copied. The text is the reason."""
 
 
-def give(namespace: dict[str, Any], given: Sequence[Mapping[str, Any]]) -> None:
+def give(namespace: dict[str, Any], variables: Sequence[Mapping[str, Any]]) -> None:
     """Set all variables or none. Raises NotCopied if one cannot be decoded."""
     values: dict[str, Any] = {}
-    for one in given:
+    for one in variables:
         try:
             values[one["name"]] = _read(one["encoding"], bytes(one["data"]), one.get("type", ""))
         except Exception as error:  # decoding runs code of libraries, which may raise anything

@@ -217,14 +217,14 @@ def _settings_type() -> Callable[[int | None], Any]:
     return getattr(module, "SessionSettings", ReadSettings)
 
 
-def _settings(given: Any) -> Any:
+def _settings(settings: Any) -> Any:
     """Return settings of the SDK unchanged; convert None and mappings to ReadSettings. Raises TypeError for an unknown
     key."""
-    if given is None:
+    if settings is None:
         return ReadSettings()
-    if not isinstance(given, Mapping):
-        return given
-    unknown = sorted(str(name) for name in given if name != "limit")
+    if not isinstance(settings, Mapping):
+        return settings
+    unknown = sorted(str(name) for name in settings if name != "limit")
     if unknown:
         raise TypeError(f"Unknown session settings: {', '.join(unknown)}")
-    return ReadSettings(given.get("limit"))
+    return ReadSettings(settings.get("limit"))

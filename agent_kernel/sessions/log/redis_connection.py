@@ -54,7 +54,7 @@ class RedisConnection:
     def pair(self, kind: str, namespace: str, name: str) -> str:
         return self.key(f"{kind}:{member(namespace, name)}")
 
-    def run(self, name: str, keys: Sequence[Any], given: Sequence[Any]) -> Any:
+    def run(self, name: str, keys: Sequence[Any], arguments: Sequence[Any]) -> Any:
         """Run one script. Raises StoreError."""
         # The server finds a script that it already has by the digest. The library's own object for scripts takes a
         # fifth longer.
@@ -62,9 +62,9 @@ class RedisConnection:
 
         def run(client: Any) -> Any:
             try:
-                return client.execute_command("EVALSHA", digest, len(keys), *keys, *given)
+                return client.execute_command("EVALSHA", digest, len(keys), *keys, *arguments)
             except self._redis.exceptions.NoScriptError:
-                return client.execute_command("EVAL", script, len(keys), *keys, *given)
+                return client.execute_command("EVAL", script, len(keys), *keys, *arguments)
 
         return self.use(run)
 

@@ -125,8 +125,8 @@ class SupabaseLog:
             cause = "the project refused the secret key" if refused else f"{error.message}"
             raise self._to_store_error(cause, error.code) from None
 
-    def _send(self, client: Any, operation: str, given: Mapping[str, Any]) -> Any:
-        return client.rpc(FUNCTION, {"operation": operation, "given": given}).execute().data
+    def _send(self, client: Any, operation: str, arguments: Mapping[str, Any]) -> Any:
+        return client.rpc(FUNCTION, {"operation": operation, "given": arguments}).execute().data
 
     def _connect(self) -> Any:
         return self._postgrest.SyncPostgrestClient(

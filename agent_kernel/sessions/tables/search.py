@@ -118,9 +118,9 @@ def _scan_texts(db: sqlite3.Connection, ids: IdRange, word: str, more: str = "")
     return [id for (id,) in rows]
 
 
-def _add_unfolded(db: sqlite3.Connection, scope: _SearchScope, found: Mapping[str, set[int]]) -> dict[int, str]:
-    """Add the text ids of matches in items that are not folded yet to ``found`` (word -> text ids). Sessions without a
-    number get a temporary negative one. Returns temporary number -> session id."""
+def _add_unfolded(db: sqlite3.Connection, scope: _SearchScope, matches: Mapping[str, set[int]]) -> dict[int, str]:
+    """Add the text ids of matches in items that are not folded yet to ``matches`` (word -> text ids). Sessions
+    without a number get a temporary negative one. Returns temporary number -> session id."""
     new: dict[int, str] = {}
     since, until = scope.times
     for at, (key, folded, head) in enumerate(_select_behind(db, scope), start=1):
@@ -130,7 +130,7 @@ def _add_unfolded(db: sqlite3.Connection, scope: _SearchScope, found: Mapping[st
             new[number] = key.id
         for seq, role, time, text in search_texts.select_unfolded(db, key, folded, head):
             if scope.query.role in ("", role) and since <= time <= until:
-                for word, ids in found.items():
+                for word, ids in matches.items():
                     if word in text:
                         ids.add(search_texts.id_of(number, seq, role))
     return new

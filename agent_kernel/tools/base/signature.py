@@ -53,7 +53,7 @@ class Signature:
         adapter, schema = _adapter(name, fields)
         return cls(description[:MAX_DESCRIPTION], schema, context, adapter)
 
-    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def arguments(self, raw_arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Convert the model's arguments to the types of the hints, which creates enums, dates, dataclasses and models.
         Arguments that the model left out stay out.
 
@@ -62,7 +62,7 @@ class Signature:
         import pydantic
 
         try:
-            return dict(self.adapter.validate_python(dict(given)))
+            return dict(self.adapter.validate_python(dict(raw_arguments)))
         except pydantic.ValidationError as error:
             wrong = [f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in error.errors()]
             raise InvalidRequest("; ".join(wrong) + ".") from None

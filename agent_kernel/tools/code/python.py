@@ -173,9 +173,9 @@ async def _data_notes(occasion: ToolSourceContext) -> tuple[Note, ...]:
     return (note,) if note else ()
 
 
-def _notes(lost: str, given: tuple[Variable, ...]) -> list[Note]:
+def _notes(lost: str, variables: tuple[Variable, ...]) -> list[Note]:
     notes = [Note(VARIABLES, lost)] if lost else []
-    if given:
-        names = ", ".join(f"{one.name} ({one.type})" if one.type else one.name for one in given)
+    if variables:
+        names = ", ".join(f"{one.name} ({one.type})" if one.type else one.name for one in variables)
         notes.append(Note(VARIABLES, f"Python has copies of these variables of the notebook: {names}."))
     return notes

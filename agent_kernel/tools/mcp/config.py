@@ -214,8 +214,8 @@ def _kind(source: Mapping[str, Any], name: str) -> Kind:
     return kind
 
 
-def _variable(found: re.Match[str], env: Mapping[str, str], secrets: set[str]) -> str:
-    name, fallback = found.group(1), found.group(2)
+def _variable(match: re.Match[str], env: Mapping[str, str], secrets: set[str]) -> str:
+    name, fallback = match.group(1), match.group(2)
     value = env.get(name)
     if value is None and fallback is None:
         raise InvalidRequest(f"The environment variable {name}, which the MCP configuration names, is not set.")

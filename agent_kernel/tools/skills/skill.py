@@ -98,10 +98,12 @@ def tree(files: Sequence[str]) -> list[str]:
     return [*shown, f"... and {len(lines) - TREE_ENTRIES} more"] if len(lines) > TREE_ENTRIES else shown
 
 
-def check_same_name(new: str, known: str) -> None:
+def check_same_name(new: str, skill_name: str) -> None:
     """Raise InvalidRequest if a new version has another name than its skill."""
-    if new != known:
-        raise InvalidRequest(f"The skill is named {new!r}, but a new version of {known!r} must have the same name.")
+    if new != skill_name:
+        raise InvalidRequest(
+            f"The skill is named {new!r}, but a new version of {skill_name!r} must have the same name."
+        )
 
 
 def too_many_skills() -> QuotaExceeded:

@@ -107,15 +107,15 @@ class SkillStore:
             raise _to_store_error(error) from error
         return self.get(namespace, id)
 
-    def _add(self, namespace: str, entries: Iterable[PackageEntry], id: str, known: Skill | None) -> None:
+    def _add(self, namespace: str, entries: Iterable[PackageEntry], id: str, skill: Skill | None) -> None:
         with self._stage() as staged:
             content = staged / "content"
             content.mkdir(mode=0o755)
             unpacked = unpack(entries, content)
-            if known:
-                check_same_name(unpacked.name, known.latest.name)
+            if skill:
+                check_same_name(unpacked.name, skill.latest.name)
             if self._shared is not None and not (self._of(namespace) / id).exists():
-                self._shared.add(namespace, id, unpacked, content, time.time(), is_new=known is None)
+                self._shared.add(namespace, id, unpacked, content, time.time(), is_new=skill is None)
                 return
             body = {
                 "name": unpacked.name,

@@ -80,11 +80,11 @@ class WebSearch:
 
 
 def choose_passages(
-    query: str, found: Sequence[SearchResult], texts: Sequence[str], tokens: int
+    query: str, results: Sequence[SearchResult], texts: Sequence[str], tokens: int
 ) -> list[dict[str, str]]:
     """Return the results with those of their passages that fit into ``tokens`` tokens. The result with the best passage
     comes first, and the passages of a result are in page order. A result whose title does not fit is left out."""
-    output = [{"title": one.title, "description": one.description, "url": one.url, "content": ""} for one in found]
+    output = [{"title": one.title, "description": one.description, "url": one.url, "content": ""} for one in results]
     room = tokens
     for number, one in enumerate(output):
         price = cost(one)
@@ -93,7 +93,7 @@ def choose_passages(
             break
         room -= price
     pieces = [Passage(number, piece) for number, text in enumerate(texts[: len(output)]) for piece in passages(text)]
-    weights = scores(query, [f"{found[piece.result].title}\n{piece.text}" for piece in pieces])
+    weights = scores(query, [f"{results[piece.result].title}\n{piece.text}" for piece in pieces])
     best_first = sorted(range(len(pieces)), key=lambda number: -weights[number])
     selected = fill_budget(best_first, lambda number: cost(pieces[number].text), room)
     best: dict[int, float] = {}

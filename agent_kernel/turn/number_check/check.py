@@ -103,9 +103,9 @@ def check_turn(answer: str, earlier: Iterable[Message], current: Sequence[Messag
     return check(answer, outputs, given, code)
 
 
-def claims(found: Iterable[CheckedNumber]) -> list[CheckedNumber]:
-    """Return the numbers that the answer introduces: all numbers of ``found`` except those that a person gave."""
-    return [number for number in found if number.status != "given"]
+def claims(numbers: Iterable[CheckedNumber]) -> list[CheckedNumber]:
+    """Return the numbers that the answer introduces: all numbers of ``numbers`` except those that a person gave."""
+    return [number for number in numbers if number.status != "given"]
 
 
 def _select_numbers(answer: str) -> Iterator[ParsedNumber]:
@@ -119,8 +119,8 @@ def _select_numbers(answer: str) -> Iterator[ParsedNumber]:
             return
 
 
-def _find_origin(number: ParsedNumber, known: Mapping[Status, NumberIndex]) -> CheckedNumber:
-    for status, texts in known.items():
+def _find_origin(number: ParsedNumber, indexes: Mapping[Status, NumberIndex]) -> CheckedNumber:
+    for status, texts in indexes.items():
         place = texts.find(number)
         if place is not None:
             line, shown = texts.line(place)

@@ -82,16 +82,16 @@ async def current_engine(services: Services, caller: Caller, key: SessionKey | N
         return {**engine_to_json(own), "name": "", "problem": client_text(error)}
 
 
-def model_to_json(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
+def model_to_json(entry: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
     """Describe a model of the catalog. Blocking: reads the disk."""
     state, path = "ready", None
     try:
-        path = str(resolve(found.name, cache_dir).path)
+        path = str(resolve(entry.name, cache_dir).path)
     except ModelMissing:
         state = "missing"
     except ModelBroken as error:
         state = f"broken: {error.message}"
-    return {**found.offer(), "description": found.description, "state": state, "path": path}
+    return {**entry.offer(), "description": entry.description, "state": state, "path": path}
 
 
 class ModelsHandler(SharedHandler):

@@ -69,13 +69,13 @@ class Schemas:
         return True
 
 
-def _short_names(found: Iterable[str]) -> dict[str, str]:
+def _short_names(pydantic_names: Iterable[str]) -> dict[str, str]:
     """Return a one-word name for each of pydantic's names, because generators of clients turn the names into classes.
     Pydantic uses ``module__Name`` if two modules have a type of the same name, and ``Name-Input`` if the request and
     the response differ."""
     names: dict[str, str] = {}
     taken = set(TAKEN)
-    for name in sorted(found, key=lambda name: ("__" in name, name)):
+    for name in sorted(pydantic_names, key=lambda name: ("__" in name, name)):
         *modules, last = name.replace("-", "").split("__")
         last = PUBLISHED.get(last, last)
         path = ".".join([*modules, last])
