@@ -109,8 +109,8 @@ def _print(report: CopyReport) -> None:
     print(", ".join(f"{counts[state]} {state}" for state in sorted(counts)) or "The source has no sessions.")
     for copy in report.missing:
         print(f"{copy.state}: {copy.key.namespace} {printable(copy.key.id)}", file=sys.stderr)
-    for one in report.unreadable:
-        shown = f"{printable(one.session.namespace)} {printable(one.session.id)}: {printable(one.reason)}"
+    for session in report.unreadable:
+        shown = f"{printable(session.session.namespace)} {printable(session.session.id)}: {printable(session.reason)}"
         print(f"unreadable: {shown}", file=sys.stderr)
     for binding in report.left_out:
         print(

@@ -199,7 +199,7 @@ def _start(args: argparse.Namespace) -> EvaluationRun:
 
 
 def _remaining(tasks: Sequence[Task], repeat: int, outcome: EvaluationRun) -> list[tuple[Task, int]]:
-    done = {one.key for one in outcome.results if not one.broken}
+    done = {result.key for result in outcome.results if not result.broken}
     rounds = [(task, repetition) for repetition in range(1, repeat + 1) for task in tasks]
     return [(task, repetition) for task, repetition in rounds if (task.name, repetition) not in done]
 

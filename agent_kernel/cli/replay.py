@@ -44,11 +44,14 @@ def replay(args: argparse.Namespace) -> int:
     verdicts = asyncio.run(_verdicts(args, document, turns, only, path))
     if args.json:
         body = {"file": str(path), "model": _model_name(args), "tools": "live" if args.live else "recorded"}
-        print(json.dumps({**body, "turns": [one.to_json() for one in verdicts]}, indent=2, ensure_ascii=False))
+        print(json.dumps({**body, "turns": [verdict.to_json() for verdict in verdicts]}, indent=2, ensure_ascii=False))
     else:
-        rows = [{**one.to_json(), "prompt": " ".join(one.prompt.split()), "notes": notes(one)} for one in verdicts]
+        rows = [
+            {**verdict.to_json(), "prompt": " ".join(verdict.prompt.split()), "notes": notes(verdict)}
+            for verdict in verdicts
+        ]
         show(rows, TABLE, as_json=False)
-    return 1 if any(one.failed for one in verdicts) else 0
+    return 1 if any(verdict.failed for verdict in verdicts) else 0
 
 
 def notes(verdict: ReplayVerdict) -> str:
@@ -85,7 +88,7 @@ async def _verdicts(
     runtime = importlib.import_module("agent_kernel.cli.replay_runtime")
     ask = args.against if _model(args) else None
     async with runtime.open_parts(settings, document, ask=ask, live=args.live, cells=cells) as parts:
-        return [one async for one in runtime.Replay(turns, *parts).verdicts(only, progress)]
+        return [verdict async for verdict in runtime.Replay(turns, *parts).verdicts(only, progress)]
 
 
 def _model(args: argparse.Namespace) -> bool:

@@ -72,12 +72,12 @@ def sessions_expire(args: argparse.Namespace) -> int:
 
     async def remove_due(store: KeptStore) -> list[DueSession]:
         retention = Retention(store, limits)
-        due = [one for one in await retention.due() if args.namespace in (None, one.session.key.namespace)]
+        due = [session for session in await retention.due() if args.namespace in (None, session.session.key.namespace)]
         if args.dry_run or not due:
             return due
         if not confirm(args, f"Remove {len(due)} session(s)?"):
             return []
-        return [one for one in due if await retention.remove(one.session)]
+        return [session for session in due if await retention.remove(session.session)]
 
     rows = [_row(due) for due in run_with_store(args, remove_due)]
     columns = {

@@ -14,7 +14,10 @@ from agent_kernel.core.trusted_folders import TrustStore
 def trust(args: argparse.Namespace) -> int:
     known = TrustStore(settings_of(args).trust_path)
     if args.folder is None:
-        folders = [{"path": str(one.path), "since": one.since, "files": sorted(one.files)} for one in known.folders()]
+        folders = [
+            {"path": str(folder.path), "since": folder.since, "files": sorted(folder.files)}
+            for folder in known.folders()
+        ]
         columns = {"path": Column("FOLDER"), "since": Column("SINCE", moment), "files": Column("AS IT WAS", join)}
         show(folders, columns, as_json=args.json, empty="No folder is trusted.")
         return 0

@@ -116,9 +116,9 @@ def body_of(prompt: str, options: TurnOptions, functions: Sequence[Mapping[str, 
         "sampling": sampling,
         "answers": ["*"] if (answers if answers is not None else values.get("approve") is not None) else [],
         "context": [{"title": title, "text": text} for title, text in (values.get("context") or {}).items()],
-        "messages": [_message(one) for one in values.get("messages") or ()],
-        "media": [_medium(one) for one in values.get("media") or ()],
-        "outputs": [dataclasses.asdict(_requested_file(one)) for one in values.get("outputs") or ()],
+        "messages": [_message(message) for message in values.get("messages") or ()],
+        "media": [_medium(medium) for medium in values.get("media") or ()],
+        "outputs": [dataclasses.asdict(_requested_file(output)) for output in values.get("outputs") or ()],
         "output": dict(shape_of(values["output"]).wire) if values.get("output") is not None else None,
     }
     names = [str(function["name"]) for function in functions]

@@ -100,9 +100,9 @@ def walk(root: Path, max_entries: int, include: Callable[[str], bool]) -> tuple[
         return [], True
     with closing(_iterate_files(top, "", include, DEPTH)) as entries:
         looked_at = 0
-        for one in entries:
-            if one is not None:
-                files.append(one)
+        for entry in entries:
+            if entry is not None:
+                files.append(entry)
             elif (looked_at := looked_at + 1) > max_entries:
                 return files, False
     return files, True

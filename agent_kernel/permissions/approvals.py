@@ -187,10 +187,14 @@ def _editable_text(waiting: PendingQuestion) -> object:
     return waiting.required.arguments.get(waiting.required.editable)
 
 
-def _confirm_answer(first: Answer, edited: str, again: Answer) -> Answer:
-    """Return ``first``, the stored answer to a question, if the new answer ``again`` is equal to it. ``edited`` is the
-    hash of the edited text of the stored answer. Raises Conflict if the answers differ."""
-    if (first.decision, first.remember, edited) == (again.decision, again.remember, hash_edit(again.edited)):
+def _confirm_answer(first: Answer, edited: str, new_answer: Answer) -> Answer:
+    """Return ``first``, the stored answer to a question, if the new answer ``new_answer`` is equal to it. ``edited``
+    is the hash of the edited text of the stored answer. Raises Conflict if the answers differ."""
+    if (first.decision, first.remember, edited) == (
+        new_answer.decision,
+        new_answer.remember,
+        hash_edit(new_answer.edited),
+    ):
         return first
     raise Conflict(
         f"This question was already answered: {first.decision} (remembered for: {first.remember})"

@@ -138,8 +138,9 @@ class FileRegistry:
         return StoredFile(file, file.to_json())
 
     async def _copy(self, produced: ProducedFile, budget: CopyBudget) -> ReceivedFile:
-        """Copy the bytes of a produced file into ``directory``. Raises what ``_read_received`` raises. If the task is
-        cancelled, the copy stops after its current block and is removed."""
+        """Copy the bytes of a produced file into ``directory``. If the task is cancelled, the copy stops after its
+        current block and is removed. Raises FileTooLarge, StoreError, CopyTimeout, and OSError if the source cannot
+        be read."""
         copy = asyncio.ensure_future(asyncio.to_thread(self._read_received, produced, budget))
         try:
             return await asyncio.shield(copy)

@@ -282,10 +282,11 @@ def _merge_rounds(
     return mine.end, other.end, True
 
 
-def _is_subsequence(some: Sequence[Any], all_of: Sequence[Any]) -> bool:
-    """Return whether the elements of ``some`` occur in ``all_of`` in this order, possibly with others in between."""
-    rest = iter(all_of)
-    return all(any(one == other for other in rest) for one in some)
+def _is_subsequence(subsequence: Sequence[Any], sequence: Sequence[Any]) -> bool:
+    """Return whether the elements of ``subsequence`` occur in ``sequence`` in this order, possibly with others in
+    between."""
+    rest = iter(sequence)
+    return all(any(element == other for other in rest) for element in subsequence)
 
 
 def _round_form(messages: Sequence[Message]) -> list[Any]:

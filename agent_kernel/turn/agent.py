@@ -337,8 +337,8 @@ class Agent:
         else:
             found = check_turn(answer, turn.earlier, turn.messages)
         if found:
-            turn.numbers = tuple(replace(one, shown=clean(one.shown)) for one in found)
-            turn.emit(AnswerChecked(tuple(one.to_json() for one in turn.numbers)))
+            turn.numbers = tuple(replace(number, shown=clean(number.shown)) for number in found)
+            turn.emit(AnswerChecked(tuple(number.to_json() for number in turn.numbers)))
 
     def _tell_unseen(self, turn: ActiveTurn) -> None:
         info = self._engine.info()

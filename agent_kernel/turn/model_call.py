@@ -85,7 +85,7 @@ def _tell_logprobs(turn: ActiveTurn, reply: Reply, redactor: Redactor) -> None:
 
 def answer_logprobs(tokens: Sequence[TokenLogprob]) -> AnswerLogprobs:
     """Return the event with the log probabilities of these tokens."""
-    return AnswerLogprobs(tuple(_token(one.text, one.logprob, one.top) for one in tokens))
+    return AnswerLogprobs(tuple(_token(token.text, token.logprob, token.top) for token in tokens))
 
 
 def _token(text: str, logprob: float, top: tuple[tuple[str, float], ...] = ()) -> dict[str, Any]:

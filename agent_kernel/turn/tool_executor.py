@@ -77,7 +77,7 @@ class Toolbox:
         self._foreign = foreign
         self._failures: Counter[str] = Counter()
         self._offers_own_tools, self._unoffered_replies = True, 0
-        self._missing = {one.path: _not_produced(one) for one in wanted}
+        self._missing = {file.path: _not_produced(file) for file in wanted}
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -181,8 +181,8 @@ class Toolbox:
         if self._files is None or not self._missing:
             return
         context = ToolContext(place.key, place.turn, place.round, ToolCall("", "", {}), emit, place.ordinal)
-        for one in await self._files.keep(list(self._missing.values()), context):
-            emit(FileProduced("", one.wire))
+        for file in await self._files.keep(list(self._missing.values()), context):
+            emit(FileProduced("", file.wire))
 
     async def _output(self, tool: Tool | None, context: ToolContext) -> ToolOutput:
         call = context.call

@@ -147,13 +147,13 @@ class SidecarFile:
         self.bak.unlink(missing_ok=True)
         self.beside_bak.unlink(missing_ok=True)
 
-    def files(self, wanted: Collection[str], max_bytes: int) -> dict[str, bytes]:
-        """Return the media files of ``wanted`` (hashes) by hash, up to ``max_bytes`` in total. Symbolic links are not
+    def files(self, hashes: Collection[str], max_bytes: int) -> dict[str, bytes]:
+        """Return the media files of ``hashes`` (hashes) by hash, up to ``max_bytes`` in total. Symbolic links are not
         followed."""
         contents: dict[str, bytes] = {}
         if self.blobs.is_symlink():
             return contents
-        for name in wanted:
+        for name in hashes:
             path = self.blobs / name
             if BLOB.fullmatch(name) is None or path.is_symlink() or not path.is_file():
                 continue

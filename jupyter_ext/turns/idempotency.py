@@ -276,8 +276,8 @@ class Idempotency:
         if not turn.running or entry.readers or self._turns.get(turn.id) is not turn:
             return
         if self._publisher is not None and self._publisher.is_followed(turn):
-            # The client may have come back to another server, which renews its interest as long as it has readers.
-            # Check again later.
+            # A client follows the turn through another server. That server renews its subscription as long as it has
+            # readers, so check again later.
             asyncio.get_running_loop().call_later(GRACE_S, self._stop, entry, turn)
         else:
             self._ending.start(self._turns.cancel(turn, LEFT))

@@ -32,7 +32,7 @@ async def repeat_request(store: SessionStore, key: SessionKey, request: TurnRequ
     media = [replace(medium, data=await store.blob(key, medium.hash)) for medium in asked.media]
     notes = tuple(Note("", text) for message in messages if message.hidden and (text := _without_kernel_state(message)))
     permissions = (request.permission, turn.record.get("permission"))
-    permission = strictest(*(one for one in permissions if one in STRICTNESS))
+    permission = strictest(*(permission for permission in permissions if permission in STRICTNESS))
     return replace(
         request,
         prompt=asked.text,

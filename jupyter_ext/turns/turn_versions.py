@@ -79,7 +79,7 @@ def fingerprint(request: TurnRequest, model: str) -> str:
     if request.skills:
         counted["skills"] = list(request.skills)
     if request.inputs or request.outputs:
-        counted["files"] = [list(request.inputs), [(one.path, one.format) for one in request.outputs]]
+        counted["files"] = [list(request.inputs), [(output.path, output.format) for output in request.outputs]]
     if request.messages:
         counted["carried"] = [message_comparison.hash_chain(request.messages)[-1], request.history]
     return hashlib.sha256(json.dumps(counted, sort_keys=True, default=str).encode()).hexdigest()

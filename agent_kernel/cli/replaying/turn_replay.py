@@ -119,7 +119,7 @@ class Replay:
             tuple(Note("", note) for note in turn.notes),
             where="sandbox",
             sampling=Sampling(temperature=0.0),
-            messages=() if self._tools else tuple(one for one in turn.earlier if one.role != "system"),
+            messages=() if self._tools else tuple(message for message in turn.earlier if message.role != "system"),
             history="append",
         )
         key = self._key if self._tools else SessionKey("local", new_id("replay"))

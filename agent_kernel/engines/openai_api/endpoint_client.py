@@ -161,17 +161,17 @@ class EndpointConnection:
             )
 
     async def _read(
-        self, response: httpx.Response, patience: Patience, most: int, raw: bytearray | None = None
+        self, response: httpx.Response, patience: Patience, max_bytes: int, raw: bytearray | None = None
     ) -> bytes:
         """Return the body of a response. If ``raw`` is given, the bytes are appended to it as they arrive, so that they
-        remain after an error. Raises EngineError after more than ``most`` bytes."""
+        remain after an error. Raises EngineError after more than ``max_bytes`` bytes."""
         raw = bytearray() if raw is None else raw
         async with aclosing(self._pieces(response, patience)) as pieces:
             async for piece in pieces:
                 raw += piece
-                if len(raw) > most:
+                if len(raw) > max_bytes:
                     raise EngineError(
-                        f"{self._endpoint.host} sent more than {most >> 20} MiB; agent-kernel did not read the rest."
+                        f"{self._endpoint.host} sent more than {max_bytes >> 20} MiB; the rest was not read."
                     )
         return bytes(raw)
 

@@ -192,7 +192,7 @@ class Drafts:
                         self._forget_ended()
                         break
             self._restart_idle_timer()
-        return [self._compare(outcomes[0], one) for one in outcomes[1:]] if reference else outcomes
+        return [self._compare(outcomes[0], outcome) for outcome in outcomes[1:]] if reference else outcomes
 
     def describe_data(self, prompt: str, options: Mapping[str, Any]) -> str:
         """Return the text of ``variable_summary.describe_data`` for the variables in the copy; the copy itself computes
@@ -280,7 +280,8 @@ class Drafts:
         names = {*expected.variables, *outcome.variables} - loop_names(self._review.reference)
         present = {name: variable_digest(self._shell.user_ns.get(name)) for name in names}
         before, after = (
-            {name: one.variables.get(name, present[name]) for name in names} for one in (expected, outcome)
+            {name: each_outcome.variables.get(name, present[name]) for name in names}
+            for each_outcome in (expected, outcome)
         )
         same = (
             expected.status == outcome.status == "success"

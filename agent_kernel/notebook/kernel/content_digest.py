@@ -106,7 +106,7 @@ def _of_container(value: Any) -> list[bytes]:
         elif kind is dict:
             parts.append(b"dict(")
             waiting.append(itertools.chain.from_iterable(node.items()))
-        elif kind in (set, frozenset) and all(type(one) in PLAIN for one in node):
+        elif kind in (set, frozenset) and all(type(item) in PLAIN for item in node):
             parts.append(kind.__name__.encode() + repr(sorted(map(repr, node))).encode(errors="surrogatepass"))
         else:
             return []

@@ -79,21 +79,21 @@ def user_variables(shell: Any) -> list[str]:
     ]
 
 
-def executions(shell: Any, ran: Any, numbers: tuple[int, ...] = (), chars: int = CHARS) -> str:
+def executions(shell: Any, history: Any, numbers: tuple[int, ...] = (), chars: int = CHARS) -> str:
     """Describe the executed cells in one line each, newest last. With ``numbers``, describe only the executions with
-    these numbers, each with its source, value and error. ``ran`` is an ExecutionHistory, or None in a kernel without
-    one."""
+    these numbers, each with its source, value and error. ``history`` is an ExecutionHistory, or None in a kernel
+    without one."""
     sources: list[str] = list(shell.user_ns.get("In", ())) or [""]
     if not numbers:
         recent = [number for number in range(1, len(sources)) if sources[number].strip()][-20:]
-        return "\n".join(_ran_line(number, sources[number], ran) for number in recent) or "Nothing ran yet."
-    described = [_ran(shell, number, sources, ran) for number in numbers]
+        return "\n".join(_ran_line(number, sources[number], history) for number in recent) or "Nothing ran yet."
+    described = [_ran(shell, number, sources, history) for number in numbers]
     return _at_most("\n\n".join(described), chars)
 
 
-def last_error(shell: Any, ran: Any, chars: int = CHARS) -> str:
+def last_error(shell: Any, history: Any, chars: int = CHARS) -> str:
     """Describe the user's last failed cell with its traceback."""
-    failure = ran.failure if ran is not None else _last_failure(shell)
+    failure = history.failure if history is not None else _last_failure(shell)
     return describe_failure(failure, chars) if failure else "No cell has failed since the kernel was started."
 
 
@@ -200,17 +200,17 @@ def _memory(value: Any) -> str:
     return f"{size / 1e6:,.1f} MB" if size >= 100_000 else ""
 
 
-def _ran_line(number: int, source: str, ran: Any) -> str:
-    cell, error = ran.of(number) if ran is not None else ("", "")
+def _ran_line(number: int, source: str, history: Any) -> str:
+    cell, error = history.of(number) if history is not None else ("", "")
     first = next((line for line in source.splitlines() if line.strip()), "")
     place = f"In[{number}]" + (f" cell {cell}" if cell else "")
     return _at_most(f"{place}: {first}", LINE) + (f" -> {error}" if error else "")
 
 
-def _ran(shell: Any, number: int, sources: list[str], ran: Any) -> str:
+def _ran(shell: Any, number: int, sources: list[str], history: Any) -> str:
     if not 0 < number < len(sources):
         return f"In[{number}] did not run since the kernel was started."
-    cell, error = ran.of(number) if ran is not None else ("", "")
+    cell, error = history.of(number) if history is not None else ("", "")
     parts = [f"In[{number}]" + (f" (cell {cell})" if cell else "") + ":", _middle(sources[number], 2_000)]
     values = shell.user_ns.get("Out", {})
     if number in values:

@@ -128,7 +128,7 @@ def data_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
 
 
 def summary(name: str, value: Any) -> str:
-    """Return the names of the user's tables, arrays, containers and functions that occur as words in the prompt."""
+    """Describe a variable: its name with the first fact about its value, then one further fact on each line."""
     try:
         lines = facts(value, name)
     except Exception:  # noqa: BLE001  a person's object may raise anything, and a turn must not fail for it

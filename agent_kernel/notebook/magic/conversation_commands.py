@@ -45,7 +45,10 @@ class ConversationCommands:
     def branches(self, rest: str) -> None:
         arguments = CommandArguments(rest)
         branches = self._list_branches(self._context.require_session())
-        rows = [(one["name"], one["turns"], one["parent"], moment(one["created"]), _current(one)) for one in branches]
+        rows = [
+            (branch["name"], branch["turns"], branch["parent"], moment(branch["created"]), _current(branch))
+            for branch in branches
+        ]
         self._context.list(arguments, branches, ("branch", "turns", "from", "made", ""), rows)
 
     def switch(self, rest: str) -> None:
@@ -109,8 +112,15 @@ class ConversationCommands:
         versions = answer["versions"]
         if not arguments.rest:
             rows = [
-                (one["version"], one["branch"], moment(one["opened"]), one["state"], one["model"], _current(one))
-                for one in versions
+                (
+                    version["version"],
+                    version["branch"],
+                    moment(version["opened"]),
+                    version["state"],
+                    version["model"],
+                    _current(version),
+                )
+                for version in versions
             ]
             self._context.list(arguments, versions, ("version", "branch", "asked", "state", "model", ""), rows)
             return

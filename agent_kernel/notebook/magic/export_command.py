@@ -42,7 +42,7 @@ class ExportCommands:
         left_out = json.loads(headers.get("X-Agent-Left-Out", "{}"))
         suffix = Path(headers.get_filename("session.json")).suffix
         target = path or Path(_file_name(session["title"] or session["id"]) + suffix)
-        write_file(target, document, over="--yes" in arguments.flags)
+        write_file(target, document, replace="--yes" in arguments.flags)
         self._print_line(f"Wrote {len(document):,} bytes to {target} ({format}).{_without(left_out)}")
 
     def import_(self, rest: str) -> None:

@@ -43,7 +43,7 @@ class FreezeCommand:
 
     def freeze(self, rest: str) -> None:
         """Freeze the notebook as it was last saved. An existing file is replaced only with --yes."""
-        arguments = CommandArguments(rest, more=("--in-place",))
+        arguments = CommandArguments(rest, extra_flags=("--in-place",))
         in_place, replace = "--in-place" in arguments.flags, "--yes" in arguments.flags
         binding = self._context.server.call("GET", "binding")
         path = self._file(arguments.text, binding)
@@ -57,12 +57,12 @@ class FreezeCommand:
         backup_note = ""
         if in_place:
             backup = path.with_suffix(".before-freeze.ipynb")
-            write_file(backup, path.read_bytes(), like=path, over=replace)
+            write_file(backup, path.read_bytes(), notebook=path, replace=replace)
             backup_note = f" The original is in {backup.name}."
         text = json.dumps(made.document, ensure_ascii=False, indent=1) + "\n"
         target = path if in_place else frozen_path
         data = text.encode("utf-8", "surrogatepass")
-        write_file(target, data, like=path, over=in_place or replace)
+        write_file(target, data, notebook=path, replace=in_place or replace)
         self._context.print_line(f"Wrote {target}: {_describe(made)}.{backup_note}{'' if is_ours else OTHER}")
 
     def _file(self, path_text: str, binding: Mapping[str, Any]) -> Path:

@@ -72,7 +72,7 @@ class FrozenNotebook:
                 line_turns = list(by_cell.get(id, {}).values()) if ASKS.search(source) else []
                 met |= {turn.cell for turn in line_turns}
                 cells.append(self._plain_cell(_without(cell, line_turns), source))
-                texts = [one for one in cell.get("outputs", ()) if not _is_picture(one)]
+                texts = [output for output in cell.get("outputs", ()) if not _is_picture(output)]
                 cells += [made for turn in line_turns for made in self._turn_cells(turn, texts, source)]
             elif turn := by_cell.get(id, {}).get(id):
                 met.add(turn.cell)
@@ -151,26 +151,28 @@ def _by_cell(turns: Sequence[FrozenTurn]) -> dict[str, dict[str, FrozenTurn]]:
 
 
 def _with_result(
-    ran: Sequence[tuple[str, str]], turn: FrozenTurn, source: str, outputs: Sequence[Any]
+    programs: Sequence[tuple[str, str]], turn: FrozenTurn, source: str, outputs: Sequence[Any]
 ) -> list[tuple[str, str]]:
     """Return the programs of a turn. If the cell sets a variable (``-> name: type``), this includes the code that sets
     it: the last program with an assignment if that program computed the value, else an assignment of the value in the
     answer."""
     variable = _result_of(source, turn.prompt)
     if variable is None:
-        return list(ran)
+        return list(programs)
     beginning = f"{variable.name}: {variable.type or 'str'} = "
     shown = [text for output in outputs if (text := _data(output).get("text/plain", "").strip()).startswith(beginning)]
     if outputs and not shown:
-        return list(ran)  # the turn had no value of the type, or it ended before
+        return list(programs)  # the turn had no value of the type, or it ended before
     value = turn.answer if not variable.type else _value_of_answer(turn.answer)
     is_computed = shown[-1].endswith(COMPUTED) if shown else value is None
     if is_computed:
-        last = with_assignment(ran[-1][0], variable.name) if ran else ""
-        return [*ran[:-1], (last, ran[-1][1])] if last else [*ran, (NOT_SET.format(name=variable.name), "")]
+        last = with_assignment(programs[-1][0], variable.name) if programs else ""
+        return (
+            [*programs[:-1], (last, programs[-1][1])] if last else [*programs, (NOT_SET.format(name=variable.name), "")]
+        )
     is_class = isinstance(value, dict) and variable.type.replace(".", "").isidentifier() and variable.type != "dict"
     text = f"{variable.type}(**{value!r})" if is_class else repr(value)
-    return [*ran, (f"{variable.name} = {text}", "")]
+    return [*programs, (f"{variable.name} = {text}", "")]
 
 
 def _result_of(source: str, prompt: str) -> ResultVariable | None:

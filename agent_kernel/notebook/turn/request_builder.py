@@ -144,7 +144,7 @@ class RequestBuilder:
             return {"client_tools": [], "functions": []}
         return {"client_tools": self._parts.tools.declare(), "functions": self._parts.functions.to_json()}
 
-    def _copies(self, request: CellOptions, prompt: str, named: list[str], place: str) -> CopiedVariables:
+    def _copies(self, request: CellOptions, prompt: str, names: list[str], place: str) -> CopiedVariables:
         """Return copies of variables for the sandbox; none if Python runs elsewhere. Copied are the variables that the
         options or the prompt name. If the sandbox is used in place of a draft, tables that the prompt mentions are
         copied too."""
@@ -155,14 +155,14 @@ class RequestBuilder:
         if place != "sandbox":
             return CopiedVariables()
         tables = tables_mentioned(prompt, namespace) if request.where == "draft" or request.background else []
-        copies = copy_variables(dict.fromkeys([*request.variables, *named, *tables]), namespace)
+        copies = copy_variables(dict.fromkeys([*request.variables, *names, *tables]), namespace)
         for name, reason in copies.left_out.items():
             text = f"{name} is not in the sandbox; the model gets only its description: {reason}."
             self._shell.display_pub.publish(line_bundle(text))
         return copies
 
     def _describe_data(
-        self, prompt: str, session: str, named: Sequence[str], place: str, *, has_files: bool, newest: bool
+        self, prompt: str, session: str, names: Sequence[str], place: str, *, has_files: bool, newest: bool
     ) -> list[Note]:
         """Describe the data that the prompt is about (see ``describe_data``). The description comes from the kernel or,
         if the turn continues in a draft whose code has changed the data, from the draft. In the second case the
@@ -170,7 +170,7 @@ class RequestBuilder:
         a stored turn."""
         before, earlier = self._earlier
         earlier = earlier if before == session and not has_files else ""
-        options: dict[str, Any] = {"named": [*named], "earlier": earlier, "newest": newest}
+        options: dict[str, Any] = {"named": [*names], "earlier": earlier, "newest": newest}
         here = _note("\n".join(describe_data(prompt, self._shell.user_ns, **options)))
         drafted = _note(self._parts.drafts.describe_data(prompt, options) if place == "draft" else "")
         data = drafted or here

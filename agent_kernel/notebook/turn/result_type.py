@@ -62,7 +62,7 @@ class ResultType(NamedTuple):
     def of_answer(self, text: str) -> Any:
         """Convert the text of an answer to this type. Raises ValueError if the text does not fit the type."""
         if self.read is None:
-            raise ValueError("only a program can make a value of this type")
+            raise ValueError("an answer in text cannot contain a value of this type; a program must compute it")
         try:
             value = json.loads(text)
         except RecursionError as error:

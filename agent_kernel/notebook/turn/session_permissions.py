@@ -62,8 +62,8 @@ class Consent:
 
     def rows(self, session: str) -> list[tuple[str, str, str]]:
         """Return (kind, tool, decision) rows for display."""
-        decided = [(*one, "allowed") for one in self._allowed.get(session, ())]
-        return sorted(decided + [(*one, "refused") for one in self._refused.get(session, ())])
+        decided = [(*decision, "allowed") for decision in self._allowed.get(session, ())]
+        return sorted(decided + [(*decision, "refused") for decision in self._refused.get(session, ())])
 
     def __bool__(self) -> bool:
         return any(self._allowed.values()) or any(self._refused.values())
@@ -72,7 +72,7 @@ class Consent:
 def _move(kind: str, tool: str, into: set[tuple[str, str]], out_of: set[tuple[str, str]]) -> None:
     """Record a decision in ``into``, and remove the opposite decisions about the same calls from ``out_of``."""
     into.add((kind, tool))
-    out_of -= {one for one in out_of if one[0] == kind and (not tool or one[1] in ("", tool))}
+    out_of -= {decision for decision in out_of if decision[0] == kind and (not tool or decision[1] in ("", tool))}
 
 
 def _within(tool: str, decisions: Iterable[tuple[str, str]]) -> bool:

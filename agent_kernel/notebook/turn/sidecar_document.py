@@ -103,14 +103,14 @@ def _document(path: Path, body: Mapping[str, Any]) -> SidecarDocument:
     own = body["agent_kernel"]
     if own["format"] >= 3:
         own = expand_rows(own)
-    messages = [Message.from_json(_plain(one)) for one in body["messages"]]
+    messages = [Message.from_json(_plain(message)) for message in body["messages"]]
     of_turn: dict[str, list[Message]] = {}
     for item, message in zip(own["items"], messages, strict=True):
         of_turn.setdefault(str(item["turn"]), []).append(message)
     until = _visible_segments(own)
-    turns = [one for one in own["turns"] if one["state"] == "committed"]
-    shown = [one for one in turns if one["since"] < until.get(one["segment"], -1)]
-    ordered = [*shown, *(one for one in turns if one not in shown)]
+    turns = [turn for turn in own["turns"] if turn["state"] == "committed"]
+    shown = [turn for turn in turns if turn["since"] < until.get(turn["segment"], -1)]
+    ordered = [*shown, *(turn for turn in turns if turn not in shown)]
     stored = tuple(_stored_turn(one, of_turn.get(str(one["id"]), [])) for one in ordered)
     return SidecarDocument(path, str(own["session"]["id"]), stored, dict(_inline(body, own, messages)))
 
@@ -127,8 +127,8 @@ def _plain(body: Mapping[str, Any]) -> Mapping[str, Any]:
 def _visible_segments(own: Mapping[str, Any]) -> dict[int, int]:
     """Map the id of each segment that the current branch contains to the number of its last item that belongs to the
     branch."""
-    parents = {int(one["id"]): (int(one["parent"]), int(one["since"])) for one in own["segments"]}
-    ends = {one["name"]: int(one["segment"]) for one in own["branches"]}
+    parents = {int(segment["id"]): (int(segment["parent"]), int(segment["since"])) for segment in own["segments"]}
+    ends = {branch["name"]: int(branch["segment"]) for branch in own["branches"]}
     at, until = ends.get(own["session"]["branch"], 0), END
     way = {at: until}
     while at and len(way) <= len(parents) + 1:
@@ -161,8 +161,8 @@ def _code(arguments: Mapping[str, Any]) -> str:
 
 
 def _numbers(value: Any, answer: str) -> Iterator[Mapping[str, Any]]:
-    for one in value if isinstance(value, list) else ():
-        match one:
+    for entry in value if isinstance(value, list) else ():
+        match entry:
             case [int(start), int(end), str(status), *_] if 0 <= start < end <= len(answer):
                 yield {"text": answer[start:end], "status": status}
 

@@ -85,7 +85,7 @@ class StoredAnswers:
             )
         documents = [self._read(path) for path in files]
         time = self._occurrences[normalize_prompt(prompt)]
-        matches = [(one, turn) for one in documents if (turn := one.find(prompt, cell, time))]
+        matches = [(document, turn) for document in documents if (turn := document.find(prompt, cell, time))]
         if len(matches) > 1:
             names = ", ".join(document.path.name for document, _ in matches)
             raise AgentError(f"several conversations answer this prompt ({names}); set {FILE} to one of them.")

@@ -259,11 +259,11 @@ async def _version(interpreter: str) -> tuple[int, ...]:
         return ()
 
 
-def _same(one: str, other: str) -> bool:
+def _same(first: str, second: str) -> bool:
     """Return True if both paths are the same interpreter of the same environment. Comparing the files alone is not
     enough, because several environments may share one binary."""
-    prefixes = [os.path.dirname(os.path.abspath(path)) for path in (one, other)]
-    return prefixes[0] == prefixes[1] and os.path.realpath(one) == os.path.realpath(other)
+    prefixes = [os.path.dirname(os.path.abspath(path)) for path in (first, second)]
+    return prefixes[0] == prefixes[1] and os.path.realpath(first) == os.path.realpath(second)
 
 
 def _layer(name: str, detail: str) -> dict[str, Any]:

@@ -148,7 +148,9 @@ class JailedProcess:
         limit and the grace period; the worker is then either idle or dead."""
         started = time.monotonic()
         run = self._begin(on_output, stop)
-        heads = [{"name": one.name, "encoding": one.encoding, "type": one.type} for one in work.given]
+        heads = [
+            {"name": variable.name, "encoding": variable.encoding, "type": variable.type} for variable in work.given
+        ]
         body = {
             "type": "run",
             "id": run.number,
@@ -162,7 +164,7 @@ class JailedProcess:
         try:
             if run.number > 1:  # before the first run, the jail's view is still up to date
                 await self._refresh()
-            parts = [part for one in work.given for part in (encode_head(len(one.data), b"B"), one.data)]
+            parts = [part for variable in work.given for part in (encode_head(len(variable.data), b"B"), variable.data)]
             reason = await self._exchange(run, [encode(body), *parts], work.timeout_s)
         finally:
             watch.cancel()

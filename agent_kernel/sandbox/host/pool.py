@@ -319,7 +319,7 @@ def _check_given(variables: Sequence[Variable]) -> None:
     """Validate variables for the sandbox. Raises InvalidRequest."""
     for one in variables:
         _check_name(one.name)
-    if sum(len(one.data) for one in variables) > variable_transfer.MAX_BYTES:
+    if sum(len(variable.data) for variable in variables) > variable_transfer.MAX_BYTES:
         raise InvalidRequest(
             f"The variables for the sandbox have more than {variable_transfer.MAX_BYTES >> 20} MB together.",
             hint="Pass fewer or smaller variables, or write them to a file beside the notebook.",

@@ -208,11 +208,14 @@ async def _shut(writer: asyncio.StreamWriter) -> None:
         raise
 
 
-async def _relay(one: Streams, other: Streams) -> None:
+async def _relay(client: Streams, server: Streams) -> None:
     """Copy data in both directions until the server has sent everything, a side fails, or no data moves for IDLE_S
-    seconds. ``one`` is the client's side, ``other`` the server's."""
+    seconds. ``client`` is the client's side, ``server`` the server's."""
     moved = [asyncio.get_running_loop().time()]
-    tasks = [asyncio.create_task(_pump(one[0], other[1], moved)), asyncio.create_task(_pump(other[0], one[1], moved))]
+    tasks = [
+        asyncio.create_task(_pump(client[0], server[1], moved)),
+        asyncio.create_task(_pump(server[0], client[1], moved)),
+    ]
     try:
         while pending := [task for task in tasks if not task.done()]:
             idle = asyncio.get_running_loop().time() - moved[0]

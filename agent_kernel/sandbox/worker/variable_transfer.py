@@ -32,12 +32,12 @@ class NotCopied(Exception):
 def give(namespace: dict[str, Any], variables: Sequence[Mapping[str, Any]]) -> None:
     """Set all variables or none. Raises NotCopied if one cannot be decoded."""
     values: dict[str, Any] = {}
-    for one in variables:
+    for variable in variables:
         try:
-            values[one["name"]] = _read(one["encoding"], bytes(one["data"]), one.get("type", ""))
+            values[variable["name"]] = _read(variable["encoding"], bytes(variable["data"]), variable.get("type", ""))
         except Exception as error:  # decoding runs code of libraries, which may raise anything
             raise NotCopied(
-                f"The variable {one['name']} could not be read here, and the code did not run: "
+                f"The variable {variable['name']} could not be read here, and the code did not run: "
                 f"{type(error).__name__}: {error}"
             ) from error
     namespace.update(values)

@@ -31,7 +31,7 @@ def merge_transcripts(base: Transcript | None, ours: Transcript, theirs: Transcr
     changed it, from ``ours``. Turns that ``ours`` removed since ``base`` stay removed. Raises InvalidRequest for
     sessions without a common turn, for a running turn, and if common turns have different numbers.
     """
-    ids = [f"{one.session.key.id} {one.session.revision}" for one in (ours, theirs)]
+    ids = [f"{version.session.key.id} {version.session.revision}" for version in (ours, theirs)]
     digest = hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()
     key = SessionKey(ours.session.key.namespace, f"session-merged-{digest[:16]}")
     return _Merge(base and _with_key(base, key), _with_key(ours, key), _with_key(theirs, key)).merge((ours, theirs))
@@ -108,7 +108,7 @@ class _Merge:
         except the turns that only ``theirs`` has."""
         by_id = {turn.id: turn for turn in version.turns}
         by_seq = {item.seq: item for item in version.items}
-        names = {branch.name for one in (self._ours, self._theirs) for branch in one.branches}
+        names = {branch.name for version in (self._ours, self._theirs) for branch in version.branches}
         return (
             by_id.keys() == {turn.id for turn in turns} | self._new
             and all(by_id[turn.id] == turn for turn in turns)

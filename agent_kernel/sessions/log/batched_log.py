@@ -96,7 +96,7 @@ class _Index:
         """Return the rows of a commit with their positions. Raises LogConflict."""
         if any(self.positions.get(name, 0) != last for name, last in after.items()):
             raise LogConflict
-        if any(self.heads.get((one.namespace, one.session), 0) != one.expect for one in appends):
+        if any(self.heads.get((append.namespace, append.session), 0) != append.expect for append in appends):
             raise LogConflict
         positions, rows = dict[str, int](), []
         for one in appends:
@@ -280,7 +280,7 @@ class BatchedLog:
         for digest in digests:
             self._table.touch_blob(_blob_key(namespace, digest))
 
-    def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
+    def drop_blobs(self, referenced: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
         """Delete unused media as LogStore describes, and the remains of writers that were stopped: replaced entries,
         and pieces that no batch names.
         """
@@ -289,7 +289,7 @@ class BatchedLog:
         self._index = _Index()
         self._catch_up()
         self._remove_leftovers()
-        kept, freed = {_blob_key(*place) for place in named}, 0
+        kept, freed = {_blob_key(*place) for place in referenced}, 0
         live = {data.token for data in self._index.tokens.values()}
         for key, blob in self._table.blobs():
             if key not in kept and blob.stored <= until and self._table.delete_blob(key, until):

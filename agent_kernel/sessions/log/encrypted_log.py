@@ -73,9 +73,9 @@ class EncryptedLog:
     def touch_blobs(self, namespace: str, digests: Collection[str]) -> None:
         self._log.touch_blobs(namespace, [self._cipher.hide_name(namespace, digest) for digest in digests])
 
-    def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
+    def drop_blobs(self, referenced: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
         return self._log.drop_blobs(
-            {(namespace, self._cipher.hide_name(namespace, digest)) for namespace, digest in named}, grace
+            {(namespace, self._cipher.hide_name(namespace, digest)) for namespace, digest in referenced}, grace
         )
 
     def bus(self) -> MessageBus | None:

@@ -94,9 +94,9 @@ class LogStore(Protocol):
     def touch_blobs(self, namespace: str, digests: Collection[str]) -> None:
         """Treat these bytes as stored now, so that ``drop_blobs`` keeps them for another GRACE_S."""
 
-    def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
-        """Delete the media whose (namespace, digest) is not among ``named`` and that were not stored or touched within
-        the last ``grace`` seconds. Returns the total size of the deleted media in bytes."""
+    def drop_blobs(self, referenced: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
+        """Delete the media whose (namespace, digest) is not among ``referenced`` and that were not stored or touched
+        within the last ``grace`` seconds. Returns the total size of the deleted media in bytes."""
 
     def bus(self) -> MessageBus | None:
         """Return a new bus in the same database, with connections of its own; None if the servers of this database

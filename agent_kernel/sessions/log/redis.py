@@ -64,13 +64,13 @@ class RedisLog:
             self._connection.key(f"commit:{id}"),
         ]
         given: list[Any] = [len(appends), COMMIT_KEPT_S]
-        for one in appends:
+        for append in appends:
             keys += [
-                self._connection.key(f"log:{one.namespace}"),
-                self._connection.pair("stream", one.namespace, one.session),
+                self._connection.key(f"log:{append.namespace}"),
+                self._connection.pair("stream", append.namespace, append.session),
             ]
-            flag = "check" if one.body is None else "replace" if one.replaces else "append"
-            given += [one.namespace, one.expect, flag, _pack(one)]
+            flag = "check" if append.body is None else "replace" if append.replaces else "append"
+            given += [append.namespace, append.expect, flag, _pack(append)]
         given += [word for pair in (after or {}).items() for word in pair]
         positions = self._connection.run("commit", keys, given)
         if positions is None:
@@ -91,8 +91,8 @@ class RedisLog:
             "touch", [self._connection.key("blobs")], [member(namespace, digest) for digest in digests]
         )
 
-    def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
-        kept = {member(namespace, digest).encode() for namespace, digest in named}
+    def drop_blobs(self, referenced: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
+        kept = {member(namespace, digest).encode() for namespace, digest in referenced}
         found = [
             blob for blob in self._connection.run("old", [self._connection.key("blobs")], [grace]) if blob not in kept
         ]
@@ -110,9 +110,9 @@ class RedisLog:
         self._connection.close()
 
 
-def _pack(one: Append) -> bytes:
-    session = one.session.encode()
-    return struct.pack(">?I", one.replaces, len(session)) + session + (one.body or b"")
+def _pack(append: Append) -> bytes:
+    session = append.session.encode()
+    return struct.pack(">?I", append.replaces, len(session)) + session + (append.body or b"")
 
 
 def _unpack(namespace: str, packed: bytes) -> Entry:

@@ -138,7 +138,10 @@ class _JoiningPacker:
     a piece of every long argument, which takes twice as much processor time here and wakes the server each time."""
 
     def pack(self, name: str, *given: Any) -> list[bytes]:
-        words = [*name.encode().split(), *(one if isinstance(one, bytes) else str(one).encode() for one in given)]
+        words = [
+            *name.encode().split(),
+            *(argument if isinstance(argument, bytes) else str(argument).encode() for argument in given),
+        ]
         return [b"*%d\r\n%b" % (len(words), b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words]))]
 
 

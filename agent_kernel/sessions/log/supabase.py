@@ -76,13 +76,13 @@ class SupabaseLog:
     ) -> Mapping[Stream, int]:
         given = [
             {
-                "namespace": one.namespace,
-                "session": one.session,
-                "expect": one.expect,
-                "body": None if one.body is None else _to_text(one.body),
-                "replaces": one.replaces,
+                "namespace": append.namespace,
+                "session": append.session,
+                "expect": append.expect,
+                "body": None if append.body is None else _to_text(append.body),
+                "replaces": append.replaces,
             }
-            for one in appends
+            for append in appends
         ]
         compared = {"after": dict(after)} if after and self.compares else {}
         positions = self._call("commit", id=id, appends=given, **compared)["positions"]
@@ -100,8 +100,8 @@ class SupabaseLog:
     def touch_blobs(self, namespace: str, digests: Collection[str]) -> None:
         self._call("touch_blobs", namespace=namespace, digests=[*digests])
 
-    def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
-        return int(self._call("drop_blobs", named=[[*place] for place in named], grace=grace)["freed"])
+    def drop_blobs(self, referenced: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
+        return int(self._call("drop_blobs", named=[[*place] for place in referenced], grace=grace)["freed"])
 
     def bus(self) -> None:
         """Return None: servers of this database cannot send each other messages."""

@@ -37,7 +37,8 @@ def search_words(query: SessionQuery) -> tuple[str, ...]:
         raise InvalidRequest(f"A query can have at most {MAX_QUERY} characters, not {len(query.text)}.")
     if query.role not in ("", *ROLES):
         raise InvalidRequest(
-            f"Messages with the role {query.role!r} are not searched.", hint=f"Roles: {', '.join(ROLES)}."
+            f"Messages with the role {query.role!r} are not searched.",
+            hint=f"The roles that are searched are {', '.join(ROLES)}.",
         )
     if bool(query.root) != bool(query.path):
         raise InvalidRequest("A notebook needs both a contents root and a path.")

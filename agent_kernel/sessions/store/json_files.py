@@ -207,13 +207,13 @@ class _DocumentFolder:
         self._unsaved.clear()
         db.execute("DELETE FROM temp.dirty")
 
-    def _replace(self, wanted: Mapping[Path, bytes | None], partial: Mapping[Path, Path]) -> None:
+    def _replace(self, contents: Mapping[Path, bytes | None], partial: Mapping[Path, Path]) -> None:
         for path in partial:
             os.replace(partial[path], path)
-        for path, content in wanted.items():
+        for path, content in contents.items():
             if content is None:
                 path.unlink(missing_ok=True)
-        for folder in {path.parent for path in wanted}:
+        for folder in {path.parent for path in contents}:
             atomic_file.sync_directory(folder)
 
     def _path(self, place: tuple[str, str]) -> Path:

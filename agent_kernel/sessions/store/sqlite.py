@@ -187,9 +187,10 @@ class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
         closed = [await self._take_over(*lease) for lease in leases]
         return [turn for turn in closed if turn is not None]
 
-    async def _take_over(self, turn: Turn, owner: Owner, seen: float) -> Turn | None:
+    async def _take_over(self, turn: Turn, owner: Owner, stale_heartbeat: float) -> Turn | None:
         return await self._write(
-            turn.key, lambda db: turns.take_over(db, turn, owner, seen, reason=lease_expiry.REASON, now=self._clock())
+            turn.key,
+            lambda db: turns.take_over(db, turn, owner, stale_heartbeat, reason=lease_expiry.REASON, now=self._clock()),
         )
 
     async def add_turn(
@@ -274,7 +275,7 @@ class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
             target, lambda db: branches.fork_session(db, key, target, turns, self._clock()), key.namespace
         )
 
-    # ------------------------------------------------------------------------------------------- summaries, openings
+    # ------------------------------------------------------------------------ summaries, beginnings of conversations
 
     async def summaries(self, key: SessionKey, *, branch: str | None = None) -> list[Summary]:
         return await self._read(

@@ -161,7 +161,8 @@ class SessionCheck:
             yield self._fault("lost_segment", f"items are in segment {lost}, which does not exist", segment=lost)
         extents = segments.segment_extents(self._db, self._key)
         for segment in sorted(known & set(used)):
-            # These are the items after the last one of the segment that a branch contains.
+            # Count the items of the segment that no branch contains: those after the last item that a branch shows of
+            # it.
             ((count, first),) = self._rows(
                 f"SELECT count(*), min(seq) FROM items WHERE {HERE} AND segment = ? AND seq > ?",
                 segment,

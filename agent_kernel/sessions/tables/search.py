@@ -111,10 +111,12 @@ def _match_in_range(db: sqlite3.Connection, ids: IdRange, word: str, *, indexed:
     return _scan_texts(db, ids, word)
 
 
-def _scan_texts(db: sqlite3.Connection, ids: IdRange, word: str, more: str = "") -> list[int]:
-    """Search by reading the texts in the id range. ``more`` is a further SQL condition. Unlike LIKE, ``instr`` has no
-    wildcards to escape; both sides are case-folded already."""
-    rows = db.execute(f"SELECT id FROM search_texts WHERE id BETWEEN ? AND ? AND instr(text, ?) {more}", (*ids, word))
+def _scan_texts(db: sqlite3.Connection, ids: IdRange, word: str, condition: str = "") -> list[int]:
+    """Search by reading the texts in the id range. ``condition`` is a further SQL condition. Unlike LIKE, ``instr``
+    has no wildcards to escape; both sides are case-folded already."""
+    rows = db.execute(
+        f"SELECT id FROM search_texts WHERE id BETWEEN ? AND ? AND instr(text, ?) {condition}", (*ids, word)
+    )
     return [id for (id,) in rows]
 
 
@@ -172,10 +174,10 @@ def _rank_sessions(
 
 
 def _read_hit(
-    db: sqlite3.Connection, key: SessionKey, score: float, seqs: Collection[int], wanted: Collection[str]
+    db: sqlite3.Connection, key: SessionKey, score: float, seqs: Collection[int], words: Collection[str]
 ) -> SearchHit:
     session = sessions.require_session(db, key, counts=True)
-    shown = (_read_snippet(db, key, seq, wanted) for seq in seqs)
+    shown = (_read_snippet(db, key, seq, words) for seq in seqs)
     return SearchHit(session, score, tuple(piece for piece in shown if piece is not None))
 
 

@@ -64,7 +64,9 @@ class Signature:
         try:
             return dict(self.adapter.validate_python(dict(raw_arguments)))
         except pydantic.ValidationError as error:
-            wrong = [f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in error.errors()]
+            wrong = [
+                f"{'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}" for problem in error.errors()
+            ]
             raise InvalidRequest("; ".join(wrong) + ".") from None
 
 
@@ -125,15 +127,17 @@ def _adapter(name: str, fields: dict[str, Any]) -> tuple[TypeAdapter[Any], dict[
     return adapter, schema
 
 
-def _without_titles(schema: Any, *, named: bool = False) -> Any:
-    """Return the schema without titles, which repeat the names and cost tokens. ``named`` marks a mapping whose keys
-    are parameter names."""
+def _without_titles(schema: Any, *, keys_are_parameters: bool = False) -> Any:
+    """Return the schema without titles, which repeat the names and cost tokens. ``keys_are_parameters`` marks a
+    mapping whose keys are parameter names."""
     if isinstance(schema, list):
         return [_without_titles(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    remaining = {key: value for key, value in schema.items() if named or key != "title"}
+    remaining = {key: value for key, value in schema.items() if keys_are_parameters or key != "title"}
     return {
-        key: value if key in _DATA and not named else _without_titles(value, named=not named and key in _NAMED)
+        key: value
+        if key in _DATA and not keys_are_parameters
+        else _without_titles(value, keys_are_parameters=not keys_are_parameters and key in _NAMED)
         for key, value in remaining.items()
     }

@@ -74,7 +74,7 @@ class WorkdirSnapshot:
     @classmethod
     def _of(cls, workdir: Path, wanted: tuple[RequestedFile, ...], unasked: bool) -> WorkdirSnapshot:
         files, complete = safe_path.walk(workdir, WALKED, _counts) if unasked else ([], True)
-        stamps = {one.name: one.stamp for one in files}
+        stamps = {file.name: file.stamp for file in files}
         for one in wanted:
             if stamp := safe_path.file_stamp(workdir, one.name):
                 stamps[one.path] = stamp
@@ -92,10 +92,10 @@ class WorkdirSnapshot:
     def _find_outputs(self, declared: tuple[RequestedFile, ...]) -> SurfacedFiles:
         after = self._of(self.workdir, self.wanted, self.unasked)
         news = {name for name, stamp in after.stamps.items() if self.stamps.get(name) != stamp}
-        requested = [*declared, *(one for one in self.wanted if one.path in news)]
-        named = [_check_output(self.workdir, one) for one in {one.path: one for one in reversed(requested)}.values()][
-            ::-1
-        ]
+        requested = [*declared, *(file for file in self.wanted if file.path in news)]
+        named = [
+            _check_output(self.workdir, one) for one in {file.path: file for file in reversed(requested)}.values()
+        ][::-1]
         if not (self.complete and after.complete):
             return SurfacedFiles(
                 tuple(named), f"There are more than {WALKED:,} files here: name those to show as outputs."
@@ -109,27 +109,27 @@ class WorkdirSnapshot:
 
 def requested_outputs(arguments: Mapping[str, Any]) -> tuple[RequestedFile, ...]:
     """Return the ``outputs`` of a call whose arguments match the schema."""
-    return tuple(RequestedFile(one["name"], one.get("format", "")) for one in arguments.get("outputs", ()))
+    return tuple(RequestedFile(name["name"], name.get("format", "")) for name in arguments.get("outputs", ()))
 
 
-def describe_requested_files(wanted: Iterable[RequestedFile]) -> str:
+def describe_requested_files(files: Iterable[RequestedFile]) -> str:
     """Return the part of a tool description that lists the requested files; empty if there are none."""
-    lines = [_line(one) for one in wanted]
+    lines = [_line(file) for file in files]
     return "\n".join(["", "The person wants these files, written to the work directory:", *lines]) if lines else ""
 
 
-def _line(wanted: RequestedFile) -> str:
-    form = f" ({wanted.format})" if wanted.format else ""
-    return f"- {wanted.name}{form}: {wanted.description}" if wanted.description else f"- {wanted.name}{form}"
+def _line(file: RequestedFile) -> str:
+    form = f" ({file.format})" if file.format else ""
+    return f"- {file.name}{form}: {file.description}" if file.description else f"- {file.name}{form}"
 
 
-def _check_output(workdir: Path, wanted: RequestedFile) -> ProducedFile:
-    form = (wanted.format or format_of(wanted.name)).lower()
+def _check_output(workdir: Path, requested_file: RequestedFile) -> ProducedFile:
+    form = (requested_file.format or format_of(requested_file.name)).lower()
     try:
-        os.close(safe_path.open_file(workdir, wanted.name))
+        os.close(safe_path.open_file(workdir, requested_file.name))
     except (OSError, InvalidRequest):
-        return ProducedFile(wanted.name, format=form, error=NOT_PRODUCED, declared=True)
-    return ProducedFile(wanted.path, workdir / wanted.name, form, declared=True, root=workdir)
+        return ProducedFile(requested_file.name, format=form, error=NOT_PRODUCED, declared=True)
+    return ProducedFile(requested_file.path, workdir / requested_file.name, form, declared=True, root=workdir)
 
 
 def _counts(name: str) -> bool:

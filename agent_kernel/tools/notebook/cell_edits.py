@@ -100,9 +100,9 @@ class EditContext:
             raise Conflict("The notebook is read-only; propose the change in your answer instead.")
         return seen
 
-    def changeable(self, seen: VisibleNotebook, reference: object) -> NotebookCell:
+    def changeable(self, notebook: VisibleNotebook, reference: object) -> NotebookCell:
         """Return the cell ``reference``. Raises InvalidRequest if it does not exist or may not be changed."""
-        cell = one(seen.cells, str(reference))
+        cell = one(notebook.cells, str(reference))
         if cell.id and cell.id == self.own:
             raise InvalidRequest(f"Cell {cell.index} contains the prompt of this turn and cannot be changed.")
         return cell
@@ -122,13 +122,13 @@ class EditContext:
             "Call again if your change still fits."
         )
 
-    def place(self, seen: VisibleNotebook, below: object) -> str:
+    def place(self, notebook: VisibleNotebook, below: object) -> str:
         """Return the id of the cell above the target position; empty for the top. Raises InvalidRequest."""
         if isinstance(below, str) and below.strip():
-            return "" if below.strip().lower() == START else one(seen.cells, below).id
-        ids = {cell.id for cell in seen.cells}
-        end = seen.cells[-1].id if seen.cells else ""
-        return next((id for id in (self.last, self.own, seen.active) if id and id in ids), end)
+            return "" if below.strip().lower() == START else one(notebook.cells, below).id
+        ids = {cell.id for cell in notebook.cells}
+        end = notebook.cells[-1].id if notebook.cells else ""
+        return next((id for id in (self.last, self.own, notebook.active) if id and id in ids), end)
 
     async def offer(self, context: ToolContext, kind: str) -> tuple[ToolOutput, str, int]:
         """Send the call to the page that has the notebook open. Return the page's output with the details that are
@@ -328,8 +328,8 @@ def _source(source: object) -> str:
     return text
 
 
-def _above(seen: VisibleNotebook, cell: NotebookCell) -> str:
-    return seen.cells[cell.index - 1].id if cell.index else ""
+def _above(notebook: VisibleNotebook, cell: NotebookCell) -> str:
+    return notebook.cells[cell.index - 1].id if cell.index else ""
 
 
 def _label(cell: NotebookCell) -> str:
@@ -338,8 +338,8 @@ def _label(cell: NotebookCell) -> str:
     return f"cell {cell.index + 1} ({cell.id})"
 
 
-def _where(seen: VisibleNotebook, below: str) -> str:
-    above = next((cell for cell in seen.cells if below and cell.id == below), None)
+def _where(notebook: VisibleNotebook, below: str) -> str:
+    above = next((cell for cell in notebook.cells if below and cell.id == below), None)
     return f"below {_label(above)}" if above else "at the top"
 
 

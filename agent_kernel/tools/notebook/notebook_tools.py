@@ -113,10 +113,10 @@ class ReadCells:
 
     spec = READ
 
-    def __init__(self, view: NotebookView, side: NotebookRunner | None, known: ReadCellsMemory) -> None:
+    def __init__(self, view: NotebookView, side: NotebookRunner | None, memory: ReadCellsMemory) -> None:
         self._view = view
         self._side = side
-        self._known = known
+        self._known = memory
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         seen = await self._view.read(context) if self._view.is_there else None

@@ -88,14 +88,14 @@ def inspect_folder(root: Path) -> tuple[UnpackedSkill, float]:
     Links are left out. Blocking. Raises InvalidRequest, OSError.
     """
     files = _walk(root)
-    names = _check_names([_directory_entry(root, one.name) for one in files])
+    names = _check_names([_directory_entry(root, file.name) for file in files])
     if MAIN not in names:
         raise InvalidRequest(f"The skill's folder has no {MAIN}. Add one.")
-    if sum(one.stamp[0] for one in files) > MAX_BYTES:
+    if sum(file.stamp[0] for file in files) > MAX_BYTES:
         raise too_large()
     with names[MAIN].open() as file:
         title, description = head_of(file.read(HEAD_BYTES + 8))
-    changed = max(one.stamp[1] for one in files) / 1e9
+    changed = max(file.stamp[1] for file in files) / 1e9
     return UnpackedSkill(title, description, tuple(sorted(names))), changed
 
 

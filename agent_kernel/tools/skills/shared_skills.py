@@ -183,7 +183,7 @@ def _add_id(id: str, content: bytes | None) -> bytes:
 
 
 def _remove_id(id: str, content: bytes | None) -> bytes | None:
-    left = [one for one in json.loads(content or b"[]") if one != id]
+    left = [skill_id for skill_id in json.loads(content or b"[]") if skill_id != id]
     return json.dumps(left).encode() if left else None
 
 
@@ -195,7 +195,7 @@ def _add_row(row: dict[str, Any], is_new: bool, content: bytes | None) -> bytes:
         raise too_many_versions()
     if rows:
         check_same_name(row["name"], rows[-1]["name"])
-    number = max((one["number"] for one in rows), default=0) + 1
+    number = max((row["number"] for row in rows), default=0) + 1
     return json.dumps([*rows, {**row, "number": number}]).encode()
 
 

@@ -50,7 +50,7 @@ class SkillMounts:
     def mount(self, workdir: Path, skills: Sequence[Version]) -> list[MountedSkill]:
         """Copy the skills. Blocking. Raises OSError for a full disk."""
         mounted = assign_folders(skills)
-        marks = tuple(one.version.mark for one in mounted)
+        marks = tuple(skill.version.mark for skill in mounted)
         known = self._copied.get(workdir)
         if known is None or known.marks != marks or known.identity != _identity(workdir / SKILLS):
             workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -81,9 +81,9 @@ def assign_folders(skills: Sequence[Version]) -> list[MountedSkill]:
 def _copy_skills(workdir: Path, mounted: Sequence[MountedSkill]) -> tuple[int, int]:
     fresh = Path(tempfile.mkdtemp(prefix=f".{workdir.name}.skills-", dir=workdir.parent))
     try:
-        for one in mounted:
-            for name in one.version.files:
-                _copy(one.version.content, name, fresh / one.folder / name)
+        for skill in mounted:
+            for name in skill.version.files:
+                _copy(skill.version.content, name, fresh / skill.folder / name)
         for folder, _, _ in os.walk(fresh):
             os.chmod(folder, 0o755)
         _replace(workdir, fresh)

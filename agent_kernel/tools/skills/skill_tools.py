@@ -51,7 +51,7 @@ class ReadSkill:
     )
 
     def __init__(self, mounted: Sequence[MountedSkill]) -> None:
-        self._skills = {name: one.version for one in mounted for name in (one.folder, one.version.name)}
+        self._skills = {name: skill.version for skill in mounted for name in (skill.folder, skill.version.name)}
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         version = self._skills.get(arguments["skill"])
@@ -153,9 +153,9 @@ def _describe(mounted: Sequence[MountedSkill], where: str) -> str:
         f"For this turn you have {len(mounted)} skill(s): folders of instructions. {where}the tool {READ} reads them. "
         f"Before you use one, read its {MAIN} and follow it.",
     ]
-    for one in mounted:
-        lines.append(f"- {one.folder}: {one.version.description}")
-        lines += [f"    {SKILLS}/{one.folder}/{name}" for name in tree(one.version.files)]
+    for skill in mounted:
+        lines.append(f"- {skill.folder}: {skill.version.description}")
+        lines += [f"    {SKILLS}/{skill.folder}/{name}" for name in tree(skill.version.files)]
     return "\n".join(lines)
 
 

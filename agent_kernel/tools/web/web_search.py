@@ -61,20 +61,20 @@ class WebSearch:
             return await self._page.call({"url": query}, context)
         options = self._options
         results = await self._provider.search(WebQuery(query, options.location, options.allowed))
-        results = [one for one in results if options.lets(one.url)][:RESULTS]
+        results = [result for result in results if options.lets(result.url)][:RESULTS]
         context.emit(CallOutput(context.call.id, f"{len(results)} results for: {query}\n"))
-        texts = await asyncio.gather(*(self._text(one) for one in results))
+        texts = await asyncio.gather(*(self._text(result) for result in results))
         output = choose_passages(query, results, texts, options.tokens)
-        sources = list(dict.fromkeys(domain_of(one["url"]) for one in output))
+        sources = list(dict.fromkeys(domain_of(result["url"]) for result in output))
         text = json.dumps({"note": FOREIGN, "sources": sources, "output": output}, ensure_ascii=False)
         return ToolOutput(text, details={"query": query, "results_count": len(output), "sources": sources})
 
-    async def _text(self, one: SearchResult) -> str:
+    async def _text(self, result: SearchResult) -> str:
         """Return the text of the page of a result. If the page cannot be read, return the result's description."""
-        if one.content:
-            return one.content
+        if result.content:
+            return result.content
         try:
-            return (await self._page.read(one.url, SEARCHED)).text
+            return (await self._page.read(result.url, SEARCHED)).text
         except AgentKernelError:
             return ""
 
@@ -84,7 +84,10 @@ def choose_passages(
 ) -> list[dict[str, str]]:
     """Return the results with those of their passages that fit into ``tokens`` tokens. The result with the best passage
     comes first, and the passages of a result are in page order. A result whose title does not fit is left out."""
-    output = [{"title": one.title, "description": one.description, "url": one.url, "content": ""} for one in results]
+    output = [
+        {"title": result.title, "description": result.description, "url": result.url, "content": ""}
+        for result in results
+    ]
     room = tokens
     for number, one in enumerate(output):
         price = cost(one)

@@ -28,7 +28,9 @@ def describe_mistake(error: ValidationError, body: Any, model: type[BaseModel]) 
     ``messages[0].content``). The description does not quote the content of ``body``. The message of an error that
     concerns the whole body begins with the name of a field."""
     errors = error.errors(include_url=False, include_input=False, include_context=False)
-    described = [(_path(body, one), one["msg"].removeprefix("Value error, ")[:SAID_CHARS]) for one in errors[:3]]
+    described = [
+        (_path(body, mistake), mistake["msg"].removeprefix("Value error, ")[:SAID_CHARS]) for mistake in errors[:3]
+    ]
     more = "" if len(errors) <= 3 else f"; and {len(errors) - 3} more"
     path, first = described[0]
     field = path or first.partition(" ")[0]

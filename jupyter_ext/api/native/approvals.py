@@ -80,8 +80,8 @@ class ApprovalsHandler(QuestionHandler):
         The oldest question comes first.
         """
         waiting = self.services.runtime.approvals.waiting
-        pending = [one for one in waiting if await self.may_answer(one.question)]
-        self.reply({"approvals": [waiting_to_json(one) for one in pending]})
+        pending = [question for question in waiting if await self.may_answer(question.question)]
+        self.reply({"approvals": [waiting_to_json(question) for question in pending]})
 
 
 class ApprovalHandler(QuestionHandler):

@@ -39,7 +39,7 @@ async def models(runtime: Runtime) -> list[dict[str, Any]]:
 
 async def model(runtime: Runtime, id: str) -> dict[str, Any]:
     """Return one model. Raises UnknownModel."""
-    entry = next((one for one in await models(runtime) if one["id"] == id), None)
+    entry = next((model for model in await models(runtime) if model["id"] == id), None)
     if entry is None:
         name = id.removeprefix(AGENT)
         raise UnknownModel(f"There is no model {name[:100]!r} here.", hint="GET models lists all models.")

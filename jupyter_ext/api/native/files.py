@@ -101,7 +101,7 @@ class FileAgentHandler(SharedHandler):
             raise InvalidRequest(f"after: {after[:80]!r} is not the id of a file.")
         start = ids.index(after) + 1 if after in ids else 0
         listed, more = files[start : start + limit], len(files) > start + limit
-        return anthropic_page(listed, more=more) if self.anthropic else page(listed, more=more)
+        return anthropic_page(listed, has_more=more) if self.anthropic else page(listed, has_more=more)
 
     @property
     def registry(self) -> FileRegistry:

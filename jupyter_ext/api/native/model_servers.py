@@ -66,7 +66,7 @@ async def probe(endpoint: Endpoint) -> dict[str, Any]:
     finally:
         await seeing.aclose()
         await engine.aclose()
-    rows = [{"feature": one.feature, "state": one.state, "detail": one.detail} for one in findings]
+    rows = [{"feature": finding.feature, "state": finding.state, "detail": finding.detail} for finding in findings]
     about = {"model": info.model, "local": info.local, "host": info.host, "context_length": info.context_length}
     return {**about, "models": models[:MAX_MODELS], "problem": problem, "findings": rows, "missing": missing(findings)}
 

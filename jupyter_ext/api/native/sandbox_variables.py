@@ -37,7 +37,9 @@ class VariablesHandler(AgentHandler):
         key = (await self.services.access.session(self.caller, session_id)).key
         sandbox = self.services.runtime.sandbox
         variables = await sandbox.variables(key)
-        listed = [{"name": one.name, "type": one.type, "shape": list(one.shape)} for one in variables]
+        listed = [
+            {"name": variable.name, "type": variable.type, "shape": list(variable.shape)} for variable in variables
+        ]
         self.reply({"variables": listed, "lost": sandbox.lost(key)})
 
 

@@ -40,7 +40,7 @@ class TrustHandler(AgentHandler):
         known = await asyncio.to_thread(trust.folders) if self.caller.kernel is None else []
         here = await asyncio.to_thread(trust.trusts, folder)
         path = str(folder) if folder else None
-        self.reply({"folder": path, "trusted": here, "folders": [folder_to_json(one) for one in known]})
+        self.reply({"folder": path, "trusted": here, "folders": [folder_to_json(folder) for folder in known]})
 
     @guard("write")
     @operation(

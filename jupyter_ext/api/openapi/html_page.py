@@ -74,7 +74,7 @@ def _operation(path: str, method: str, entry: Mapping[str, Any]) -> str:
     if "x-conditions" in entry:
         parts.append(f"<p>{_inline(entry['x-conditions'])}</p>")
     if entry["parameters"]:
-        rows = [_parameter(one) for one in entry["parameters"]]
+        rows = [_parameter(parameter) for parameter in entry["parameters"]]
         parts.append("<h4>Parameters</h4>" + _table(("name", "in", "schema", "what"), rows))
     if body := entry.get("requestBody"):
         parts.append("<h4>Body</h4>" + "".join(_content(body["content"])))
@@ -87,9 +87,14 @@ def _operation(path: str, method: str, entry: Mapping[str, Any]) -> str:
     )
 
 
-def _parameter(one: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    needed = "Needed. " if one["required"] and one["in"] != "path" else ""
-    return one["name"], one["in"], json.dumps(one["schema"]), needed + one.get("description", "")
+def _parameter(parameter: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    needed = "Needed. " if parameter["required"] and parameter["in"] != "path" else ""
+    return (
+        parameter["name"],
+        parameter["in"],
+        json.dumps(parameter["schema"]),
+        needed + parameter.get("description", ""),
+    )
 
 
 def _content(content: Mapping[str, Any]) -> Iterator[str]:

@@ -75,7 +75,7 @@ def page_files() -> PageFiles:
         body = files(package).joinpath("static", name).read_bytes()
         found[name] = PageFile(kind, body, gzip.compress(body, 6, mtime=0))
     page = files(OWN).joinpath("static", "page.html").read_bytes()
-    version = hashlib.sha256(b"".join([page, *(one.body for one in found.values())])).hexdigest()[:12]
+    version = hashlib.sha256(b"".join([page, *(file.body for file in found.values())])).hexdigest()[:12]
     return PageFiles(version, page.replace(b"VERSION", version.encode()), found)
 
 

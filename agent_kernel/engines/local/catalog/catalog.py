@@ -98,7 +98,7 @@ def entry_here(name: str, cache_dir: Path) -> CatalogEntry:
     machine, so that a user who has only a smaller model is not asked to download another. If none is on this machine,
     it means the best suitable one. Raises UnknownModel, ModelBroken."""
     suitable = defaults() if name == DEFAULT else []
-    return next((one for one in suitable if one.installed_model(cache_dir) is not None), None) or entry(name)
+    return next((name for name in suitable if name.installed_model(cache_dir) is not None), None) or entry(name)
 
 
 def resolve(

@@ -218,22 +218,22 @@ class OpenVino:
     def _admit_checked_requests(self) -> Iterator[tuple[int, StepOutput]]:
         """Add the requests whose grammar compiles to the batch, and yield the refusals of the others."""
         held, self._held = self._held, deque()
-        for one in held:
-            reason = one.verdict.result() if one.verdict.done() else None
-            if reason is None and time.monotonic() > one.until:
+        for request in held:
+            reason = request.verdict.result() if request.verdict.done() else None
+            if reason is None and time.monotonic() > request.until:
                 reason = f"the grammar was not compiled within {WAIT_S:.0f} s"
             if reason is None:
-                self._held.append(one)
+                self._held.append(request)
             elif reason:
                 yield (
-                    one.key,
+                    request.key,
                     StepOutput((), finish="refused", error=f"The grammar of this request is refused: {reason}."),
                 )
             else:
                 try:
-                    self._add(one.key, one.ids, one.decoding)
+                    self._add(request.key, request.ids, request.decoding)
                 except EngineError as error:
-                    yield one.key, StepOutput((), finish="refused", error=error.message)
+                    yield request.key, StepOutput((), finish="refused", error=error.message)
 
     def _open(self, built: BuiltModel, progress: Progress) -> None:
         scheduler = self._genai.SchedulerConfig()

@@ -24,14 +24,14 @@ LAST_WORD = re.compile(r"[\w.,-]*$")
 
 
 def checked_sentence(
-    chunks: AsyncGenerator[Chunk, None], ran: Message, question: str, *, corrected: bool
+    chunks: AsyncGenerator[Chunk, None], result: Message, question: str, *, corrected: bool
 ) -> AsyncGenerator[Chunk, None]:
-    """Return the model's answer ``chunks``, checked against ``ran``, the result of its call. If the output of the call
-    has several rows and the answer contradicts them, the answer is replaced by the rows. Otherwise, with ``corrected``,
-    names of months and weekdays and the number of decimals are corrected."""
-    if rows := code_fence_fallback_answer.rows_of(ran.text):
+    """Return the model's answer ``chunks``, checked against ``result``, the result of its call. If the output of the
+    call has several rows and the answer contradicts them, the answer is replaced by the rows. Otherwise, with
+    ``corrected``, names of months and weekdays and the number of decimals are corrected."""
+    if rows := code_fence_fallback_answer.rows_of(result.text):
         return _sentence_or_rows(chunks, rows, question)
-    return stream_corrected(chunks, ran.text, question) if corrected else chunks
+    return stream_corrected(chunks, result.text, question) if corrected else chunks
 
 
 async def unless_data_are_missed(

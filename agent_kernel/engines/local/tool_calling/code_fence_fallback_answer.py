@@ -110,7 +110,7 @@ def failure(results: Sequence[Message]) -> str:
     if line and "`" not in line and len(line) <= MAX_LINE:
         parts.append(FAILED_LINE.format(line=line))
     before = dict.fromkeys(error_line(result.text) for result in results[:-1] if result.status == "error")
-    parts += [TRIED_BEFORE.format(error=one) for one in before if one != error]
+    parts += [TRIED_BEFORE.format(error=result) for result in before if result != error]
     return "\n\n".join(parts)
 
 

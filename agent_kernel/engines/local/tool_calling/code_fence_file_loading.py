@@ -89,7 +89,9 @@ def _codes_of_missing(question: str) -> list[str]:
     """Return the numbers that stand for a missing value according to the question. pandas then reads them as missing in
     every column."""
     sentences = [] if AS_IT_IS.search(question) else re.split(r"(?<=[.?!;])\s|\n", question)
-    found = (code for one in sentences if MEANS_MISSING.search(one) for code in CODE_OF_MISSING.findall(one))
+    found = (
+        code for sentence in sentences if MEANS_MISSING.search(sentence) for code in CODE_OF_MISSING.findall(sentence)
+    )
     return list(dict.fromkeys(found))
 
 

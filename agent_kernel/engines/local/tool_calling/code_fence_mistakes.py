@@ -154,14 +154,14 @@ def with_inclusive_bins(code: str, question: str) -> str:
     for call in program.nodes:
         if not isinstance(call, ast.Call) or not program.source(call.func).endswith(".cut"):
             continue
-        options = {one.arg: one.value for one in call.keywords}
+        options = {keyword.arg: keyword.value for keyword in call.keywords}
         bins = call.args[1] if len(call.args) > 1 else options.get("bins")
         if isinstance(bins, ast.Name):
-            assigned = (one for one in program.nodes if isinstance(one, ast.Assign))
+            assigned = (node for node in program.nodes if isinstance(node, ast.Assign))
             bins = next((one.value for one in assigned if ast.unparse(one.targets[0]) == bins.id), None)
         if not isinstance(bins, ast.List) or not bins.elts:
             continue
-        edges = [(program.span(one), ast.unparse(one)) for one in bins.elts[1:]]
+        edges = [(program.span(edge), ast.unparse(edge)) for edge in bins.elts[1:]]
         inner = {int(text) for _, text in edges if text.isdecimal()}
         end = program.span(call)[1] - 1
         if "right" in options and ast.unparse(options["right"]) == "False":

@@ -242,7 +242,7 @@ class Exchange:
         result = self.awaiting
         if result is None or result.status != "error" or not self.ran_python(result):
             return None
-        programs = [self._code_of(one) for one in self.results]
+        programs = [self._code_of(result) for result in self.results]
         corrected = repair_program(programs[-1], result.text)
         if not corrected or corrected in programs or len(self._corrected) >= MAX_CORRECTIONS:
             return None

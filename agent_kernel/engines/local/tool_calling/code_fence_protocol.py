@@ -237,17 +237,17 @@ class Fence:
 
 
 def _reply_without_model(
-    turn: code_fence_prompt.Exchange, ran: Message, request: EngineRequest, *, retry: bool, must: bool
+    turn: code_fence_prompt.Exchange, result: Message, request: EngineRequest, *, retry: bool, must: bool
 ) -> list[Chunk]:
-    """Return the chunks of a reply to the result ``ran`` that does not need the model: a call of the corrected program
-    if the program failed, or an answer. Return an empty list if the model is needed."""
+    """Return the chunks of a reply to the result ``result`` that does not need the model: a call of the corrected
+    program if the program failed, or an answer. Return an empty list if the model is needed."""
     if request.tool_choice != "none" and _has_python(request.tools) and (corrected := turn.correction):
         return [CallChunk(corrected), EndChunk("calls", Usage())]
     if must or retry or request.output:
         return []
-    succeeded = ran.status == "success"
-    rows = code_fence_fallback_answer.rows_of(ran.text) if succeeded else []
-    unchanged = turn.unchanged_function(ran) if succeeded else ""
+    succeeded = result.status == "success"
+    rows = code_fence_fallback_answer.rows_of(result.text) if succeeded else []
+    unchanged = turn.unchanged_function(result) if succeeded else ""
     plain = code_fence_fallback_answer.plain(turn.results, rows, turn.question, unchanged)
     return [TextChunk(plain), EndChunk("stop", Usage())] if plain else []
 

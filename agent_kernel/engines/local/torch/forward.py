@@ -39,27 +39,27 @@ class Forward:
         """Whether a prompt can be computed in slices, which a test run determines. False for models that lose their
         recurrent state when more than one token follows it (Mamba in transformers 5.23)."""
 
-    def end(self, ran: int, length: int) -> int:
-        """Return the position at which the slice of a prompt of ``length`` tokens ends that begins at ``ran``."""
+    def end(self, start: int, length: int) -> int:
+        """Return the position at which the slice of a prompt of ``length`` tokens ends that begins at ``start``."""
         if self.resumes:
-            return min(ran + SLICE, length)
-        return ran + 1 if ran else length
+            return min(start + SLICE, length)
+        return start + 1 if start else length
 
     def cache(self) -> Any:
         return self._transformers.DynamicCache(config=self._model.config)
 
-    def positions(self, ids: Sequence[int], places: Sequence[Place], more: int) -> Any:
-        """Return the position numbers of a whole prompt and of ``more`` tokens after it; None if the model numbers them
-        itself. ``places`` are the pictures in the prompt."""
+    def positions(self, ids: Sequence[int], places: Sequence[Place], extra: int) -> Any:
+        """Return the position numbers of a whole prompt and of ``extra`` tokens after it; None if the model numbers
+        them itself. ``places`` are the pictures in the prompt."""
         if self._numbering is None:
             return None
         if self._sight is None or not places:
-            return self._tensor(range(len(ids) + more)).expand(3, 1, -1)
+            return self._tensor(range(len(ids) + extra)).expand(3, 1, -1)
         inputs = self._sight.inputs([place.picture for place in places])
         inputs["mm_token_type_ids"] = self._sight.kinds(ids)
         takes = inspect.signature(self._numbering).parameters
         prompt = self._numbering(self._tensor(ids), **{name: inputs[name] for name in takes if name in inputs})[0]
-        after = self._tensor(range(more)).expand(3, 1, -1) + prompt.max() + 1
+        after = self._tensor(range(extra)).expand(3, 1, -1) + prompt.max() + 1
         return self._torch.cat([prompt, after], dim=-1)
 
     def run(
