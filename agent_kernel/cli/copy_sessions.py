@@ -19,7 +19,7 @@ from agent_kernel.cli.base.command import Command, argument
 from agent_kernel.cli.base.output import printable
 from agent_kernel.cli.base.store_access import ALL_NAMESPACES, namespace_of, open_configured_store, store_arguments
 from agent_kernel.core.errors import InvalidRequest, StoreCorrupt
-from agent_kernel.core.seams.session_store import KeptStore
+from agent_kernel.core.seams.session_store import PersistentStore
 from agent_kernel.core.session import NotebookBinding
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.adapters.framework_files import FrameworkFiles, FrameworkSession, check_path
@@ -147,7 +147,7 @@ async def _copy(args: argparse.Namespace) -> CopyReport:
 
 
 async def _copy_files(
-    args: argparse.Namespace, files: FrameworkFiles, sessions: list[FrameworkSession], target: KeptStore
+    args: argparse.Namespace, files: FrameworkFiles, sessions: list[FrameworkSession], target: PersistentStore
 ) -> CopyReport:
     report = CopyReport()
     chosen = [session for session in sessions if args.namespace in (None, session.namespace)]
@@ -182,7 +182,9 @@ def _count(sessions: Iterable[T], total: int) -> Iterator[T]:
         yield session
 
 
-async def _open(args: argparse.Namespace, url: str, opened: AsyncExitStack, *, must_exist: bool = False) -> KeptStore:
+async def _open(
+    args: argparse.Namespace, url: str, opened: AsyncExitStack, *, must_exist: bool = False
+) -> PersistentStore:
     """Open the store ``url``; ``opened`` closes it. Raises InvalidRequest for a store in memory. With ``must_exist``,
     raises it for a path that does not exist as well."""
     if url == CONFIGURED:

@@ -18,7 +18,7 @@ from agent_kernel.cli.base.output import moment, printable, size
 from agent_kernel.cli.base.store_access import OWN_NAMESPACE, confirm, namespace_of, run_with_store, store_arguments
 from agent_kernel.core import storage_locations
 from agent_kernel.core.errors import InvalidRequest, SessionBusy
-from agent_kernel.core.seams.session_store import KeptStore
+from agent_kernel.core.seams.session_store import PersistentStore
 from agent_kernel.core.session import NotebookBinding, Session, SessionKey
 from agent_kernel.core.setting_declaration import OFF
 from agent_kernel.core.settings import Settings
@@ -56,7 +56,7 @@ def purge(args: argparse.Namespace) -> int:
     return run_with_store(args, lambda store: _purge(args, store))
 
 
-async def _purge(args: argparse.Namespace, store: KeptStore) -> int:
+async def _purge(args: argparse.Namespace, store: PersistentStore) -> int:
     await store.recover()
     plan = await _make_plan(args, store)
     if not plan.sessions and not plan.responses and not plan.paths:
@@ -77,7 +77,7 @@ async def _purge(args: argparse.Namespace, store: KeptStore) -> int:
     return 1 if stuck else 0
 
 
-async def _make_plan(args: argparse.Namespace, store: KeptStore) -> PurgePlan:
+async def _make_plan(args: argparse.Namespace, store: PersistentStore) -> PurgePlan:
     settings = settings_of(args)
     bound = await store.bindings(args.namespace if args.all else namespace_of(args))
     if args.all:
@@ -88,7 +88,7 @@ async def _make_plan(args: argparse.Namespace, store: KeptStore) -> PurgePlan:
         plan = PurgePlan([session for key in keys if (session := await store.info(key)) is not None])
         plan.left += [f"{path}: a copy from before an upgrade" for path in _locations(settings, {"backup"})]
     if args.notebook is not None:
-        plan.paths += _beside(settings, args.notebook.absolute())
+        plan.paths += _notebook_files(settings, args.notebook.absolute())
     purged = {session.key for session in plan.sessions}
     if args.session is not None:
         purged.add(SessionKey(namespace_of(args), args.session))
@@ -104,7 +104,7 @@ async def _make_plan(args: argparse.Namespace, store: KeptStore) -> PurgePlan:
     for binding in bound:
         plan.paths += storage_locations.data_dir_sidecar_paths(settings, binding)
         if (notebook := storage_locations.notebook_path(binding)) is not None:
-            plan.paths += _beside(settings, notebook)
+            plan.paths += _notebook_files(settings, notebook)
             plan.left += _outputs(notebook)
     plan.paths = [path for path in dict.fromkeys(plan.paths) if path.is_symlink() or path.exists()]
     plan.left = list(dict.fromkeys(plan.left))
@@ -127,7 +127,7 @@ def _select(
     return list(dict.fromkeys(SessionKey(it.namespace, it.session) for it in mine)), mine
 
 
-async def _all_sessions(store: KeptStore, namespace: str | None) -> list[Session]:
+async def _all_sessions(store: PersistentStore, namespace: str | None) -> list[Session]:
     """Return all sessions of a namespace, or of all namespaces if it is None. Stored rows without a session are
     assigned to a session first, so that they are removed too. Raises SessionBusy if a turn is running."""
     await store.repair(namespace)
@@ -150,7 +150,7 @@ async def _stored_responses(settings: Settings) -> AsyncIterator[DatabaseRespons
         await responses.aclose()
 
 
-async def _describe_remote_copies(store: KeptStore, key: SessionKey) -> list[str]:
+async def _describe_remote_copies(store: PersistentStore, key: SessionKey) -> list[str]:
     """Return a description of each server to which the session's conversation was sent. Raises SessionBusy while a turn
     runs."""
     turns = (await store.everything(key))[0]
@@ -167,7 +167,7 @@ def _of_session(settings: Settings, key: SessionKey) -> list[Path]:
     return paths
 
 
-def _beside(settings: Settings, notebook: Path) -> list[Path]:
+def _notebook_files(settings: Settings, notebook: Path) -> list[Path]:
     """Return the files that agent-kernel wrote for a notebook: the sidecar files in the notebook's folder, and their
     backups in the data directory."""
     return storage_locations.sidecar_paths(notebook) + storage_locations.sidecar_backup_paths(settings, notebook)

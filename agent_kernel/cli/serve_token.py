@@ -97,7 +97,7 @@ def _read(path: Path) -> str:
     try:
         return path.read_text("utf-8").strip()
     except (OSError, ValueError) as error:
-        raise InvalidRequest(f"The token cannot be read: {_why(error)} ({path}).") from None
+        raise InvalidRequest(f"The token cannot be read: {_cause(error)} ({path}).") from None
 
 
 def _own(path: Path) -> str:
@@ -111,7 +111,8 @@ def _own(path: Path) -> str:
         facts = path.lstat()
     except OSError as error:
         raise InvalidRequest(
-            f"The token cannot be stored: {_why(error)} ({path}).", hint="Set JUPYTER_TOKEN, or use another --data-dir."
+            f"The token cannot be stored: {_cause(error)} ({path}).",
+            hint="Set JUPYTER_TOKEN, or use another --data-dir.",
         ) from None
     shared = stat.S_IMODE(facts.st_mode) & 0o077 if os.name == "posix" else 0
     mine = os.name != "posix" or facts.st_uid == os.geteuid()
@@ -132,5 +133,5 @@ def _write(path: Path, value: str) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _why(error: Exception) -> str:
+def _cause(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

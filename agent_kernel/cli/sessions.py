@@ -18,7 +18,7 @@ from agent_kernel.cli.store_maintenance import CARE_COMMANDS
 from agent_kernel.cli.usage import USAGE
 from agent_kernel.core.errors import BranchNotFound, SessionNotFound
 from agent_kernel.core.messages import Message
-from agent_kernel.core.seams.session_store import KeptStore
+from agent_kernel.core.seams.session_store import PersistentStore
 from agent_kernel.core.session import Item, Session, SessionKey, SessionQuery, Turn, new_id
 from agent_kernel.sessions.retention.durations import seconds
 
@@ -60,7 +60,7 @@ def sessions_list(args: argparse.Namespace) -> int:
 
 
 def sessions_show(args: argparse.Namespace) -> int:
-    async def read(store: KeptStore) -> tuple[Session, list[Turn], list[Item]]:
+    async def read(store: PersistentStore) -> tuple[Session, list[Turn], list[Item]]:
         key = SessionKey(namespace_of(args), args.id)
         session = await store.info(key)
         if session is None:
@@ -145,7 +145,7 @@ def sessions_delete(args: argparse.Namespace) -> int:
     if not confirm(args, f"Delete {len(args.id)} session(s) of {namespace_of(args)}?"):
         return 1
 
-    async def delete(store: KeptStore) -> list[dict[str, Any]]:
+    async def delete(store: PersistentStore) -> list[dict[str, Any]]:
         return [{"id": id, "deleted": await store.delete(SessionKey(namespace_of(args), id))} for id in args.id]
 
     rows = run_with_store(args, delete)

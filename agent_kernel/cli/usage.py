@@ -17,7 +17,7 @@ from agent_kernel.cli.base.store_access import (
     store_arguments,
 )
 from agent_kernel.core.errors import SessionNotFound
-from agent_kernel.core.seams.session_store import KeptStore
+from agent_kernel.core.seams.session_store import PersistentStore
 from agent_kernel.core.session import Session, SessionKey
 from agent_kernel.sessions.usage_report import account
 
@@ -40,7 +40,7 @@ TOOL = {
 
 
 def sessions_usage(args: argparse.Namespace) -> int:
-    async def report(store: KeptStore) -> dict[str, Any]:
+    async def report(store: PersistentStore) -> dict[str, Any]:
         return (await account(store, await _sessions(store, args))).to_json()
 
     usage = run_with_store(args, report)
@@ -59,7 +59,7 @@ def sessions_usage(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _sessions(store: KeptStore, args: argparse.Namespace) -> list[Session]:
+async def _sessions(store: PersistentStore, args: argparse.Namespace) -> list[Session]:
     """Return the sessions to report: the one that the user names, or all of them. Raises SessionNotFound."""
     if not args.id:
         return [session for session in await store.idle(math.inf) if args.namespace in (None, session.key.namespace)]

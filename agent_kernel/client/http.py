@@ -164,7 +164,7 @@ class ServerConnection:
             base_url=place.url,
             headers={**place.headers, "Accept": "application/json", "User-Agent": "agent-kernel-client"},
             verify=_tls(place) if self._verify is None else self._verify,
-            trust_env=not place.here,  # Requests to this machine never use a proxy.
+            trust_env=not place.is_here,  # Requests to this machine never use a proxy.
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
         )
 
@@ -206,7 +206,7 @@ def _tls(place: ServerAddress) -> ssl.SSLContext | bool:
     if not place.secure:
         return False  # nothing is verified, so no certificates are loaded
     context = ssl.create_default_context()
-    if place.here:
+    if place.is_here:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context

@@ -100,7 +100,7 @@ class Approvals:
         """
         waiting = self._waiting.get(id)
         if waiting is None or waiting.question.key.namespace != namespace:
-            return self._same(await self.find(namespace, id), answer)
+            return self._confirm_stored(await self.find(namespace, id), answer)
         _check(waiting, answer)
         answer = replace(answer, shown=waiting.required.shown)
         async with waiting.saving:
@@ -155,7 +155,7 @@ class Approvals:
         )
         return await self.grants.answer(question, waiting.grant(answer) if answer.remember != "once" else None)
 
-    def _same(self, stored: ApprovalQuestion, answer: Answer) -> Answer:
+    def _confirm_stored(self, stored: ApprovalQuestion, answer: Answer) -> Answer:
         """Return the stored answer to the question ``stored``, which is not open in this process, if ``answer`` equals
         it. Raises Conflict otherwise."""
         if answer.shown and stored.shown != answer.shown:

@@ -364,6 +364,6 @@ class ExpiringStore(SessionStore, RetentionQueries, Protocol):
     """A session store from which sessions can be removed by age or by number."""
 
 
-class KeptStore(SessionStore, StoreMaintenance, Grants, RetentionQueries, Protocol):
+class PersistentStore(SessionStore, StoreMaintenance, Grants, RetentionQueries, Protocol):
     """A persistent store with maintenance, permission grants and retention. A custom store may lack the
     methods for these."""

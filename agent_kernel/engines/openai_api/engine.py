@@ -31,7 +31,7 @@ from agent_kernel.engines.openai_api.request import affinity_of, encode
 from agent_kernel.engines.openai_api.response_builder import ResponseBuilder, estimate_tokens
 from agent_kernel.engines.openai_api.retry import EngineFault, Retries
 from agent_kernel.engines.openai_api.server_quirks import ServerQuirks
-from agent_kernel.engines.openai_api.token_timeouts import Patience
+from agent_kernel.engines.openai_api.token_timeouts import TokenTimeouts
 
 LENGTHS = ("max_model_len", "context_length", "context_window")
 """Names of the field with the context length in a server's list of models: the first is that of vLLM and SGLang, the
@@ -109,8 +109,8 @@ class OpenAIEngine:
         await self._complete_configuration()
         affinity = affinity_of(request, self._endpoint.url)
         body = encode(request, self._model, vision=self._endpoint.vision, extra=self._endpoint.extra, affinity=affinity)
-        patience = Patience(self._endpoint.host, self._endpoint.first_token_s, self._endpoint.between_tokens_s)
-        async with aclosing(self._events(body, patience, affinity, answer)) as events:
+        timeouts = TokenTimeouts(self._endpoint.host, self._endpoint.first_token_s, self._endpoint.between_tokens_s)
+        async with aclosing(self._events(body, timeouts, affinity, answer)) as events:
             async for event in events:
                 if isinstance(event, WaitChunk):
                     yield event
@@ -118,7 +118,7 @@ class OpenAIEngine:
                 before = answer.growing
                 chunks = answer.add(event)
                 if answer.growing > before:
-                    patience.restart_between_tokens()
+                    timeouts.restart_between_tokens()
                     clock.first = clock.first or time.monotonic()
                 for chunk in chunks:
                     yield chunk
@@ -143,7 +143,7 @@ class OpenAIEngine:
         await self._connection.aclose()
 
     async def _events(
-        self, body: Mapping[str, Any], patience: Patience, affinity: str, answer: ResponseBuilder
+        self, body: Mapping[str, Any], timeouts: TokenTimeouts, affinity: str, answer: ResponseBuilder
     ) -> AsyncGenerator[WaitChunk | Mapping[str, Any], None]:
         """Yield the objects of one answer, which the caller adds to ``answer``. If the request must be sent again,
         yield a WaitChunk with the reason first. It is not sent again once ``answer`` has begun; an object without a
@@ -151,9 +151,9 @@ class OpenAIEngine:
         retries = Retries(self._endpoint.tries)
         while True:
             sent = self._dialect.adapt(body)
-            patience.restart()
+            timeouts.restart()
             try:
-                async with aclosing(self._connection.events(sent, patience, affinity)) as events:
+                async with aclosing(self._connection.events(sent, timeouts, affinity)) as events:
                     async for event in events:
                         if problem := event.get("error"):
                             raise stream_fault(problem, self._endpoint)

@@ -12,7 +12,7 @@ from agent_kernel.core.errors import EngineError
 T = TypeVar("T")
 
 
-class Patience:
+class TokenTimeouts:
     """The time limits for one request: ``first_s`` seconds until the first token, then ``between_s`` seconds from one
     token to the next. Data without a token, such as a keep-alive or an empty delta, does not restart a limit. ``host``
     is the server's name in errors."""

@@ -68,7 +68,7 @@ class DraftApplier:
     touched: VariableTracker
     denied: Callable[[], str]
 
-    def after(self, turn: str, prompt: str, screen: Screen, result: str = "") -> None:
+    def offer_changes(self, turn: str, prompt: str, screen: Screen, result: str = "") -> None:
         """After a turn, ask the user once whether to keep the new or changed variables that ``prompt`` names (see
         ``marked_names``).
 
@@ -98,7 +98,7 @@ class DraftApplier:
                 changed |= dict.fromkeys(name for name in rest if name not in incidental)
         return list(new), list(changed)
 
-    def now(self, names: Sequence[str], screen: Screen) -> None:
+    def apply(self, names: Sequence[str], screen: Screen) -> None:
         """Apply ``names``, or all changes of the draft if there are none (``%agent keep``). Raises AgentError if a name
         is unknown or the changes cannot be applied."""
         known = [name for call in self.drafts.done for name in call.changes.names]
@@ -110,7 +110,9 @@ class DraftApplier:
         if reason := self.denied():
             raise AgentError(f"nothing was kept: {reason}.")
         calls = self.drafts.find_calls(names or known)
-        if moved := list(dict.fromkeys(name for call in calls for name in call.moved_on(self.shell.user_ns))):
+        if moved := list(
+            dict.fromkeys(name for call in calls for name in call.find_changed_variables(self.shell.user_ns))
+        ):
             raise AgentError(
                 f"{_and(moved)} changed since the draft read {'it' if len(moved) == 1 else 'them'}: ask again instead."
             )
@@ -119,7 +121,7 @@ class DraftApplier:
         if self._run(calls, card, screen).interrupted:
             raise KeyboardInterrupt
 
-    def for_real(
+    def offer_in_kernel(
         self, turn: str, card: Card, screen: Screen, *, returns_value: bool = False
     ) -> ExecutionOutcome | None:
         """Offer to run a call in the kernel that a draft does not allow, after the earlier calls of the draft that it
@@ -136,7 +138,7 @@ class DraftApplier:
             return None
         return self._run(before, card, screen, turn=turn, show=screen.show, returns_value=returns_value)
 
-    def value(self, turn: str, name: str, screen: Screen) -> ProgramValue | None:
+    def compute_value(self, turn: str, name: str, screen: Screen) -> ProgramValue | None:
         """Run the last program of ``turn`` in the kernel, after the calls that it depends on, and return the value that
         it ends with. The user is asked first; ``name`` is the variable that will get the value. Returns None if the
         user refuses, if nobody can answer, or if the code fails."""

@@ -65,7 +65,7 @@ class DraftedCall:
     names: frozenset[str] = frozenset()
     read: Mapping[str, WeakMark] = field(default_factory=dict)
 
-    def moved_on(self, namespace: Mapping[str, object]) -> list[str]:
+    def find_changed_variables(self, namespace: Mapping[str, object]) -> list[str]:
         """Return the variables that the call read and that have changed since."""
         return [name for name, mark in self.read.items() if not mark.fits(namespace.get(name, NOTHING))]
 

@@ -59,7 +59,9 @@ def variables(shell: Any, name: str = "", chars: int = CHARS) -> str:
     if name:
         if name not in namespace:
             return f"There is no variable {cut(name)!r} in this kernel."
-        return _at_most("\n".join(_patiently(lambda: _closely(name, namespace[name]), name, namespace[name])), chars)
+        return _at_most(
+            "\n".join(_call_with_time_limit(lambda: _closely(name, namespace[name]), name, namespace[name])), chars
+        )
     names = user_variables(shell)[::-1]
     modules = [name for name in names if issubclass(type(namespace[name]), types.ModuleType)]
     lines = _lines([name for name in names if name not in modules], namespace, chars)
@@ -86,8 +88,8 @@ def executions(shell: Any, history: Any, numbers: tuple[int, ...] = (), chars: i
     sources: list[str] = list(shell.user_ns.get("In", ())) or [""]
     if not numbers:
         recent = [number for number in range(1, len(sources)) if sources[number].strip()][-20:]
-        return "\n".join(_ran_line(number, sources[number], history) for number in recent) or "Nothing ran yet."
-    described = [_ran(shell, number, sources, history) for number in numbers]
+        return "\n".join(_execution_line(number, sources[number], history) for number in recent) or "Nothing ran yet."
+    described = [_describe_execution(shell, number, sources, history) for number in numbers]
     return _at_most("\n\n".join(described), chars)
 
 
@@ -114,7 +116,7 @@ def format_traceback(error: BaseException, sources: Callable[[str], str]) -> str
         if "IPython" not in frame.filename
     ]
     kept = frames if len(frames) <= 12 else [*frames[:4], f"  ... {len(frames) - 10} more frames ...", *frames[-6:]]
-    raised = _patiently(lambda: traceback.format_exception_only(error), type(error).__name__, error)
+    raised = _call_with_time_limit(lambda: traceback.format_exception_only(error), type(error).__name__, error)
     return ESCAPES.sub("", "\n".join(["Traceback (most recent call last):", *kept, "".join(raised).rstrip()]))
 
 
@@ -126,7 +128,7 @@ def _lines(names: list[str], namespace: Mapping[str, Any], chars: int) -> list[s
             more = ", ".join(itertools.islice(names, count, count + 20))
             return [*lines, _at_most(f"and {len(names) - count} more: {more}", LINE)]
         value = namespace[name]
-        line = _at_most(_patiently(partial(_line, name, value), name, value)[0], LINE)
+        line = _at_most(_call_with_time_limit(partial(_line, name, value), name, value)[0], LINE)
         lines.append(line)
         size += len(line) + 1
     return lines
@@ -200,14 +202,14 @@ def _memory(value: Any) -> str:
     return f"{size / 1e6:,.1f} MB" if size >= 100_000 else ""
 
 
-def _ran_line(number: int, source: str, history: Any) -> str:
+def _execution_line(number: int, source: str, history: Any) -> str:
     cell, error = history.of(number) if history is not None else ("", "")
     first = next((line for line in source.splitlines() if line.strip()), "")
     place = f"In[{number}]" + (f" cell {cell}" if cell else "")
     return _at_most(f"{place}: {first}", LINE) + (f" -> {error}" if error else "")
 
 
-def _ran(shell: Any, number: int, sources: list[str], history: Any) -> str:
+def _describe_execution(shell: Any, number: int, sources: list[str], history: Any) -> str:
     if not 0 < number < len(sources):
         return f"In[{number}] did not run since the kernel was started."
     cell, error = history.of(number) if history is not None else ("", "")
@@ -215,7 +217,7 @@ def _ran(shell: Any, number: int, sources: list[str], history: Any) -> str:
     values = shell.user_ns.get("Out", {})
     if number in values:
         value = values[number]
-        parts.append("\n".join(_patiently(lambda: _line(f"Out[{number}]", value), f"Out[{number}]", value)))
+        parts.append("\n".join(_call_with_time_limit(lambda: _line(f"Out[{number}]", value), f"Out[{number}]", value)))
     return "\n".join([*parts, f"It failed: {error}"] if error else parts)
 
 
@@ -233,7 +235,7 @@ def _last_failure(shell: Any) -> tuple[int, str, str, str] | None:
     return number, "", source, format_traceback(error, lambda file: f"In[{numbers[file]}]" if file in numbers else "")
 
 
-def _patiently(look: Callable[[], list[str]], name: str, value: Any) -> list[str]:
+def _call_with_time_limit(look: Callable[[], list[str]], name: str, value: Any) -> list[str]:
     """Return the result of ``look(name, value)``. If ``look`` fails or takes longer than PATIENCE_S seconds, return
     only the name and the type of the value."""
     try:

@@ -71,7 +71,7 @@ class FrozenNotebook:
             if cell.get("cell_type") != "code" or not is_agent_cell(source, metadata):
                 line_turns = list(by_cell.get(id, {}).values()) if ASKS.search(source) else []
                 met |= {turn.cell for turn in line_turns}
-                cells.append(self._plain_cell(_without(cell, line_turns), source))
+                cells.append(self._plain_cell(_without_turn_outputs(cell, line_turns), source))
                 texts = [output for output in cell.get("outputs", ()) if not _is_picture(output)]
                 cells += [made for turn in line_turns for made in self._turn_cells(turn, texts, source)]
             elif turn := by_cell.get(id, {}).get(id):
@@ -209,7 +209,7 @@ def _comment(match: re.Match[str]) -> str:
     return f"{match['indent']}{'pass  ' if match['indent'] else ''}# {match['line']}"
 
 
-def _without(cell: Mapping[str, Any], turns: Sequence[FrozenTurn]) -> Mapping[str, Any]:
+def _without_turn_outputs(cell: Mapping[str, Any], turns: Sequence[FrozenTurn]) -> Mapping[str, Any]:
     """Return a cell without those of its outputs that show ``turns``, the turns of its ``%agent ask`` lines. The frozen
     notebook contains these turns as text and code cells."""
     if not turns:

@@ -62,7 +62,7 @@ class RequestBuilder:
         the variable that gets the result of the turn. Raises AgentError for an unknown variable or an unreadable
         picture."""
         named = named_in_braces(prompt, self._shell.user_ns)
-        place = self._where(request, session)
+        place = self._target(request, session)
         copies = self._copies(request, prompt, named, place)
         form = result.format(request.form) if result else FORMS[request.form]
         if result:
@@ -128,7 +128,7 @@ class RequestBuilder:
             return frozenset()
         return frozenset(request.allows) | (frozenset({LIVE}) if request.where == "live" else frozenset())
 
-    def _where(self, request: CellOptions, session: str) -> str:
+    def _target(self, request: CellOptions, session: str) -> str:
         if request.background:
             if request.where in ("live", "draft") or LIVE in request.allows:
                 raise AgentError(NOT_IN_BACKGROUND.format(where=request.where or "live (--auto)"))

@@ -47,7 +47,7 @@ class Consent:
 
     def allows(self, session: str, kind: str = LIVE, tool: str = "") -> bool:
         known = self._allowed.get(session, ())
-        return (kind, "") in known or (kind, tool) in known or (kind == "path" and _within(tool, tuple(known)))
+        return (kind, "") in known or (kind, tool) in known or (kind == "path" and _covers(tool, tuple(known)))
 
     def refuses(self, session: str, kind: str, tool: str = "") -> bool:
         known = self._refused.get(session, ())
@@ -75,7 +75,7 @@ def _move(kind: str, tool: str, into: set[tuple[str, str]], out_of: set[tuple[st
     out_of -= {decision for decision in out_of if decision[0] == kind and (not tool or decision[1] in ("", tool))}
 
 
-def _within(tool: str, decisions: Iterable[tuple[str, str]]) -> bool:
+def _covers(tool: str, decisions: Iterable[tuple[str, str]]) -> bool:
     """Return True if a decision in ``decisions`` covers ``tool``. ``tool`` has the form ``access:path``; a decision
     covers it if it is about the same access to a folder that contains the path."""
     access, _, path = tool.partition(":")

@@ -42,7 +42,7 @@ class Cgroups:
         parents: dict[str, tuple[Path, int]] = {}
         for controllers, top, root, version in mounts:
             path = next((path for names, path in own if set(names) == set(controllers)), None)
-            if path is None or not _within(path, root):
+            if path is None or not _is_within(path, root):
                 continue
             group = top / os.path.relpath(path, root) if path != root else top
             if version == 2 and (parent := _find_delegated_group(group, top)):
@@ -203,5 +203,5 @@ def _has_limits(directory: Path) -> bool:
     return False
 
 
-def _within(path: str, root: str) -> bool:
+def _is_within(path: str, root: str) -> bool:
     return root in ("/", path) or path.startswith(root + "/")

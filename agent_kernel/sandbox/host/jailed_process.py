@@ -322,7 +322,7 @@ class JailedProcess:
             elif "exit" in message:
                 self._group = 0
                 killed = message["exit"] == -signal.SIGKILL and self._surroundings.out_of_memory()
-                self.ended = self.ended or message.get("why") or killed or _why(message["exit"])
+                self.ended = self.ended or message.get("why") or killed or _describe_exit(message["exit"])
 
     def _end(self, why: str) -> None:
         """Stop using the worker, for the reason ``why``. The supervisor then ends it, or reports how it has ended."""
@@ -337,9 +337,9 @@ class JailedProcess:
         if self._group:  # a supervisor that was killed could not end them
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._group, signal.SIGKILL)
-        self._tasks.append(asyncio.create_task(self._over()))
+        self._tasks.append(asyncio.create_task(self._notify_ended()))
 
-    async def _over(self) -> None:
+    async def _notify_ended(self) -> None:
         """Notify all waiting tasks that the process has ended."""
         await asyncio.wait({self._obeying}, timeout=END_S)  # its last line reports how the worker ended
         self.ended = self.ended or self._surroundings.out_of_memory() or "it ended"
@@ -386,7 +386,7 @@ def unavailable(reason: str, layers: dict[str, Any]) -> SandboxUnavailable:
     )
 
 
-def _why(code: int) -> str:
+def _describe_exit(code: int) -> str:
     """Describe an exit code as returned by ``waitstatus_to_exitcode``."""
     if code >= 0:
         return f"the code ended it (exit code {code})"

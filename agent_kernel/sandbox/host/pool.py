@@ -229,7 +229,7 @@ class LinuxSandbox:
             if self._mark(place.workdir).exists():
                 place.lost = RESTARTED.format(why=EARLIER_LIFE)
         async with place.lock, self._running:
-            process = await self._process_of(session, place, (_each(read), _each(write)))
+            process = await self._process_of(session, place, (_unique_paths(read), _unique_paths(write)))
             result = await process.run(work, stop=stop, on_output=on_output, workdir=str(place.workdir))
             lost, place.lost = place.lost, ""
             await self._finish_use(place)
@@ -311,7 +311,7 @@ class LinuxSandbox:
             task.exception()  # retrieve the exception, so that asyncio does not log it as never retrieved
 
 
-def _each(paths: Sequence[Path]) -> tuple[Path, ...]:
+def _unique_paths(paths: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(sorted(set(paths)))
 
 

@@ -54,7 +54,7 @@ def readable(policy: SandboxPolicy, hidden: Sequence[str], environ: Mapping[str,
         real = os.path.realpath(path)
         if os.path.isabs(path) and os.path.exists(real) and visible_paths.is_shareable(real, covered, home):
             shown += _without_secrets(path)
-    return [path for path in shown if not any(_below(path, other) for other in (*visible_paths.SYSTEM, *shown))]
+    return [path for path in shown if not any(_is_covered_by(path, other) for other in (*visible_paths.SYSTEM, *shown))]
 
 
 def variables(policy: SandboxPolicy, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -98,7 +98,7 @@ def _path_entries(environ: Mapping[str, str]) -> list[str]:
     return [entry for entry in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(entry)]
 
 
-def _below(path: str, other: str) -> bool:
+def _is_covered_by(path: str, other: str) -> bool:
     return path.startswith(other + "/") or (path == other and path in visible_paths.SYSTEM)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
 from agent_kernel.core.errors import Conflict, SessionBusy, StoreError
-from agent_kernel.core.seams.session_store import FileStore, KeptStore, SessionStore
+from agent_kernel.core.seams.session_store import FileStore, PersistentStore, SessionStore
 from agent_kernel.core.session import NotebookBinding, SessionKey
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export.consistent_read import read_snapshot
@@ -33,7 +33,7 @@ class SessionCopy:
     items: int = 0
 
 
-async def copyable_sessions(source: KeptStore, namespace: str | None = None) -> tuple[list[SessionKey], int]:
+async def copyable_sessions(source: PersistentStore, namespace: str | None = None) -> tuple[list[SessionKey], int]:
     """Return (sessions without a running turn, longest unused first; number of sessions with one) of ``namespace``, or
     of all namespaces (None)."""
     idle = [session.key for session in await source.idle(float("inf"))]
@@ -74,7 +74,9 @@ async def write_copy(original: Transcript, target: SessionStore, *, replace: boo
     return SessionCopy(key, "continued" if continues else "copied", len(original.items))
 
 
-async def copy_bindings(source: KeptStore, target: KeptStore, keys: Sequence[SessionKey]) -> list[NotebookBinding]:
+async def copy_bindings(
+    source: PersistentStore, target: PersistentStore, keys: Sequence[SessionKey]
+) -> list[NotebookBinding]:
     """Copy the bindings of notebooks to these sessions. Returns the bindings that were not copied, because the target
     binds the same notebook to another session."""
     copied = set(keys)

@@ -146,7 +146,7 @@ class DynamoTable:
     def old_pieces(self, until: float) -> Collection[tuple[str, int]]:
         return [
             (item["sk"]["S"], int(item["count"]["N"]))
-            for item in self._all("pieces")
+            for item in self._iterate_items("pieces")
             if float(item["stored"]["N"]) <= until
         ]
 
@@ -176,7 +176,7 @@ class DynamoTable:
         )
 
     def blobs(self) -> Iterator[tuple[str, Blob]]:
-        for item in self._all("blobs"):
+        for item in self._iterate_items("blobs"):
             yield item["sk"]["S"], _to_blob(item)
 
     def delete_blob(self, key: str, until: float) -> bool:
@@ -222,7 +222,7 @@ class DynamoTable:
         )
         return found
 
-    def _all(self, partition: str) -> Iterator[Item]:
+    def _iterate_items(self, partition: str) -> Iterator[Item]:
         reply = self._query(partition, above="")
         yield from reply["Items"]
         while "LastEvaluatedKey" in reply:

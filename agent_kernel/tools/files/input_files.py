@@ -109,7 +109,7 @@ def note(inputs: Sequence[MountedInput]) -> Note:
 def _mount(mounted_input: MountedInput, name: str, workdir: Path) -> MountedInput:
     try:
         for free in _free_names(name):
-            same = _same(workdir, free, mounted_input.file)
+            same = _has_same_content(workdir, free, mounted_input.file)
             if same is None:
                 _copy(mounted_input, workdir, free)
             if same is not False:
@@ -123,7 +123,7 @@ def _not_copied(error: OSError) -> str:
     return f"it could not be copied into the work directory ({error.strerror or error})"
 
 
-def _same(workdir: Path, name: str, file: File) -> bool | None:
+def _has_same_content(workdir: Path, name: str, file: File) -> bool | None:
     """Return whether the file ``name`` in ``workdir`` has the same content as ``file``; None if there is no such
     file."""
     if not os.path.lexists(workdir / name):

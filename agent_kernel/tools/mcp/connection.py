@@ -166,7 +166,7 @@ class McpConnection:
             try:
                 return await ask(client)
             except Exception as error:  # the SDK reports a lost connection with errors of many kinds
-                why = await self._why(life, error)
+                why = await self._to_call_error(life, error)
                 if why is error:
                     raise
                 if not (again and isinstance(why, McpServerUnavailable) and why.untried):
@@ -272,7 +272,7 @@ class McpConnection:
         if self.problem:
             log.warning("MCP server %s: %s", self.server.name, self.problem)
 
-    async def _why(self, life: ServerRun | None, error: Exception) -> Exception:
+    async def _to_call_error(self, life: ServerRun | None, error: Exception) -> Exception:
         """Return the error to raise for a failed call: McpServerUnavailable if the connection was lost or the server no
         longer knows the session, otherwise ``error`` itself."""
         code = getattr(error, "code", None)

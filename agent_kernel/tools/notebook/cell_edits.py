@@ -17,7 +17,7 @@ from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.permissions.policy import EDIT
 from agent_kernel.tools.base.notebook_access import NotebookRunner
 from agent_kernel.tools.base.parameter_schema import parameters
-from agent_kernel.tools.notebook.cell_map import NotebookCell, cells_of, one, read, select_cells
+from agent_kernel.tools.notebook.cell_map import NotebookCell, cells_of, find_cell, read, select_cells
 from agent_kernel.tools.notebook.current_notebook import NotebookView, ReadCellsMemory, VisibleNotebook
 
 START = "start"
@@ -102,7 +102,7 @@ class EditContext:
 
     def changeable(self, notebook: VisibleNotebook, reference: object) -> NotebookCell:
         """Return the cell ``reference``. Raises InvalidRequest if it does not exist or may not be changed."""
-        cell = one(notebook.cells, str(reference))
+        cell = find_cell(notebook.cells, str(reference))
         if cell.id and cell.id == self.own:
             raise InvalidRequest(f"Cell {cell.index} contains the prompt of this turn and cannot be changed.")
         return cell
@@ -125,7 +125,7 @@ class EditContext:
     def place(self, notebook: VisibleNotebook, below: object) -> str:
         """Return the id of the cell above the target position; empty for the top. Raises InvalidRequest."""
         if isinstance(below, str) and below.strip():
-            return "" if below.strip().lower() == START else one(notebook.cells, below).id
+            return "" if below.strip().lower() == START else find_cell(notebook.cells, below).id
         ids = {cell.id for cell in notebook.cells}
         end = notebook.cells[-1].id if notebook.cells else ""
         return next((id for id in (self.last, self.own, notebook.active) if id and id in ids), end)
@@ -199,7 +199,7 @@ class InsertCell(TextEdit):
         source, kind = _source(call.arguments["source"]), str(call.arguments.get("type", "code"))
         seen = await self._desk.document(context)
         below = self._desk.place(seen, call.arguments.get("below"))
-        diff = _diff(f"a new {kind} cell {_where(seen, below)}", "", source)
+        diff = _diff(f"a new {kind} cell {_describe_place(seen, below)}", "", source)
         return replace(call, arguments={"type": kind, "below": below, "before": "", "after": source, "diff": diff})
 
 
@@ -234,7 +234,7 @@ class DeleteCell(CellEdit):
         seen = await self._desk.document(context)
         cell = self._desk.changeable(seen, call.arguments["cell"])
         self._desk.has_read(context, cell)
-        above = _above(seen, cell)
+        above = _id_above(seen, cell)
         diff = _diff(f"{_label(cell)} is deleted", cell.source, "")
         gone = {"cell": cell.id, "type": cell.kind, "from": above, "before": cell.source, "after": "", "diff": diff}
         return replace(call, arguments=gone)
@@ -248,10 +248,10 @@ class MoveCell(CellEdit):
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         seen = await self._desk.document(context)
         cell = self._desk.changeable(seen, call.arguments["cell"])
-        below, above = self._desk.place(seen, call.arguments["below"]), _above(seen, cell)
+        below, above = self._desk.place(seen, call.arguments["below"]), _id_above(seen, cell)
         if below in (cell.id, above):
             raise InvalidRequest(f"Cell {cell.index} ({cell.id}) is already at this position.")
-        diff = f"{_label(cell)} moves {_where(seen, below)}"
+        diff = f"{_label(cell)} moves {_describe_place(seen, below)}"
         moved = {"cell": cell.id, "type": cell.kind, "below": below, "from": above, "before": cell.source}
         return replace(call, arguments={**moved, "after": cell.source, "diff": diff})
 
@@ -278,7 +278,7 @@ class RunCells:
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         answer = await self._desk.page.offer(context)
-        cells = _ran(answer.details)
+        cells = _executed_cells(answer.details)
         self._desk.known.read(context.key, [(cell.id, cell.source) for cell in cells])
         ran = [{"cell": cell.id, "index": cell.index, "count": cell.count} for cell in cells]
         text = "\n\n".join(filter(None, (answer.text, read(cells) if cells else "")))
@@ -301,7 +301,7 @@ def check_runnable(cell: NotebookCell, name: str) -> None:
         raise InvalidRequest(f"Cell {cell.index} is a prompt for you, and you cannot run it.")
 
 
-def _ran(details: Mapping[str, Any]) -> list[NotebookCell]:
+def _executed_cells(details: Mapping[str, Any]) -> list[NotebookCell]:
     """Return the cells that ran, with their indices in the notebook. ``details`` are the details of the call's result,
     which come from the browser page that ran the cells."""
     places = [cell.get("index") for cell in details.get("cells") or () if isinstance(cell, Mapping)]
@@ -328,7 +328,7 @@ def _source(source: object) -> str:
     return text
 
 
-def _above(notebook: VisibleNotebook, cell: NotebookCell) -> str:
+def _id_above(notebook: VisibleNotebook, cell: NotebookCell) -> str:
     return notebook.cells[cell.index - 1].id if cell.index else ""
 
 
@@ -338,7 +338,7 @@ def _label(cell: NotebookCell) -> str:
     return f"cell {cell.index + 1} ({cell.id})"
 
 
-def _where(notebook: VisibleNotebook, below: str) -> str:
+def _describe_place(notebook: VisibleNotebook, below: str) -> str:
     above = next((cell for cell in notebook.cells if below and cell.id == below), None)
     return f"below {_label(above)}" if above else "at the top"
 

@@ -91,7 +91,7 @@ class SkillTools:
         """Return the tools. Raises InvalidRequest, NotFound for skills of the request that do not exist."""
         skills = await asyncio.to_thread(self._requested_skills, occasion)
         if occasion.wants(GROUP, READ):
-            skills += await self._beside(occasion)
+            skills += await self._notebook_skills(occasion)
         workdir = self._workdir(occasion)
         if not skills:
             if workdir is not None:
@@ -125,7 +125,7 @@ class SkillTools:
             occasion.emit(Notice("warning", f"Skills could not be copied for this turn's code: {error.strerror}."))
             return assign_folders(skills)
 
-    async def _beside(self, occasion: ToolSourceContext) -> list[Version]:
+    async def _notebook_skills(self, occasion: ToolSourceContext) -> list[Version]:
         here = occasion.notebook_dir / BESIDE if occasion.notebook_dir else None
         if here is None or not await asyncio.to_thread(here.is_dir):
             return []

@@ -63,8 +63,8 @@ class WebOptions:
     def lets(self, url: str) -> bool:
         """Return whether the allowed and blocked domains permit this URL."""
         host = domain_of(url)
-        inside = not self.allowed or any(_below(host, domain) for domain in self.allowed)
-        return bool(host) and inside and not any(_below(host, domain) for domain in self.blocked)
+        inside = not self.allowed or any(_is_in_domain(host, domain) for domain in self.allowed)
+        return bool(host) and inside and not any(_is_in_domain(host, domain) for domain in self.blocked)
 
 
 def domain_of(url: str) -> str:
@@ -75,7 +75,7 @@ def domain_of(url: str) -> str:
         return ""
 
 
-def _below(host: str, domain: str) -> bool:
+def _is_in_domain(host: str, domain: str) -> bool:
     return host == domain or host.endswith(f".{domain}")
 
 

@@ -139,7 +139,7 @@ class TurnEventsHandler(AgentHandler):
 
         With ``stored``, the events are those of the stored turn, with its media.
         """
-        after, kept = self._after(), self.get_argument("stored", "") == "1"
+        after, kept = self._last_received(), self.get_argument("stored", "") == "1"
         with contextlib.suppress(TurnNotFound):
             if not kept:
                 live = await self.services.access.turn(self.caller, turn_id)
@@ -149,7 +149,7 @@ class TurnEventsHandler(AgentHandler):
         self.set_header("X-Agent-Stored", "1")  # the numbers of these events differ from those of the log
         await self.stream(encode_events(replay(self.services.runtime.store, stored, after, media=kept)))
 
-    def _after(self) -> int:
+    def _last_received(self) -> int:
         """Return the number of the last event that the client has. The query has precedence over the header, because a
         browser repeats the Last-Event-ID of an earlier connection by itself."""
         last = self.request.headers.get("Last-Event-ID", "")

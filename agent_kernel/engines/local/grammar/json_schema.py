@@ -152,13 +152,13 @@ class _Compiler:
         target = resolve_reference(self.root, pointer)
         if pointer not in self._recursive:
             self._recursive[pointer] = is_recursive(self.root, pointer)
-        rest = _without(schema, "$ref", "$defs", "definitions")
+        rest = _without_keywords(schema, "$ref", "$defs", "definitions")
         # Only references that lead back to themselves reduce the allowed recursion depth.
         recursion_left -= self._recursive[pointer]
         return None if recursion_left < 0 else self.value(self._merge(target, rest), recursion_left)
 
     def _combination(self, schema: Mapping[str, Any], keyword: str, recursion_left: int) -> str | None:
-        base = _without(schema, keyword)
+        base = _without_keywords(schema, keyword)
         branches = schema[keyword]
         if not isinstance(branches, list) or not branches:
             raise InvalidRequest(f"{keyword} must be a list of schemas.")
@@ -190,7 +190,7 @@ class _Compiler:
         self._steps += 1
         if self._steps > MAX_STEPS:
             raise InvalidRequest("This schema refers to itself without end.")
-        rest = _without(schema, "$ref", "$defs", "definitions")
+        rest = _without_keywords(schema, "$ref", "$defs", "definitions")
         return self._merge(resolve_reference(self.root, schema["$ref"]), rest)
 
     def _enumeration(self, schema: Mapping[str, Any]) -> str | None:
@@ -349,7 +349,7 @@ def json_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _without(schema: Mapping[str, Any], *keywords: str) -> dict[str, Any]:
+def _without_keywords(schema: Mapping[str, Any], *keywords: str) -> dict[str, Any]:
     return {keyword: value for keyword, value in schema.items() if keyword not in keywords}
 
 

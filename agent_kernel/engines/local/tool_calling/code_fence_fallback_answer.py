@@ -195,9 +195,9 @@ def agrees(sentence: str, rows: Sequence[str], question: str) -> bool:
     values = [set(map(_plain, NUMBER.findall(row))) for row in rows]
     numbers_in_sentence = [number for number in map(_plain, NUMBER.findall(sentence)) if number not in question_numbers]
     bare = [numbers for label, numbers in zip(words, values, strict=True) if not label]
-    all_bare = all(any(_among(number, numbers) for number in numbers_in_sentence) for numbers in bare)
+    all_bare = all(any(_contains_number(number, numbers) for number in numbers_in_sentence) for numbers in bare)
     for number in numbers_in_sentence:
-        theirs = [words[at] for at, numbers in enumerate(values) if _among(number, numbers)]
+        theirs = [words[at] for at, numbers in enumerate(values) if _contains_number(number, numbers)]
         if not any(label & sentence_words if label else all_bare for label in theirs):
             return False
     asked_for = {word.lower() for word in WORD.findall(question)}
@@ -208,7 +208,7 @@ def _plain(number: str) -> str:
     return number.rstrip(".,").replace(",", "")
 
 
-def _among(number: str, numbers: set[str]) -> bool:
+def _contains_number(number: str, numbers: set[str]) -> bool:
     """Return whether ``numbers`` contains ``number``, or a number that gives ``number`` when it is rounded to as many
     decimals."""
     if number in numbers:

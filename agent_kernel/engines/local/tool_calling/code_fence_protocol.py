@@ -157,7 +157,7 @@ class Fence:
                 chunks = unless_data_are_missed(chunks, code)
         async with aclosing(chunks):
             async for chunk in chunks:
-                yield replace(chunk, usage=_after(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
+                yield replace(chunk, usage=_round_usage(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
 
     async def _choosing(self, messages: Sequence[Message], prompt: str, completer: Completer) -> str:
         """Return the prompt for the first token, which decides between code and text. If the model writes text, its
@@ -284,7 +284,7 @@ async def code_margin(prompt: str, completer: Completer) -> tuple[float, Usage]:
     return free.logprobs[0] - bound.logprobs[0], free.usage
 
 
-def _after(spent: Usage, usage: Usage) -> Usage:
+def _round_usage(spent: Usage, usage: Usage) -> Usage:
     """Return the usage of a round from the usage of the decision between code and text (``spent``) and that of the
     decoding (``usage``). It includes the time of the decision, but not its two tokens. The reused tokens are those of
     the decision, because the decoding finds the whole prompt in the cache."""

@@ -23,13 +23,13 @@ RULES = (
     "If no tool is needed, answer in plain text."
 )
 
-Written = Callable[[Message], str | None]
+FindVerbatim = Callable[[Message], str | None]
 """Returns the text that the model originally wrote for a message with calls, if the template would write it
 differently; otherwise None."""
 
 
 def chat(
-    messages: Sequence[Message], tools: Sequence[ToolSpec], template: TemplateProbe, written: Written
+    messages: Sequence[Message], tools: Sequence[ToolSpec], template: TemplateProbe, written: FindVerbatim
 ) -> list[ChatMessage]:
     """Return the messages for the chat template. If the template can list tools, it gets them separately; otherwise the
     system message describes them. System messages are joined and come first. Consecutive user messages become one,
@@ -55,7 +55,7 @@ def call_text(call: ToolCall) -> str:
     return f"<tool_call>\n{body}\n</tool_call>"
 
 
-def _convert(message: Message, template: TemplateProbe, written: Written) -> list[ChatMessage]:
+def _convert(message: Message, template: TemplateProbe, written: FindVerbatim) -> list[ChatMessage]:
     if message.role == "tool":
         return [_result(message, template)]
     if message.role == "assistant" and message.calls:

@@ -31,7 +31,7 @@ from agent_kernel.engines.local.tool_calling.forced_call import must_call
 from agent_kernel.engines.local.tool_calling.native_prompt import chat
 from agent_kernel.engines.local.tool_calling.template_probe import TemplateProbe, probe
 from agent_kernel.engines.local.tool_calling.template_response_parser import DeclaredParser, form_of
-from agent_kernel.engines.local.tool_calling.verbatim_calls import Written
+from agent_kernel.engines.local.tool_calling.verbatim_calls import VerbatimCalls
 
 ENDS = ("<|eom_id|>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>")
 """End-of-turn tags of different models. If a model's template contains one, the answer ends there, even if the
@@ -50,7 +50,7 @@ class Native:
         self._loaded = loaded
         self._fences = fences
         self._form = form_of(loaded)
-        self._written = Written()
+        self._written = VerbatimCalls()
         self._probe: TemplateProbe | None = None
         self._probing = asyncio.Lock()
 
@@ -213,7 +213,7 @@ class NativeRound:
     request: EngineRequest
     completer: Completer
     template: TemplateProbe
-    written: Written
+    written: VerbatimCalls
     ends: tuple[str, ...]
     prompt: str = ""
 

@@ -33,7 +33,7 @@ def write(transcript: Transcript, branch: str | None, *, beside: bool) -> tuple[
     written completely, and of the other branches what no earlier one has shown."""
     page = _MarkdownPage(transcript, beside)
     chosen = transcript.session.branch if branch is None else branch
-    lines = [f"# {_inline(transcript.session.title or transcript.session.key.id)}", "", page.about(chosen)]
+    lines = [f"# {_inline(transcript.session.title or transcript.session.key.id)}", "", page.header_line(chosen)]
     lines += page.branch(chosen)
     if branch is None:
         for other in transcript.branches:
@@ -52,7 +52,7 @@ class _MarkdownPage:
         self._turns: set[str] = set()
         self._items: set[int] = set()
 
-    def about(self, branch: str) -> str:
+    def header_line(self, branch: str) -> str:
         session = self._whole.session
         facts = [f"session {_code(session.key.id)}", f"begun {_when(session.created)}"]
         if len(self._whole.branches) > 1:
