@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from agent_kernel.engines.local.media.vision_inputs import Place, PictureEncoder
+from agent_kernel.engines.local.media.vision_inputs import PictureEncoder, Place
 from agent_kernel.engines.local.torch.kv_cache_store import APPENDED
 from agent_kernel.engines.local.torch.load import Libraries
 

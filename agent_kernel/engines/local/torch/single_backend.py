@@ -23,7 +23,7 @@ from agent_kernel.engines.local.backend import (
     StepOutput,
 )
 from agent_kernel.engines.local.media.vision_chat_template import PictureTemplate
-from agent_kernel.engines.local.media.vision_inputs import Place, PictureEncoder
+from agent_kernel.engines.local.media.vision_inputs import PictureEncoder, Place
 from agent_kernel.engines.local.system_memory import GIB, read_memory
 from agent_kernel.engines.local.torch.forward import Forward
 from agent_kernel.engines.local.torch.grammar import Constraint, Grammars
