@@ -112,8 +112,8 @@ async def _findings(settings: Settings, model: str) -> tuple[EngineInfo, list[Fi
         engine = runtime.engines.get(model)
         if not isinstance(engine, OpenAIEngine):
             return engine.info(), await Probe(engine).findings()
-        async with aclosing(engine.seeing()) as seeing:
-            return engine.info(), await Probe(engine, seeing).findings()
+        async with aclosing(engine.with_vision()) as vision_engine:
+            return engine.info(), await Probe(engine, vision_engine).findings()
 
 
 async def _layers(settings: Settings) -> Mapping[str, Mapping[str, Any]]:

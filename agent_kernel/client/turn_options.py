@@ -108,13 +108,11 @@ def body_of(prompt: str, options: TurnOptions, functions: Sequence[Mapping[str, 
     body: dict[str, Any] = {"prompt": prompt, "queue": values.get("busy", "wait") == "wait"}
     body |= {name: values[name] for name in COPIED if values.get(name) is not None}
     body |= {name: list(values[name]) for name in LISTS if values.get(name)}
-    sampling = {name: values[name] for name in SAMPLING if values.get(name) is not None}
-    if stop := values.get("stop"):
-        sampling["stop"] = [stop] if isinstance(stop, str) else list(stop)
-    answers = values.get("answers")
+    # A program that passes ``approve`` can answer approval requests, unless it says otherwise.
+    can_answer = values.get("approve") is not None if values.get("answers") is None else values["answers"]
     body |= {
-        "sampling": sampling,
-        "answers": ["*"] if (answers if answers is not None else values.get("approve") is not None) else [],
+        "sampling": _sampling(values),
+        "answers": ["*"] if can_answer else [],
         "context": [{"title": title, "text": text} for title, text in (values.get("context") or {}).items()],
         "messages": [_message(message) for message in values.get("messages") or ()],
         "media": [_medium(medium) for medium in values.get("media") or ()],
@@ -127,6 +125,13 @@ def body_of(prompt: str, options: TurnOptions, functions: Sequence[Mapping[str, 
     body = {name: value for name, value in body.items() if value not in (None, [], {})}
     narrowed = values.get("tools")
     return body if narrowed is None else body | {"tools": [*narrowed, *names]}  # an empty list: none
+
+
+def _sampling(values: Mapping[str, Any]) -> dict[str, Any]:
+    sampling = {name: values[name] for name in SAMPLING if values.get(name) is not None}
+    if stop := values.get("stop"):
+        sampling["stop"] = [stop] if isinstance(stop, str) else list(stop)
+    return sampling
 
 
 def _requested_file(source: str | RequestedFile) -> RequestedFile:

@@ -126,7 +126,8 @@ def _reason_number_wrong(task: Task, answer: str) -> str:
     if not any(abs(number - task.number) <= near for number in stated):
         return f"does not say {task.number:g}"
     known = [*numbers(" ".join(task.prompts)), *task.also]
-    others = {n for n in stated if abs(n - task.number) > near and not any(abs(n - k) < 1e-9 for k in known)}
+    wrong = {number for number in stated if abs(number - task.number) > near}
+    others = {number for number in wrong if not any(abs(number - known_number) < 1e-9 for known_number in known)}
     return "says other numbers as well" if len(others) > OTHER_NUMBERS else ""
 
 

@@ -191,7 +191,7 @@ class FileRegistry:
 
         ``arrived`` holds the received bytes. ``mime`` is used if the name does not determine the type. ``lasts_s`` is
         the file's lifetime in seconds; None: as long as its session. The file of ``arrived`` is removed, even on
-        failure. Raises what ``add_files`` raises.
+        failure. Raises SessionNotFound, QuotaExceeded, StoreError.
         """
         try:
             session = await self._store.info(key)
@@ -208,9 +208,9 @@ class FileRegistry:
             arrived.remove()
 
     async def attach(self, key: SessionKey, source: SessionKey, id: str) -> File:
-        """Add the file ``id`` of session ``source`` to session ``key`` under the same id, and return it. If ``key`` has
-        that file already, nothing is changed. Raises FileNotFound, FileGone, FileNotProduced, and what ``add_files``
-        raises."""
+        """Add the file ``id`` of session ``source`` to session ``key`` under the same id, and return it. If ``key``
+        has that file already, nothing is changed. Raises FileNotFound, FileGone, FileNotProduced, SessionNotFound,
+        QuotaExceeded, StoreError."""
         if (known := await self._store.file(key, id)) is not None and await self._is_current(key, known):
             return known
         file, body = await self.open(source, id)

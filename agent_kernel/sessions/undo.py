@@ -42,7 +42,8 @@ async def undo(store: SessionStore, key: SessionKey) -> UndoResult | None:
 
 
 async def _newest_turn_items(store: SessionStore, key: SessionKey) -> list[Item]:
-    """Return all items of the newest turn of the current branch, reading more items until the turn is complete."""
+    """Return all items of the newest turn of the current branch. Items are read in growing numbers, newest first,
+    until they include the whole turn."""
     session, wanted = await store.info(key), 16
     while session is not None:
         newest = await store.latest(key, wanted)

@@ -126,7 +126,7 @@ def _fit_history(history: Sequence[Message], taken: int, room: int) -> ModelView
 
 
 def _turn_at(history: Sequence[Message], cut: int) -> int:
-    """Return the index of the first message that begins a turn and has at least ``cut`` characters before it."""
+    """Return the index of the first message that begins a turn and is preceded by at least ``cut`` characters."""
     passed = 0
     for index, message in enumerate(history):
         if passed >= cut and _opens_turn(history, index):

@@ -66,11 +66,8 @@ class _Owners:
         self._new = {id(message) for message in new}
 
     def new(self, seen: Sequence[Message], left_in_history: Sequence[Message]) -> list[bool]:
-        """Return for each message whether it is new.
-
-        ``left_in_history`` is the history list after the hook ran; messages that the hook added to it count as history
-        too.
-        """
+        """Return for each message of ``seen`` whether it is new. ``left_in_history`` is the history list after the
+        hook ran; messages that the hook added to it count as history too."""
         put_there = {id(message) for message in left_in_history}
         unused = Counter(self._history.values())
 

@@ -155,10 +155,13 @@ class KernelJob:
         failed = reply.get("status") != "ok"
         if failed and not self.error:
             self.error = f"{reply.get('ename', 'Error')}: {reply.get('evalue', '')}"
-        stopped = self.stopping or reply.get("ename") == "KeyboardInterrupt"
-        drafted = self.outcome.get("status")
-        failed |= drafted not in (None, "success")
-        self._close("interrupted" if stopped or drafted == "interrupted" else "error" if failed else "success")
+        draft_status = self.outcome.get("status")  # None for code that ran in the kernel itself
+        if self.stopping or reply.get("ename") == "KeyboardInterrupt" or draft_status == "interrupted":
+            self._close("interrupted")
+        elif failed or draft_status not in (None, "success"):
+            self._close("error")
+        else:
+            self._close("success")
 
     def _close(self, status: Status) -> None:
         if self.interrupting is not None:

@@ -40,8 +40,8 @@ class PageConnection:
     def follow(self, turn: str, events: AsyncGenerator[Event, None], about: Mapping[str, str], number: int = 0) -> None:
         """Send the events of a turn to the page. ``number`` is the page's number for the request. If the page follows
         the turn already, the events continue from the new position: a message ``following`` with ``number`` is sent
-        after the events that were queued and before the first new event. ``about`` is added to an error message. Raises
-        QuotaExceeded."""
+        after the events that were queued and before the first new event. ``about`` are fields that are added to an
+        error message. Raises QuotaExceeded."""
         self.unfollow(turn)
         self._check_room()
         self.outbox.send_now({"type": "following", "turn": turn, "number": number})

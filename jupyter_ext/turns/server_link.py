@@ -189,8 +189,8 @@ class ServerLink:
         return end
 
     async def _run(self, work: Callable[P, T], *given: P.args, **options: P.kwargs) -> T:
-        """Call a method of the message bus, which blocks, in the thread for sending. Raises StoreError if the database
-        does not answer, and ServerStopping after ``aclose``."""
+        """Run ``work``, a blocking call of a method of the message bus, in the thread for sending. Raises StoreError
+        if the database does not answer, and ServerStopping after ``aclose``."""
         if self._is_closed:
             raise ServerStopping("This server is stopping, so it exchanges no more messages with other servers.")
         call = functools.partial(work, *given, **options)

@@ -286,7 +286,8 @@ class TurnVersions:
         return await self._store.branch(key, before=before)
 
     async def _take_back(self, key: SessionKey, name: str, current: str) -> None:
-        """Drop the branch if nothing was saved on it. If dropping fails, the empty branch stays, which is harmless."""
+        """Drop the branch ``name`` if nothing was saved on it, and make ``current`` the current branch again. If
+        dropping fails, the empty branch stays, which is harmless."""
         try:
             made = next((branch for branch in await self._store.branches(key) if branch.name == name), None)
             if made is None or made.head > made.since:

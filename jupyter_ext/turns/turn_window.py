@@ -82,7 +82,8 @@ class _History:
         }
 
     def describe_waiting(self, live: LiveTurn) -> dict[str, Any]:
-        """Describe a turn that the store does not have yet. Its media include their data."""
+        """Describe a turn that the store does not have yet. The description contains the bytes of its media, because
+        nothing else has them."""
         request = live.spec.request
         return {
             "turn": live.id,

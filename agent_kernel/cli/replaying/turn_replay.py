@@ -144,7 +144,7 @@ class Replay:
         return [RecordedTool(name, turn) for name in names if self._tools is None or name not in LIVE_TOOLS]
 
     async def _cells_before(self, turn: RecordedTurn) -> str:
-        """If a turn ran in the notebook's kernel, run the notebook's own cells above it. Return the reason if one of
+        """Run the notebook's own cells above a turn that ran in the notebook's kernel. Return the reason if one of
         them fails, otherwise an empty string."""
         tools = self._tools
         if tools is None or tools.cells is None or turn.turn.where not in IN_KERNEL:

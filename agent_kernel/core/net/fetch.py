@@ -92,7 +92,8 @@ class Fetcher:
     ) -> AsyncIterator[tuple[FetchResult, AsyncGenerator[bytes, None]]]:
         """Yield the response headers and the body as it arrives.
 
-        The time limit covers the whole ``async with`` block. Raises what ``get`` raises, also while the body is read.
+        The time limit covers the whole ``async with`` block. Raises InvalidRequest, Forbidden, LocalOnly and
+        FetchFailed, also while the body is read.
         """
         try:
             async with (

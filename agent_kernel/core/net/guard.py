@@ -102,7 +102,8 @@ class Guard:
         return FetchTarget(place.host, port, place.addresses, f"{scheme}://{authority}{rest}")
 
     async def admit(self, host: str, port: int) -> FetchTarget:
-        """Check a host and a port, for a proxy, which receives no URL. Raises what ``check`` raises."""
+        """Check a host and a port, for a proxy, which receives no URL. Raises Forbidden for a target that the rules
+        do not allow, and FetchFailed for an unknown host name."""
         host = normalize_host(host)
         if not 0 < port < 65_536:
             raise InvalidRequest(f"{port} is not a port number.")

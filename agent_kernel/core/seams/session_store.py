@@ -88,10 +88,10 @@ class TurnOperations(Protocol):
         end of the current branch), and return them.
 
         The branch that ends at this item becomes the current one; if there is none, a branch is created. This happens
-        in the same transaction, so that no reader sees an empty branch. Each element of ``earlier`` is an exchange that
-        took place elsewhere before this turn, and becomes a committed turn. Raises what ``append`` raises; Conflict if
-        the turn already has items; InvalidRequest if item ``behind`` does not exist or is between calls and their
-        results, or if a call in ``earlier`` has no result.
+        in the same transaction, so that no reader sees an empty branch. Each element of ``earlier`` is an exchange
+        that took place elsewhere before this turn, and becomes a committed turn. Raises the errors of ``append``
+        (SequenceConflict, LeaseLost, InvalidRequest); Conflict if the turn already has items; InvalidRequest if item
+        ``behind`` does not exist or is between calls and their results, or if a call in ``earlier`` has no result.
         """
 
     async def heartbeat(self, turn: Turn, owner: Owner) -> bool:

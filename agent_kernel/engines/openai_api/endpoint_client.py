@@ -198,7 +198,7 @@ class EndpointConnection:
             hint="Check that the server is running, and the url of this engine.",
             details={"host": self._endpoint.host, "cause": type(error).__name__},
         )
-        return EngineFault(fault, again=True)
+        return EngineFault(fault, may_retry=True)
 
 
 def _open_client(endpoint: Endpoint) -> httpx.AsyncClient:

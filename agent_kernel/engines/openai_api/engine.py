@@ -127,7 +127,7 @@ class OpenAIEngine:
         usage = clock.usage(answer, len(json.dumps([body["messages"], body.get("tools")])))
         yield EndChunk(answer.reason, usage, answer.stopped)
 
-    def seeing(self) -> OpenAIEngine:
+    def with_vision(self) -> OpenAIEngine:
         """Return an engine for the same server that sends pictures even if the configuration does not allow them. It is
         used to test whether the server accepts pictures."""
         return OpenAIEngine(replace(self._endpoint, vision=True), self._name)
@@ -161,7 +161,7 @@ class OpenAIEngine:
                 if answer.has_begun:
                     return
                 fault = EngineFault(
-                    EngineError(f"{self._endpoint.host} sent an empty answer.", hint="Ask again."), again=True
+                    EngineError(f"{self._endpoint.host} sent an empty answer.", hint="Ask again."), may_retry=True
                 )
             except RequestRefused as refused:
                 if fields := self._dialect.learn(refused.refusal, sent):
@@ -198,11 +198,12 @@ class OpenAIEngine:
                 served = await self.models()
             except AgentKernelError:
                 served = []
-            return EngineFault(unknown_model(self._model, self._endpoint.host, served), again=False)
+            return EngineFault(unknown_model(self._model, self._endpoint.host, served), may_retry=False)
         return refusal.fault(self._endpoint, self._model)
 
     async def _complete_configuration(self) -> None:
-        """If the model or its context length is not configured, ask the server for it, once."""
+        """Ask the server for the model and its context length if they are not configured. The server is asked only
+        once."""
         async with self._asking:
             if self._asked or (self._model and self._context_length):
                 return

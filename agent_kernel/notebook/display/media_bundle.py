@@ -32,8 +32,9 @@ MAX_BUNDLES = 16
 def bundle_medium(data: Mapping[str, Any]) -> bytes | None:
     """Return a displayed MIME bundle as the JSON of one media file, so that other clients can display it too.
 
-    Returns None if the bundle has a picture (pictures are sent as media files of their own), if it has only plain text
-    (the result contains the text anyway), or if it has more than MAX_BUNDLE_BYTES bytes."""
+    Returns None if the bundle has a picture, which is sent as a separate media file; if it has only plain text, which
+    the result contains anyway; or if it has more than MAX_BUNDLE_BYTES bytes.
+    """
     charts = [mime for mime in data if mime.startswith(CHARTS)]
     # The HTML form of a chart consists of scripts, so it is left out.
     kept = [mime for mime in RICH if mime in data and not (charts and mime == "text/html")]

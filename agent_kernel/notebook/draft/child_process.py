@@ -134,7 +134,7 @@ def _serve(shell: Any, ends: ChildEnds, channel: DraftChannel, keeper: int) -> N
             if request is None:
                 return
             if fallback is not None:
-                fallback.bury()
+                fallback.reap()
             call = parse_object(request)
             fallback = Fallback.fork(ends, channel, keeper) if _may_fork(call) else None
             if fallback is not None and fallback.woke:
@@ -209,9 +209,9 @@ class Fallback:
             os.write(self._pipe, b".")
         close(self._pipe)
 
-    def bury(self) -> None:
-        """Reap the fallback of the previous call, which was not needed. This happens at the next call and not at once,
-        because the system needs time to free a lot of memory."""
+    def reap(self) -> None:
+        """Reap the process of the previous call's fallback, which has exited. This happens at the next call and not
+        at once, because the system needs time to free a lot of memory."""
         with contextlib.suppress(OSError):
             os.waitpid(self.pid, 0)
 
@@ -234,7 +234,7 @@ def _sleep(wake: int, dropped: int) -> None:
 
 
 def _offsets() -> dict[int, int]:
-    """Return the offsets of the open files by descriptor."""
+    """Return the read and write positions of the open files, by descriptor."""
     offsets = {}
     for fd in range(3, MAX_FILES):
         with contextlib.suppress(OSError):

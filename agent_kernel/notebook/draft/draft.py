@@ -111,8 +111,8 @@ class Drafts:
         return self._unfit
 
     def begin(self) -> None:
-        """Called when a turn starts. Ends the copy if the running cell has code of the user before the turn, because
-        that code may have changed variables since."""
+        """Prepare for a turn that starts. If the running cell has code of the user before the turn, end the copy,
+        because that code may have changed variables since."""
         if not self._own_cell:
             self.drop()
 

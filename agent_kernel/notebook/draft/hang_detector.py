@@ -49,8 +49,8 @@ class HangDetector:
         return time.monotonic() - self._since >= HANG_S
 
     def excess(self) -> str:
-        """Return which limit all processes of the draft together exceed, as the end of a sentence, or "". The
-        process limit of the user applies as well, but not for root."""
+        """Return which limit all processes of the draft together exceed, as the end of a sentence, or "" if they
+        exceed none. The number of processes is checked here, because the system's own limit does not apply to root."""
         pids = in_group(self._group)
         if len(pids) > PROCESSES:
             return f"it started more than {PROCESSES} processes"

@@ -105,7 +105,8 @@ class Suppressor(NamedTuple):
     handlers: str = ""
 
     def continues(self, old: Suppressor, failing: Sequence[Statement]) -> bool:
-        """Whether this block was already in the failed cell, as ``old``, and no failing statement was moved into it."""
+        """Return whether this block was already in the failed cell, as ``old``, and no failing statement was moved
+        into it."""
         moved = {statement.key for statement in failing} & self.keys
         return not moved and (self.handlers == old.handlers or bool(self.keys & old.keys))
 

@@ -307,7 +307,7 @@ def item_text(value: Any) -> str:
 
 
 def _is_known_scalar(value: Any) -> bool:
-    """True for a scalar of a well-known package."""
+    """Return whether the value is a scalar of a well-known package."""
     return (
         package(value) in SCALAR_PACKAGES and not hasattr(type(value), "__len__") and not issubclass(type(value), type)
     )

@@ -136,9 +136,9 @@ class CommandContext:
             raise AgentError(f"{refused}: you have not confirmed it. The option --yes confirms without a question.")
 
     def await_confirmation(self, answer: Json, why: str, what: str) -> None:
-        """If ``answer`` says that the server requires a confirmation, show a link and wait until the user has confirmed
-        the request in the browser. A kernel cannot confirm a request itself, because code of the model may run in the
-        kernel. ``why`` is the reason, and ``what`` the text of the link. Raises AgentError if the user refuses."""
+        """Show a link and wait until the user has confirmed the request in the browser, if ``answer`` says that the
+        server requires a confirmation. A kernel cannot confirm a request itself, because code of the model may run in
+        the kernel. ``why`` is the reason, and ``what`` the text of the link. Raises AgentError if the user refuses."""
         if "pending" not in answer:
             return
         url = html.escape(answer["url"], quote=True)

@@ -94,8 +94,10 @@ class MagicCompleter:
             return list(HELP)
         if before == ["model", "pull"]:
             return self._models()
-        completer = self._completers.get(before[0]) if len(before) == 1 else None
-        return completer() if completer else list(WORDS.get(before[0], ())) if len(before) == 1 else []
+        if len(before) > 1:
+            return []
+        completer = self._completers.get(before[0])
+        return completer() if completer else list(WORDS.get(before[0], ()))
 
     def _sessions(self) -> list[str]:
         return self._names_from("sessions", "sessions", "id")

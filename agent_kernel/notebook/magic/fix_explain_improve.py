@@ -172,7 +172,8 @@ def is_same_code(shell: Any, one: str, other: str) -> bool:
 
 
 def _bound_names(shell: Any, source: str) -> list[str]:
-    """Return the names that the cell binds at its top level, in order, without imports and loop variables."""
+    """Return the names that the top level of the cell assigns or defines, in order, without imports and loop
+    variables."""
     code = to_plain_python(shell, source)
     try:
         symbols = symtable.symtable(code, "cell", "exec").get_symbols()

@@ -320,14 +320,21 @@ def _type(cells: Sequence[str]) -> str:
     if not known:
         return "str"
     kind = next((name for name, fits in TYPES if all(map(fits, known))), "str")
-    if kind == "str" and all(days := [DAY_FIRST.fullmatch(text) for text in known]):
-        # In dates with slashes, a first or second number above 12 shows which of the two is the day.
-        is_month_first = all(day[3] and int(day[1]) <= 12 for day in days if day)
-        if is_month_first and any(day[3] and int(day[3]) > 12 for day in days if day):
-            return "date"
-        return "day first" if any(day[2] or int(day[1]) > 12 for day in days if day) else "str"
-    kind = "float64" if kind == "str" and all(TYPES[0][1](text) or TYPES[1][1](text) for text in known) else kind
+    days = [match for text in known if (match := DAY_FIRST.fullmatch(text))]
+    if kind == "str" and len(days) == len(known):
+        return _date_type(days)
+    (_, is_integer), (_, is_decimal) = TYPES[:2]
+    if kind == "str" and all(is_integer(text) or is_decimal(text) for text in known):
+        return "float64"
     return "float64" if kind == "int64" and len(known) < len(cells) else kind
+
+
+def _date_type(dates: Sequence[re.Match[str]]) -> str:
+    """Return ``date`` or ``day first``; ``str`` if no number above 12 in dates with slashes shows which is the day."""
+    is_month_first = all(match[3] and int(match[1]) <= 12 for match in dates)
+    if is_month_first and any(int(match[3]) > 12 for match in dates):
+        return "date"
+    return "day first" if any(match[2] or int(match[1]) > 12 for match in dates) else "str"
 
 
 def _describe_text(name: str, head: FileHead, prompt: str, extension: str) -> list[str]:

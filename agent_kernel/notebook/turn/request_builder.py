@@ -182,7 +182,7 @@ class RequestBuilder:
         return [here, shown] if here.get("title") == NAMED else [shown]
 
     def _is_allowed(self, session: str) -> bool:
-        """True if the user lets code of this session run in the kernel without asking."""
+        """Return whether the user lets code of this session run in the kernel without asking."""
         return bool(self._consent) and self._consent.allows(session or self._find_session_id())
 
     def _answers(self, request: CellOptions, session: str) -> list[str]:

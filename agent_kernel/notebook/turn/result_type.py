@@ -79,8 +79,8 @@ class ResultType(NamedTuple):
         return _fit(_unbox(value, self.kind), self.kind)
 
     def may_be(self, program_value: ProgramValue) -> bool:
-        """Return True if a value that exists only in a draft can have this type. Only the name of the value's type is
-        compared, because the value itself is in another process."""
+        """Return whether ``program_value``, which exists only in a draft, can have this type. Only the name of its
+        type is compared, because the value itself is in another process."""
         kind = typing.get_origin(self.kind) or self.kind
         return (
             bool(program_value.elsewhere) and isinstance(kind, type) and name_of_type(kind) == program_value.elsewhere
@@ -194,7 +194,7 @@ def _is_class(candidate: Any) -> bool:
 
 
 def _is_plain(kind: Any) -> bool:
-    """True for types made of PLAIN, None, Literal and unions, which need no library."""
+    """Return whether the type consists of PLAIN, None, Literal and unions, which need no library."""
     origin = typing.get_origin(kind)
     if origin is typing.Literal:
         return True
@@ -245,7 +245,7 @@ def _of_pydantic(text: str, kind: Any) -> ResultType:
 
 
 def _has_fields(kind: Any) -> bool:
-    """True if each class in the type declares its fields: models, dataclasses, typed dicts and enumerations."""
+    """Return whether each class in the type declares its fields: models, dataclasses, typed dicts and enumerations."""
     if typing.get_origin(kind) is not None:
         return typing.get_origin(kind) is typing.Literal or all(map(_has_fields, typing.get_args(kind)))
     if kind in SCHEMAS or not _is_class(kind):

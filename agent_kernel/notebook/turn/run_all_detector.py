@@ -55,7 +55,7 @@ class RunAllDetector:
             shell.events.register("pre_run_cell", self._runs)
 
     def is_sent_with_others(self) -> bool:
-        """Whether the running cell was sent at most TOGETHER_S before or after another cell. False if that is
+        """Return whether the running cell was sent at most TOGETHER_S before or after another cell; False if that is
         unknown."""
         request = parent_request(self._shell)
         self._note(request)

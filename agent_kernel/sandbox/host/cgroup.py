@@ -107,7 +107,7 @@ class SessionCgroup:
                         os.kill(int(pid), 9)
 
     def killed_for_memory(self) -> bool:
-        """True if the kernel killed a process because the group's memory was exhausted."""
+        """Return whether the Linux kernel killed a process because the group's memory was exhausted."""
         directory = self.directories.get("memory")
         if directory is None:
             return False

@@ -64,8 +64,8 @@ def find_orphans(work_root: Path) -> list[OrphanWorkdir]:
 
 @functools.cache
 def _of(pid: int) -> dict[str, Any]:
-    """Return properties that identify the process ``pid`` beyond its number, such as its start time and its machine.
-    They do not change while the process runs."""
+    """Return properties that, together with its id, identify the process ``pid``, such as its start time and its
+    machine. They do not change while the process runs."""
     where = {
         "machine": process_identity.machine_id(),
         "boot": process_identity.boot_id(),

@@ -98,7 +98,7 @@ def is_shareable(directory: str, hidden: Sequence[str], home: str) -> bool:
 
 
 def holds(path: str, hidden: Sequence[str]) -> bool:
-    """Return True if ``path`` is a hidden path or contains one."""
+    """Return whether ``path`` is one of the ``hidden`` paths or contains one of them."""
     return any(_is_within(secret, path) for secret in hidden)
 
 

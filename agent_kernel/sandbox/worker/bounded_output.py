@@ -22,8 +22,8 @@ class BoundedOutput:
         self.total = 0
 
     def add(self, text: str) -> str:
-        """Keep the text. Returns the part to display at once, which is the part within the first ``limit / 2``
-        characters."""
+        """Add text that was printed. Returns the part of it to display at once, which is the part within the first
+        ``limit / 2`` characters of the stream."""
         self.total += len(text)
         room = self._half - len(self._head)
         shown = text[:room] if room > 0 else ""

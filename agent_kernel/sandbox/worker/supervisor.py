@@ -107,7 +107,7 @@ def _lead(pid: int) -> None:
 
 
 def _hand_over(jail: Jail, way_fd: int) -> None:
-    """If the jail has a socket on which the proxy listens, send this socket to the server."""
+    """Send the socket on which the proxy listens to the server, if the jail has one."""
     if way_fd < 0:
         return
     with socket.socket(fileno=way_fd) as way:

@@ -123,8 +123,8 @@ class Replica:
         return found
 
     def begin_unread(self) -> bool:
-        """Begin a transaction without ``update`` before it, and return True, if the copy is probably current.
-        Otherwise return False."""
+        """Begin a transaction without reading the log before it, and return True, if the copy is probably current.
+        Otherwise return False: the caller calls ``update`` first."""
         self._recorder.begin()
         now = time.monotonic()
         may = self._log.compares and self._records and now - self._conflict_at >= QUIET_S
@@ -283,8 +283,8 @@ class Replica:
         self._published = []
 
     def _keep_bytes(self, namespace: str, changes: Sequence[RowChange]) -> None:
-        """Mark these bytes in the log as in use, because rows now refer to them. For example, the rows of a fork refer
-        to bytes that the fork did not store."""
+        """Mark the bytes to which changed rows refer as in use, so that the log does not delete them. For example,
+        the rows of a fork refer to bytes that the fork did not store."""
         for table in ("media", "files"):
             at = self._columns[table].index("hash")
             digests = {change.new[at] for change in changes if change.table == table and change.event != "d"} - {""}

@@ -54,7 +54,7 @@ def read_file_body(db: sqlite3.Connection, namespace: str, file: File) -> bytes 
 
 
 def is_intact(db: sqlite3.Connection, namespace: str, file: File) -> bool:
-    """Whether the bytes of a file are there and unchanged. Reads all of them."""
+    """Return whether the bytes of a file are there and unchanged. All of them are read."""
     body = read_file_body(db, namespace, file)
     if isinstance(body, Path):
         return matches_hash(body, file.hash)
@@ -170,7 +170,7 @@ def insert_blob_row(
 
 
 def is_named(db: sqlite3.Connection, namespace: str, digest: str) -> bool:
-    """Whether an item or a file of the namespace refers to these bytes."""
+    """Return whether an item or a file of the namespace refers to the bytes with this hash."""
     return has_row(
         db,
         "SELECT 1 FROM media WHERE namespace = :namespace AND hash = :hash"

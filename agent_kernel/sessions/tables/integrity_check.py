@@ -84,7 +84,7 @@ def _of_bytes(db: sqlite3.Connection, namespace: str | None) -> Iterator[Located
 
 
 class SessionCheck:
-    """Checks the rows of one session. An object is used for one check."""
+    """Checks the rows of one session. Create a new object for each check."""
 
     def __init__(self, db: sqlite3.Connection, key: SessionKey) -> None:
         self._db = db

@@ -60,22 +60,7 @@ def insert_batches(
     insert_rows(
         db,
         "items",
-        [
-            (
-                *here,
-                seq,
-                place.turn,
-                message.role,
-                _kind(message),
-                message.call_id,
-                body,
-                place.cell,
-                place.epoch,
-                now,
-                place.segment,
-            )
-            for place, seq, message, body in numbered
-        ],
+        [_row(place, seq, message, body, now) for place, seq, message, body in numbered],
     )
     if with_media:
         db.executemany(
@@ -90,6 +75,12 @@ def insert_batches(
     return [
         Item(seq, place.turn, serialization.as_stored(message, body), now) for place, seq, message, body in numbered
     ]
+
+
+def _row(place: AppendPoint, seq: int, message: Message, body: str, now: float) -> tuple[Any, ...]:
+    key, kind = pair(place.key), _kind(message)
+    origin = (place.cell, place.epoch, now, place.segment)
+    return (*key, seq, place.turn, message.role, kind, message.call_id, body, *origin)
 
 
 def select_latest(

@@ -91,7 +91,7 @@ def _split_by_turn(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
 
 
 def _starts_turn(message: Message) -> bool:
-    """Whether a message begins a turn: a user message that a person can see."""
+    """Return whether the message begins a turn, which is true of user messages that a person can see."""
     return message.role == "user" and not message.hidden
 
 

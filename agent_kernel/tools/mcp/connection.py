@@ -109,7 +109,7 @@ class McpConnection:
 
     @property
     def age(self) -> float:
-        """Seconds since the current connection was started; 0 if there is none."""
+        """The number of seconds since the current connection was started; 0 if there is none."""
         return time.monotonic() - self._life.began if self._life is not None else 0.0
 
     @property

@@ -26,8 +26,8 @@ MAX_CELLS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class VisibleNotebook:
-    """The current content of a notebook. ``named`` is a text that tells the model where the content comes from.
-    ``live`` is true if it comes from an open page. ``active`` is the id of a cell, and ``selected`` are ids of
+    """The current content of a notebook. ``named`` is a text from which the model learns where the content comes
+    from. ``live`` is true if it comes from an open page. ``active`` is the id of a cell, and ``selected`` are ids of
     cells."""
 
     named: str

@@ -46,7 +46,7 @@ class Version:
 
     @property
     def mark(self) -> str:
-        """A string that identifies this version among all versions of all skills."""
+        """A text that identifies this version among all versions of all skills."""
         return f"{self.id}@{self.number}" if self.id else f"{self.content}@{self.created}"
 
 

@@ -224,8 +224,8 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
                 return
 
     def _on_check_done(self, looking: asyncio.Task[None]) -> None:
-        """Disconnect the page if the task that checks its access failed. The page then reconnects, and its access is
-        checked again."""
+        """Disconnect the page if the task that checks its access has failed. The page then reconnects, and its access
+        is checked again."""
         if not looking.cancelled() and (error := looking.exception()) is not None:
             self.log.error("could not check whether a page may still read events", exc_info=error)
             self.close(TRY_AGAIN, "The server could not check whether you may still read.")

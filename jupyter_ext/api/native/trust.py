@@ -65,7 +65,7 @@ class TrustHandler(AgentHandler):
     @guard("write")
     @operation(shapes.TrustRemoved, query=PLACE, errors=(404,), conditions=NOTEBOOK_NAMED)
     async def delete(self) -> None:
-        """Remove the trust in the folder of a notebook.
+        """Remove the folder of a notebook from the trusted folders.
 
         This needs no confirmation.
         """

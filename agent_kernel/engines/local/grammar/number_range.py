@@ -51,7 +51,9 @@ def number(low: Decimal | None, high: Decimal | None, *, above: bool = False, be
         return None
     parts = []
     if least is None or least < 0:
-        parts.append(sequence(literal("-"), _decimals(max(0, -(most or 0)), None if least is None else -least, places)))
+        # The digits of a negative number get smaller as the number gets larger, so the bounds change places.
+        fewest, greatest = max(0, -(most or 0)), None if least is None else -least
+        parts.append(sequence(literal("-"), _decimals(fewest, greatest, places)))
     if most is None or most >= 0:
         parts.append(_decimals(max(0, least or 0), most, places))
     return either(*parts)

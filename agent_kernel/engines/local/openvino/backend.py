@@ -192,8 +192,9 @@ class OpenVino:
             self._leaving = True
 
     def running(self) -> int:
-        """The number of running requests. While the blocks of a cancelled request are not free yet, the number is one
-        higher, so that the caller runs another step, which frees them."""
+        """Return the number of running requests, including those that wait for the check of their grammar. While the
+        blocks of a cancelled request are not free yet, the number is one higher, so that the caller runs another
+        step, which frees them."""
         return len(self._handles) + len(self._unchecked) + self._leaving
 
     def usage(self) -> Mapping[str, float]:

@@ -106,8 +106,9 @@ def _calls_of(value: Any, tagged: bool) -> list[ToolCall]:
 
 
 def call_of(value: Any, *, tagged: bool) -> ToolCall | None:
-    """Return the call in a JSON object with a name and arguments, which OpenAI nests under ``function``; None if the
-    object is not a call. With ``tagged``, the arguments may be missing."""
+    """Return the call that a JSON object describes: the object has a name and arguments, or has them under the key
+    ``function`` as in OpenAI's API. Return None if the object is not a call. With ``tagged``, the arguments may be
+    missing."""
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("function"), dict):

@@ -157,20 +157,29 @@ def with_inclusive_bins(code: str, question: str) -> str:
         options = {keyword.arg: keyword.value for keyword in call.keywords}
         bins = call.args[1] if len(call.args) > 1 else options.get("bins")
         if isinstance(bins, ast.Name):
-            assigned = (node for node in program.nodes if isinstance(node, ast.Assign))
-            bins = next((one.value for one in assigned if ast.unparse(one.targets[0]) == bins.id), None)
+            bins = _assigned_value(program, bins.id)
         if not isinstance(bins, ast.List) or not bins.elts:
             continue
         edges = [(program.span(edge), ast.unparse(edge)) for edge in bins.elts[1:]]
         inner = {int(text) for _, text in edges if text.isdecimal()}
         end = program.span(call)[1] - 1
         if "right" in options and ast.unparse(options["right"]) == "False":
+            # Each bin excludes its right end, so an end that is the highest value of a range is one too low.
             edits += [(*at, str(int(text) + 1)) for at, text in edges if text.isdecimal() and int(text) in highs]
         elif inner & lows and not inner & highs and "right" not in options:
+            # By default, each bin includes its right end; here the right ends are the lowest values of the next range.
             edits.append((end, end, ", right=False"))
         elif inner & highs and ast.unparse(bins.elts[0]) in map(str, lows) and "include_lowest" not in options:
+            # By default, the first bin excludes its left end, which is the lowest value of the first range.
             edits.append((end, end, ", include_lowest=True"))
     return program.apply_edits(edits) or code
+
+
+def _assigned_value(program: ParsedProgram, name: str) -> ast.expr | None:
+    for node in program.nodes:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return node.value
+    return None
 
 
 def lacks_name(code: str, errors: Sequence[str]) -> bool:

@@ -49,7 +49,8 @@ class Choices:
 
     @property
     def plain(self) -> bool:
-        """Whether the most likely token is always chosen, so that the library can choose it."""
+        """Whether the library can choose the tokens of this request without this sampler: the most likely token is
+        always taken, and no log probabilities are requested."""
         return self.constraint is None and self.generator is None and not self.penalties and not self.decoding.logprob
 
     @property

@@ -56,7 +56,7 @@ class GenerateBackend:
         return self.adopt(load_model(path, options, self._cache_dir, progress), options)
 
     def adopt(self, loaded: TorchModel, options: LoadOptions) -> LoadedModel:
-        """Use a model that is already in memory, and return its description."""
+        """Run a model that ``load_model`` has already loaded, and return its description."""
         self._libraries = import_libraries()
         self._loaded = loaded
         self._picture_encoder: PictureEncoder | None = None

@@ -239,13 +239,13 @@ class LocalEngine:
                 case "unload":
                     await self.unload(verdict.why)
                     return
-                case "leave":
-                    await self._leave(verdict.why)
+                case "abort":
+                    await self._abort(verdict.why)
                     return
                 case what:
                     self._refusal = self._too_little(verdict.why) if what == "refuse" else None
 
-    async def _leave(self, why: str) -> None:
+    async def _abort(self, why: str) -> None:
         """End the worker. Running requests, and requests that wait for the model to load, raise OutOfMemory with the
         reason ``why``."""
         self._left = self._too_little(why)

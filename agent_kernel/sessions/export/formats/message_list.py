@@ -97,8 +97,8 @@ def _strict(messages: Sequence[tuple[Fields, Message]]) -> Iterator[Message]:
 
 
 def pending_calls(place: Fields, waiting: Mapping[str, str], message: Message) -> dict[str, str]:
-    """Return the calls without a result after this message, as ``call_pairs.pending_calls`` does. ``waiting`` are those
-    before it. Error messages name the position ``place``."""
+    """Return the calls that have no result after this message, as ``call_pairs.pending_calls`` does. ``waiting`` are
+    the calls that had no result before it. Error messages name the position ``place``."""
     try:
         return call_pairs.pending_calls(waiting, [message])
     except InvalidRequest as error:
