@@ -94,13 +94,22 @@ def sessions_copy(args: argparse.Namespace) -> int:
 
 def _to_json(report: CopyReport) -> dict[str, object]:
     rows: list[dict[str, object]] = [
-        {"namespace": it.key.namespace, "id": it.key.id, "state": it.state, "items": it.items} for it in report.copies
+        {"namespace": copy.key.namespace, "id": copy.key.id, "state": copy.state, "items": copy.items}
+        for copy in report.copies
     ]
     rows += [
-        {"namespace": it.session.namespace, "id": it.session.id, "state": "unreadable", "reason": it.reason}
-        for it in report.unreadable
+        {
+            "namespace": session.session.namespace,
+            "id": session.session.id,
+            "state": "unreadable",
+            "reason": session.reason,
+        }
+        for session in report.unreadable
     ]
-    notebooks = [{"namespace": it.namespace, "path": it.path, "session": it.session} for it in report.left_out]
+    notebooks = [
+        {"namespace": binding.namespace, "path": binding.path, "session": binding.session}
+        for binding in report.left_out
+    ]
     return {"sessions": rows, "notebooks_left_out": notebooks, "running": report.running}
 
 

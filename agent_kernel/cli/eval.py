@@ -64,12 +64,16 @@ def run(args: argparse.Namespace) -> int:
     tasks = _chosen_tasks(args)
     outcome = _start(args)
     path = args.output or args.resume or _default_path(args)
-    left = _remaining(tasks, args.repeat, outcome)
+    remaining = _remaining(tasks, args.repeat, outcome)
     outcome.write(path)
-    print(f"{len(left)} of {len(tasks) * args.repeat} tasks to run; results go to {path}", file=sys.stderr, flush=True)
-    if left:
+    print(
+        f"{len(remaining)} of {len(tasks) * args.repeat} tasks to run; results go to {path}",
+        file=sys.stderr,
+        flush=True,
+    )
+    if remaining:
         try:
-            asyncio.run(_measure(args, left, outcome, path))
+            asyncio.run(_measure(args, remaining, outcome, path))
         except asyncio.CancelledError:  # by a signal of STOPPING
             raise KeyboardInterrupt from None
     if args.json:

@@ -89,8 +89,8 @@ def sessions_import(args: argparse.Namespace) -> int:
         return _show_import(args, asyncio.run(preview(document, format=args.format, files=files)), "")
 
     options = {"id": args.id, "format": args.format, "files": files, "redactor": Redactor.of(settings_of(args))}
-    done = run_with_store(args, lambda store: import_session(store, namespace_of(args), document, **options))
-    return _show_import(args, done.preview, done.session.key.id)
+    result = run_with_store(args, lambda store: import_session(store, namespace_of(args), document, **options))
+    return _show_import(args, result.preview, result.session.key.id)
 
 
 def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
@@ -98,13 +98,13 @@ def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
     they are too large, and OSError."""
     document = _read_limited(path)
     files: dict[str, bytes] = {}
-    left = MAX_BYTES
+    bytes_left = MAX_BYTES
     media = sorted(beside(path).iterdir())[:MAX_FILES] if beside(path).is_dir() else []
     for medium in media:
         if not medium.is_file():
             continue
-        left -= medium.stat().st_size
-        if left < 0:
+        bytes_left -= medium.stat().st_size
+        if bytes_left < 0:
             raise InvalidRequest(f"The media beside {path} can have at most {MAX_BYTES} bytes in all.")
         files[medium.name] = medium.read_bytes()
     return document, files

@@ -70,8 +70,8 @@ def model_state(entry: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
         return row | {"state": "broken", "problem": str(error)}
     if model is None:
         return row | {"state": "partial" if is_partial(entry, cache_dir) else "missing"}
-    kept = ("name", "title", "description", "download_bytes")
-    return row | {key: value for key, value in _local_row(model).items() if key not in kept}
+    names = ("name", "title", "description", "download_bytes")
+    return row | {key: value for key, value in _local_row(model).items() if key not in names}
 
 
 def _local_row(model: LocalModel) -> dict[str, Any]:
@@ -244,14 +244,14 @@ def model_remove(args: argparse.Namespace) -> int:
             hint="Delete the files yourself. To see the names of pulled models: agent-kernel model list",
         )
     directories = pulled_directories(args.name, cache_dir)
-    size = sum(file.stat().st_size for each in directories for file in each.rglob("*") if file.is_file())
-    question = f"Remove {', '.join(each.name for each in directories)} ({megabytes(size)})?"
+    size = sum(file.stat().st_size for directory in directories for file in directory.rglob("*") if file.is_file())
+    question = f"Remove {', '.join(directory.name for directory in directories)} ({megabytes(size)})?"
     if directories and not confirm(args, question):
         return 1
     for directory in directories:
         shutil.rmtree(directory)
     if args.json:
-        print(json.dumps({"removed": [str(each) for each in directories], "freed_bytes": size}))
+        print(json.dumps({"removed": [str(directory) for directory in directories], "freed_bytes": size}))
     else:
         print(f"{megabytes(size)} freed." if directories else f"{args.name} is not on this machine.")
     return 0 if directories else 1

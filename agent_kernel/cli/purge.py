@@ -118,20 +118,26 @@ def _select(
     --notebook, or the session of --session; ``bound`` are all bindings of the namespace."""
     if args.session is not None:
         key = SessionKey(namespace_of(args), args.session)
-        mine = [it for it in bound if it.session == key.id and not it.path.startswith(storage_locations.DELETED)]
-        return [key], mine
-    wanted = args.notebook.resolve()
-    mine = [
-        it for it in bound if (path := storage_locations.notebook_path(it)) is not None and path.resolve() == wanted
+        selected = [
+            binding
+            for binding in bound
+            if binding.session == key.id and not binding.path.startswith(storage_locations.DELETED)
+        ]
+        return [key], selected
+    notebook_path = args.notebook.resolve()
+    selected = [
+        binding
+        for binding in bound
+        if (path := storage_locations.notebook_path(binding)) is not None and path.resolve() == notebook_path
     ]
-    return list(dict.fromkeys(SessionKey(it.namespace, it.session) for it in mine)), mine
+    return list(dict.fromkeys(SessionKey(binding.namespace, binding.session) for binding in selected)), selected
 
 
 async def _all_sessions(store: PersistentStore, namespace: str | None) -> list[Session]:
     """Return all sessions of a namespace, or of all namespaces if it is None. Stored rows without a session are
     assigned to a session first, so that they are removed too. Raises SessionBusy if a turn is running."""
     await store.repair(namespace)
-    sessions = [it for it in await store.idle(math.inf) if namespace in (None, it.key.namespace)]
+    sessions = [session for session in await store.idle(math.inf) if namespace in (None, session.key.namespace)]
     if len(sessions) < (await store.stats(namespace))["sessions"]:
         raise _busy()
     return sessions
@@ -214,7 +220,10 @@ def _announce(plan: PurgePlan, to: Any) -> None:
 def _report(args: argparse.Namespace, plan: PurgePlan, freed: int, stuck: list[str]) -> None:
     left = [*plan.left, *ALWAYS_LEFT]
     if args.json:
-        sessions = [{"namespace": it.key.namespace, "id": it.key.id, "title": it.title} for it in plan.sessions]
+        sessions = [
+            {"namespace": session.key.namespace, "id": session.key.id, "title": session.title}
+            for session in plan.sessions
+        ]
         paths = [str(path) for path in plan.paths if str(path) not in stuck]
         report = {"sessions": sessions, "removed": paths, "not_removed": stuck, "freed_bytes": freed, "left": left}
         print(json.dumps(report, indent=2))

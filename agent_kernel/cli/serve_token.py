@@ -115,8 +115,8 @@ def _own(path: Path) -> str:
             hint="Set JUPYTER_TOKEN, or use another --data-dir.",
         ) from None
     shared = stat.S_IMODE(facts.st_mode) & 0o077 if os.name == "posix" else 0
-    mine = os.name != "posix" or facts.st_uid == os.geteuid()
-    if not stat.S_ISREG(facts.st_mode) or shared or not mine:
+    is_own = os.name != "posix" or facts.st_uid == os.geteuid()
+    if not stat.S_ISREG(facts.st_mode) or shared or not is_own:
         raise InvalidRequest(
             f"Other users may read the token in {path}, or may have written it.",
             hint="Remove the file: the next start creates one.",

@@ -92,7 +92,9 @@ def _turns(turns: list[Turn]) -> list[dict[str, Any]]:
 
 
 def _items(items: list[Item]) -> list[dict[str, Any]]:
-    return [{"seq": it.seq, "turn": it.turn, "time": it.time, "message": it.message.to_json()} for it in items]
+    return [
+        {"seq": item.seq, "turn": item.turn, "time": item.time, "message": item.message.to_json()} for item in items
+    ]
 
 
 def _text(message: Message) -> str:

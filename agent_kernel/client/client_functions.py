@@ -33,7 +33,7 @@ class ClientFunctions:
     next to the calls that this process runs."""
 
     def __init__(self, functions: Sequence[Tool | Callable[..., Any]], client: str) -> None:
-        tools = [as_tool(each) for each in functions]
+        tools = [as_tool(function) for function in functions]
         self._tools = {tool.spec.name: tool for tool in tools}
         self._client = client
         if len(self._tools) < len(tools):

@@ -175,7 +175,7 @@ class SyncProxy:
 
         @functools.wraps(value)
         def call(*args: Any, **kwargs: Any) -> Any:
-            targets = [_target(each) for each in args]
+            targets = [_target(argument) for argument in args]
             named = {name: _target(each) for name, each in kwargs.items()}
             return self._bridge.run(lambda: _call_bridged(value, targets, named, self._bridge))
 
@@ -248,15 +248,15 @@ async def _call_bridged(
 def _bridge_value(value: Any, bridge: EventLoopBridge) -> Any:
     if isinstance(value, BRIDGED):
         return SyncProxy(value, bridge)
-    if isinstance(value, list | tuple) and any(isinstance(each, BRIDGED) for each in value):
-        return type(value)(_bridge_value(each, bridge) for each in value)
+    if isinstance(value, list | tuple) and any(isinstance(item, BRIDGED) for item in value):
+        return type(value)(_bridge_value(item, bridge) for item in value)
     return _iterate(value, bridge) if isinstance(value, AsyncIterator) else value
 
 
 def _target(value: Any) -> Any:
     if isinstance(value, SyncProxy):
         return value._target
-    return type(value)(_target(each) for each in value) if type(value) in (list, tuple) else value
+    return type(value)(_target(item) for item in value) if type(value) in (list, tuple) else value
 
 
 def _iterate(events: AsyncIterator[Any], bridge: EventLoopBridge) -> Iterator[Any]:

@@ -252,8 +252,8 @@ def _decode(id: str, body: bytes, used: float) -> tuple[ApiToken | None, str]:
     try:
         facts = json.loads(body)
         scopes = frozenset(map(str, facts["scopes"])) & SCOPES.keys()
-        who = str(facts["name"]), scopes, str(facts["user"])
-        return ApiToken(id, *who, float(facts["created"]), float(facts["expires"]), used), str(facts["sha256"])
+        holder = str(facts["name"]), scopes, str(facts["user"])
+        return ApiToken(id, *holder, float(facts["created"]), float(facts["expires"]), used), str(facts["sha256"])
     except (ValueError, KeyError, TypeError):
         return None, ""
 

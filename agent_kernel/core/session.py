@@ -151,12 +151,17 @@ class Owner:
         last heartbeat was before this boot. The second condition is needed because clones of an image share a machine
         id while both are running.
         """
-        here = Owner.here()
-        if self.boot and here.boot and self.boot != here.boot:
+        this_process = Owner.here()
+        if self.boot and this_process.boot and self.boot != this_process.boot:
             booted = process_identity.boot_time()
-            return bool(self.machine) and self.machine == here.machine and booted is not None and last_seen < booted
-        same_kernel = self.boot == here.boot and bool(self.boot or self.machine)
-        same_pids = self.machine == here.machine and self.pid_namespace == here.pid_namespace
+            return (
+                bool(self.machine)
+                and self.machine == this_process.machine
+                and booted is not None
+                and last_seen < booted
+            )
+        same_kernel = self.boot == this_process.boot and bool(self.boot or self.machine)
+        same_pids = self.machine == this_process.machine and self.pid_namespace == this_process.pid_namespace
         return same_kernel and same_pids and not process_identity.is_alive(self.pid, self.started)
 
 

@@ -58,10 +58,10 @@ class AddedServers:
     def load(self) -> list[AddedServer]:
         """Return the servers. A server whose entry cannot be read is left out and reported in the log."""
         if self._keys.is_dir():
-            for left in self._keys.glob(f"{TRIED}*"):  # of a server that was killed during a test
+            for leftover in self._keys.glob(f"{TRIED}*"):  # of a server that was killed during a test
                 with contextlib.suppress(FileNotFoundError):  # another process ended its test, or cleaned up
-                    if left.stat().st_mtime < time.time() - TRIED_S:
-                        left.unlink()
+                    if leftover.stat().st_mtime < time.time() - TRIED_S:
+                        leftover.unlink()
         try:
             return list(_parse(self._rows()).values())
         except StoreCorrupt as error:

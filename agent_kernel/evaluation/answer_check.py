@@ -52,8 +52,8 @@ def reason_wrong(task: Task, observed: Observation, *, code_is_chat: bool = Fals
         in_output = replace(observed, answer=observed.shown, shown="")
         if not reason_wrong(task, in_output, code_is_chat=code_is_chat):
             return ""
-    if done := observed.ran & set(task.forbidden):
-        return f"ran the forbidden tool {min(done)}"
+    if forbidden := observed.ran & set(task.forbidden):
+        return f"ran the forbidden tool {min(forbidden)}"
     if left := set(task.ran) - observed.ran:
         return f"did not run {min(left)}"
     if left := set(task.fetched) - observed.fetched:

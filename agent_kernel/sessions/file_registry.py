@@ -100,9 +100,9 @@ class FileRegistry:
         room = INLINE_BYTES
         budget = CopyBudget(self._directory, self._output_bytes, within_s)
         for produced in files:
-            one = await self._keep(produced, context, room, budget)
-            stored_files.append(one)
-            room -= one.file.size if one.wire.keys() & {"text", "data_base64"} else 0
+            stored = await self._keep(produced, context, room, budget)
+            stored_files.append(stored)
+            room -= stored.file.size if stored.wire.keys() & {"text", "data_base64"} else 0
         return stored_files
 
     async def _keep(self, produced: ProducedFile, context: ToolContext, room: int, budget: CopyBudget) -> StoredFile:

@@ -270,9 +270,9 @@ class Agent:
         functions = (spec for spec in turn.request.functions if spec.source == "external" or spec.where == "caller")
         declared = {spec.name: spec.parameters for spec in functions}
         known = (tool.spec for tool in tools if tool.spec.name in declared)
-        if taken := [spec.name for spec in known if spec.parameters is not declared[spec.name]]:
+        if reserved_names := [spec.name for spec in known if spec.parameters is not declared[spec.name]]:
             raise InvalidRequest(
-                f"The server already has a tool named {', '.join(taken)}.", hint="Rename your function."
+                f"The server already has a tool named {', '.join(reserved_names)}.", hint="Rename your function."
             )
         turn.tools = tuple(tool.spec.name for tool in tools)
         return OfferedTools(tools, offered.notes, offered.page)
@@ -302,8 +302,8 @@ class Agent:
         effort, info = turn.request.effort or self._effort, self._engine.info()
         failed = bool(turn.messages) and turn.messages[-1].role == "tool" and turn.messages[-1].status == "error"
         demanded = turn.rounds == 0 and turn.request.tool_choice == PYTHON
-        wanted = effort == "thorough" or (effort == "auto" and (failed or demanded) and info.batches)
-        if wanted:
+        samples_several = effort == "thorough" or (effort == "auto" and (failed or demanded) and info.batches)
+        if samples_several:
             try_programs = await toolbox.program_trials(place, turn.emit)
             if try_programs is not None:
                 return VotingEngine(self._engine, try_programs, turn.note_vote, SAMPLES)
@@ -347,8 +347,8 @@ class Agent:
             turn.emit(Notice("warning", f"{info.model} reads text only; the {count} image(s) were not sent to it."))
 
     def _cap(self, request: TurnRequest) -> int:
-        asked = self._max_tool_rounds if request.max_tool_rounds is None else request.max_tool_rounds
-        return min(asked, self._max_tool_rounds)
+        requested = self._max_tool_rounds if request.max_tool_rounds is None else request.max_tool_rounds
+        return min(requested, self._max_tool_rounds)
 
     async def _finish(
         self, turn: ActiveTurn, state: TurnState, reason: str, error: AgentKernelError | None = None

@@ -100,8 +100,8 @@ class ContextBuilder:
         taken = token_estimate.total_chars(both[len(history) :]) + pictures
         seen = _fit_history(both[: len(history)], taken, self._room)
         head = [*self._head, _note(seen.dropped)] if seen.dropped else self._head
-        asked = token_estimate.total_chars(self._head) + token_estimate.total_chars(both) + pictures
-        share = asked / self._budget if self._budget else 0.0
+        full_chars = token_estimate.total_chars(self._head) + token_estimate.total_chars(both) + pictures
+        share = full_chars / self._budget if self._budget else 0.0
         return replace(seen, messages=(*head, *seen.messages, *both[len(history) :]), share=share)
 
 
@@ -119,8 +119,8 @@ def _fit_history(history: Sequence[Message], taken: int, room: int) -> ModelView
     cut = -(-(excess + room - int(room * RECENT)) // step) * step
     recent = _turn_at(history, cut)
     older = [_short(message) for message in history[:recent]]
-    left = room - taken - token_estimate.total_chars(history[recent:])
-    start = _first_fitting(older, min(left, room - int(room * RECENT)))
+    chars_left = room - taken - token_estimate.total_chars(history[recent:])
+    start = _first_fitting(older, min(chars_left, room - int(room * RECENT)))
     changed = sum(old is not message for old, message in zip(older[start:], history[start:recent], strict=True))
     return ModelView((*older[start:], *history[recent:]), start, changed)
 

@@ -153,8 +153,8 @@ class ConversationHistory:
         items: list[Item] = []
         texts: list[str] = []
         for cell in page:
-            asked = await self._store.of_cell(self._key, cell.id, OF_CELL) if cell.id else []
-            turn = next((turn for turn in reversed(asked) if turn.state == "committed"), None)
+            cell_turns = await self._store.of_cell(self._key, cell.id, OF_CELL) if cell.id else []
+            turn = next((turn for turn in reversed(cell_turns) if turn.state == "committed"), None)
             if turn is None:
                 texts += [cell.text] if cell.text else []
                 continue

@@ -285,11 +285,11 @@ class Runtime:
         if not isinstance(self.sandbox, LinuxSandbox):
             return
         try:
-            for left in await self.sandbox.leftovers():
+            for workdir in await self.sandbox.leftovers():
                 lasting = self.settings.store in ("sqlite", "files") or "://" in self.settings.store
-                lasting = lasting and not is_private(left.key.id)
-                if (left.idle or lasting) and await self.store.info(left.key) is None:
-                    await self.sandbox.close(left.key, remove=True)
+                lasting = lasting and not is_private(workdir.key.id)
+                if (workdir.idle or lasting) and await self.store.info(workdir.key) is None:
+                    await self.sandbox.close(workdir.key, remove=True)
         except (AgentKernelError, OSError) as error:
             log.warning("unused work directories could not be removed: %s", error)
 

@@ -170,11 +170,11 @@ class Toolbox:
             return []
         self._missing |= {file.name: file for file in output.files if file.error == NOT_PRODUCED}
         produced = [file for file in output.files if file.error != NOT_PRODUCED]
-        kept = await self._files.keep(produced, context, within_s=output.keep_s)
-        for one in kept:
+        stored = await self._files.keep(produced, context, within_s=output.keep_s)
+        for one in stored:
             context.emit(FileProduced(context.call.id, one.wire))
             self._missing.pop(one.file.name, None)
-        return [one.file for one in kept]
+        return [one.file for one in stored]
 
     async def end(self, place: RoundPosition, emit: Emit) -> None:
         """Record a placeholder for each requested file that no call produced. Raises StoreError."""

@@ -240,8 +240,8 @@ class KernelJobs:
         stop it first."""
         arguments = context.call.arguments
         jobs = self.jobs_of(kernel)
-        wanted = str(arguments.get("job") or "")
-        job = next((job for job in reversed(jobs) if wanted in ("", job.id)), None)
+        job_id = str(arguments.get("job") or "")
+        job = next((job for job in reversed(jobs) if job_id in ("", job.id)), None)
         if job is None:
             names = "; ".join(job.summary for job in jobs) or "none was started"
             return ToolOutput(f"There is no such job: {names}.", "error")
@@ -274,8 +274,8 @@ class KernelJobs:
             return (
                 "The kernel does not answer: it starts, or is busy with code that you did not start. Nothing was run."
             )
-        what = f": {shell.running_code}" if shell.running_code else ""
-        return f"The kernel is busy with code that you did not start{what}. Nothing was run; try again when it is idle."
+        code = f": {shell.running_code}" if shell.running_code else ""
+        return f"The kernel is busy with code that you did not start{code}. Nothing was run; try again when it is idle."
 
     def on_life_end(self, kernel: str, reason: str) -> None:
         """Mark the jobs of a kernel as lost because it was restarted or is gone."""

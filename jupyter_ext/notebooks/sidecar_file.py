@@ -178,7 +178,10 @@ class SidecarFile:
         """Delete partial files of writers that were killed."""
         stem = glob.escape(self.main.name.removesuffix(".json"))
         directories = {self.main.parent, self.bak.parent}
-        for path in (*(path for each in directories for path in each.glob(f".{stem}.*")), *self.blobs.glob(".*.tmp")):
+        for path in (
+            *(path for directory in directories for path in directory.glob(f".{stem}.*")),
+            *self.blobs.glob(".*.tmp"),
+        ):
             writer = LEFT_OVER.search(path.name)
             if writer is not None and not process_identity.is_alive(int(writer[1]), ""):
                 path.unlink(missing_ok=True)

@@ -135,8 +135,8 @@ class SidecarImport:
     async def _kind(
         self, bound: SessionKey | None, kept: Session | None, transcript: Transcript, digest: str, place: str
     ) -> SidecarKind:
-        mine = await self._store.info(bound) if bound else None
-        if mine and origin_of(mine) == digest:
+        bound_session = await self._store.info(bound) if bound else None
+        if bound_session and origin_of(bound_session) == digest:
             return "own"
         if kept is not None and kept.key == bound and transcript.session.revision <= kept.revision:
             return "own"
@@ -148,8 +148,8 @@ class SidecarImport:
             return "nothing"
         root = Path(self._notebooks.root)
         others = [path for path in await self._notebooks.paths(kept.key) if path != place]
-        there = await asyncio.to_thread(lambda: any((root / path).is_file() for path in others))
-        return "copied" if there else "moved"
+        has_other_notebook = await asyncio.to_thread(lambda: any((root / path).is_file() for path in others))
+        return "copied" if has_other_notebook else "moved"
 
     async def _matches_store(self, key: SessionKey, transcript: Transcript) -> bool:
         """Return whether the document has items and all of them equal those in the store. Whoever has such a document

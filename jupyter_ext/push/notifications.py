@@ -47,9 +47,9 @@ class Notifications:
         self._listeners.setdefault(target, []).append(listener)
 
         def end() -> None:
-            left = [other for other in self._listeners.get(target, ()) if other is not listener]
-            if left:
-                self._listeners[target] = left
+            remaining = [other for other in self._listeners.get(target, ()) if other is not listener]
+            if remaining:
+                self._listeners[target] = remaining
             else:
                 self._listeners.pop(target, None)
 

@@ -59,8 +59,8 @@ class LocalRates:
 
     def take_back(self, start: str, limits: Limits) -> None:
         for account in limits:
-            kept = [entry for entry in self._began.get(account, ()) if entry[1] != start]
-            self._began[account] = deque(kept)
+            remaining = [entry for entry in self._began.get(account, ()) if entry[1] != start]
+            self._began[account] = deque(remaining)
 
     def peek(self, limits: Limits) -> Counts:
         now = self._clock()

@@ -125,8 +125,8 @@ class Access:
         """Return a turn whose event log is still held by this server, or by another one that shares the store. Raises
         TurnNotFound, also where the caller may not use the turn's session."""
         live = await self._live_turn(caller, turn)
-        mine = caller.kernel is not None and live.spec.kernel == caller.kernel.id
-        if not mine and not await self.may_use(caller, live.spec.key.id):
+        is_own = caller.kernel is not None and live.spec.kernel == caller.kernel.id
+        if not is_own and not await self.may_use(caller, live.spec.key.id):
             raise TurnNotFound("There is no such turn.")
         return live
 
@@ -148,12 +148,12 @@ class Access:
                 hint="Choose another model, or name the model server in the configuration of all servers.",
             )
         if name != chosen and not self.may_choose(caller, name):
-            who, hint = (
+            subject, hint = (
                 ("A token, or a user who shares this server,", "")
                 if caller.is_confined
                 else ("A notebook", "To use another engine, choose its URL; a person must confirm it in the browser.")
             )
-            raise Forbidden(f"{who} may only choose engines that the server's configuration names.", hint=hint)
+            raise Forbidden(f"{subject} may only choose engines that the server's configuration names.", hint=hint)
         self.check_visible(caller, name)
         try:
             self.engines.get(name)

@@ -100,8 +100,8 @@ class DialectTurnStarter:
     ) -> LiveTurn:
         if (
             dialect_request.own_messages
-            and (here := await self._runtime.store.info(opened.key)) is not None
-            and here.turns
+            and (session := await self._runtime.store.info(opened.key)) is not None
+            and session.turns
         ):
             dialect_request = dataclasses.replace(
                 dialect_request,

@@ -92,15 +92,17 @@ async def files_of(store: SessionStore, key: SessionKey) -> dict[str, File]:
 def insert_files(events: Iterable[EventBody], turn: Turn, files: Mapping[str, File]) -> Iterator[EventBody]:
     """Yield ``events`` with the FileProduced events of the turn inserted. The event of a file precedes the end of the
     call that made the file; the events of files that no call made precede the end of the turn."""
-    left = {id: file for id, file in files.items() if file.purpose == "agent_output" and file.turn == turn.ordinal - 1}
+    not_inserted = {
+        id: file for id, file in files.items() if file.purpose == "agent_output" and file.turn == turn.ordinal - 1
+    }
     for body in events:
         if isinstance(body, CallFinished):
             for id in body.files:
-                left.pop(id, None)
+                not_inserted.pop(id, None)
                 if file := files.get(id):
                     yield FileProduced(body.call, file.to_json())
         elif isinstance(body, TurnFinished):
-            yield from (FileProduced("", file.to_json()) for file in left.values())
+            yield from (FileProduced("", file.to_json()) for file in not_inserted.values())
         yield body
 
 
@@ -174,26 +176,26 @@ def _call_finished(turn: Turn, message: Message, annotations: Mapping[str, Any])
 
 def _approval_events(call: ToolCall, annotations: Mapping[str, Any]) -> Iterator[EventBody]:
     """Yield the approval question about a call and the decision on it, both of which are in the past."""
-    asked = annotations.get("approval")
-    if not isinstance(asked, Mapping) or "kind" not in asked:
+    approval = annotations.get("approval")
+    if not isinstance(approval, Mapping) or "kind" not in approval:
         return
-    id, code = str(asked.get("approval", "")), call.arguments.get("code")
+    id, code = str(approval.get("approval", "")), call.arguments.get("code")
     yield ApprovalRequired(
         id,
         call.id,
-        str(asked.get("name", "")),
-        str(asked.get("kind", "")),
-        str(asked.get("target", "")),
+        str(approval.get("name", "")),
+        str(approval.get("kind", "")),
+        str(approval.get("target", "")),
         code if isinstance(code, str) else "",
         call.arguments,
-        str(asked.get("source", "")),
-        str(asked.get("label", "")),
-        again=str(asked.get("again", "")),
+        str(approval.get("source", "")),
+        str(approval.get("label", "")),
+        again=str(approval.get("again", "")),
     )
-    if "decision" in asked:
-        edited = asked.get(EDITED)
+    if "decision" in approval:
+        edited = approval.get(EDITED)
         edited = edited if isinstance(edited, str) else None
-        yield ApprovalResolved(id, call.id, str(asked["decision"]), str(asked.get("reason", "")), edited)
+        yield ApprovalResolved(id, call.id, str(approval["decision"]), str(approval.get("reason", "")), edited)
 
 
 def _notice(level: str, text: str, details: str) -> EventBody:

@@ -181,11 +181,11 @@ class TurnVersions:
         if len(pairs) < 2:
             return pairs
         if turn.cell:
-            mine = {other.id for other in await self._store.of_cell(turn.key, turn.cell)}
+            version_ids = {other.id for other in await self._store.of_cell(turn.key, turn.cell)}
         else:
             others = [await self._store.turn(turn.key.namespace, id) for id, _ in pairs]
-            mine = {turn.id} | {other.id for other in others if other is not None and not other.cell}
-        return [pair for pair in pairs if pair[0] in mine]
+            version_ids = {turn.id} | {other.id for other in others if other is not None and not other.cell}
+        return [pair for pair in pairs if pair[0] in version_ids]
 
     async def describe(self, turn: Turn) -> TurnVersion | None:
         """Return the event that states which version of an answer a stored turn is; None if its question has only one
@@ -233,7 +233,7 @@ class TurnVersions:
                 return None
             count = len(await self.list_versions(place.turn)) + 1
             try:
-                made = await self._branch_or_take_back(key, place.turn.id, session.branch, name)
+                branch = await self._branch_or_take_back(key, place.turn.id, session.branch, name)
             except TurnNotFound:
                 if attempt == TRIES - 1:
                     raise
@@ -241,7 +241,7 @@ class TurnVersions:
             changed = place.turn.record.get(ASKED, request_hash) != request_hash
             repeated = [] if replaces else [turn for turn in place.following if not turn.cell]
             later = len(place.following) - len(repeated)
-            version = TurnVersion(made.name, count, count, place.turn.id, session.branch, later, changed)
+            version = TurnVersion(branch.name, count, count, place.turn.id, session.branch, later, changed)
             return version, [turn for turn in repeated if turn.state == "committed"]
         raise AssertionError("unreachable")
 

@@ -59,19 +59,19 @@ class _History:
         stored items is described by its request."""
         runs = live is not None or turn.state == "open"
         messages = await self.versions.messages(turn)
-        asked = next((message for message in messages if message.role == "user" and not message.hidden), None)
-        if asked is None and live is not None:
+        request = next((message for message in messages if message.role == "user" and not message.hidden), None)
+        if request is None and live is not None:
             return self.describe_waiting(live)
         return {
             "turn": turn.id,
             "session": turn.key.id,
             "state": turn.state,
             "running": runs,
-            "prompt": asked.text if asked else "",
+            "prompt": request.text if request else "",
             "cell": turn.cell,
             "context": [str(title) for title in turn.record.get("notes", ())],
             "inputs": self._inputs(turn.record.get("inputs", ())),
-            "media": [medium_to_json(medium) for medium in asked.media] if asked else [],
+            "media": [medium_to_json(medium) for medium in request.media] if request else [],
             "model": turn.model,
             "where": turn.where,
             "usage": dict(turn.usage),

@@ -264,7 +264,7 @@ class Turns:
         await turn.is_first.wait()
         order, announced = turn.spec, False
         model = self._runtime.engines.get(order.request.model).info().model
-        asked, parts = fingerprint(order.request, model), fingerprints(order.request, model)
+        request, parts = fingerprint(order.request, model), fingerprints(order.request, model)
         name = branch_name(self._runtime.ledger.redactor.text(order.request.prompt))
         while True:
             agent = self._runtime.agent(
@@ -273,12 +273,12 @@ class Turns:
                 notebook_dir=order.notebook_dir,
                 trusted=await self._is_trusted(order.notebook_dir),
                 notebook=order.notebook,
-                metadata={**order.metadata, ASKED: asked, ASKED_PARTS: parts},
+                metadata={**order.metadata, ASKED: request, ASKED_PARTS: parts},
                 through=lambda engine: self.meter(engine, order.key, order.token, turn.entry),
             )
             cell = order.request.cell if order.new_version else ""
             try:
-                async with self._versions.open_branch(order.key, cell, asked, order.replaces, name) as version:
+                async with self._versions.open_branch(order.key, cell, request, order.replaces, name) as version:
                     emit = _with_version(turn.announce, version)
                     await agent.turn(order.request, emit, turn.id, deltas_per_s=DELTAS_PER_S)
                 return

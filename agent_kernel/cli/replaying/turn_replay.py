@@ -198,11 +198,11 @@ class RecordedTool:
         self.unknown: list[ToolCall] = []
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        asked = ToolCall(context.call.id, self.spec.name, arguments)
-        known = next((call for call in self._left if same_call(call, asked)), None)
+        requested_call = ToolCall(context.call.id, self.spec.name, arguments)
+        known = next((call for call in self._left if same_call(call, requested_call)), None)
         result = self._results.get(known.id) if known else None
         if known is None or result is None:
-            self.unknown.append(asked)
+            self.unknown.append(requested_call)
             return ToolOutput(NOT_RECORDED, "error")
         self._left.remove(known)
         return ToolOutput(result.text, result.status or "success", result.media)

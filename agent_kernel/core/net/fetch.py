@@ -207,12 +207,12 @@ async def _iterate_body(
     import httpx
 
     unpack = create_decompressor(response.headers.get("content-encoding", ""))
-    left = bounds.bytes
+    bytes_left = bounds.bytes
     try:
         async for raw in response.aiter_raw():
             for piece in unpack(raw):
-                left -= len(piece)
-                if left < 0:
+                bytes_left -= len(piece)
+                if bytes_left < 0:
                     raise _too_large(answer, bounds)
                 yield piece
     except httpx.HTTPError as error:

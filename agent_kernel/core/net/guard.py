@@ -206,10 +206,10 @@ def _split_url(url: str) -> tuple[str, str, int, str]:
         raise InvalidRequest("A URL that contains a user or a password cannot be fetched.")
     if not host:
         raise InvalidRequest(f"{url[:200]!r} does not contain a host.")
-    rest = split.path or "/"
+    path = split.path or "/"
     if split.query:
-        rest = f"{rest}?{split.query}"
-    return scheme, host, PORTS[scheme] if port is None else port, urllib.parse.quote(rest, safe=_KEPT)
+        path = f"{path}?{split.query}"
+    return scheme, host, PORTS[scheme] if port is None else port, urllib.parse.quote(path, safe=_KEPT)
 
 
 def _parse_address(host: str) -> Address | None:

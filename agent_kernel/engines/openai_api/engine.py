@@ -220,8 +220,8 @@ class OpenAIEngine:
                 if len(names) != 1:
                     raise unknown_model("", self._endpoint.host, names)
                 self._model = names[0]
-            mine = next((entry for entry in listed if entry.get("id") == self._model), {})
-            lengths = [length for name in LENGTHS if isinstance(length := mine.get(name), int) and length > 0]
+            listed_model = next((entry for entry in listed if entry.get("id") == self._model), {})
+            lengths = [length for name in LENGTHS if isinstance(length := listed_model.get(name), int) and length > 0]
             self._context_length = self._context_length or next(iter(lengths), 0)
 
     def _listing_error(self, problem: EngineFault | RequestRefused | AgentKernelError) -> AgentKernelError:

@@ -37,11 +37,11 @@ def bundle_medium(data: Mapping[str, Any]) -> bytes | None:
     """
     charts = [mime for mime in data if mime.startswith(CHARTS)]
     # The HTML form of a chart consists of scripts, so it is left out.
-    kept = [mime for mime in RICH if mime in data and not (charts and mime == "text/html")]
-    if any(mime in data for mime in IMAGES) or not (charts or kept):
+    mimes = [mime for mime in RICH if mime in data and not (charts and mime == "text/html")]
+    if any(mime in data for mime in IMAGES) or not (charts or mimes):
         return None
     try:
-        body = json.dumps({mime: data[mime] for mime in (*charts, *kept, "text/plain") if mime in data}).encode()
+        body = json.dumps({mime: data[mime] for mime in (*charts, *mimes, "text/plain") if mime in data}).encode()
     except (TypeError, ValueError, RecursionError):
         return None
     return body if len(body) <= MAX_BUNDLE_BYTES else None

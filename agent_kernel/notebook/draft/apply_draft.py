@@ -184,8 +184,8 @@ class DraftApplier:
             screen.card(card)
 
         outcome = self.code.run(card.code, listen, show, returns_value=returns_value)
-        for each in dict.fromkeys([*(call.turn for call in calls), *filter(None, [turn])]):
-            self.touched.ran(each, card.code)
+        for affected_turn in dict.fromkeys([*(call.turn for call in calls), *filter(None, [turn])]):
+            self.touched.ran(affected_turn, card.code)
         card.add(outcome.traceback)
         state = "done: your kernel has it now" if outcome.status == "success" else STATES[outcome.status]
         card.close(state, time.monotonic() - started)

@@ -220,11 +220,11 @@ class Drafts:
     def find_calls(self, names: Iterable[str]) -> list[DraftedCall]:
         """Return the calls that created or changed the variables ``names``, and all calls that these calls depend on,
         in the order they ran."""
-        wanted, calls = set(names), list[DraftedCall]()
+        needed, calls = set(names), list[DraftedCall]()
         for call in reversed(self.done):
-            if wanted & set(call.changes.names):
+            if needed & set(call.changes.names):
                 calls.append(call)
-                wanted |= call.names
+                needed |= call.names
         return calls[::-1]
 
     def names(self, code: str) -> frozenset[str]:
@@ -233,7 +233,7 @@ class Drafts:
 
     def forget_calls(self, calls: Sequence[DraftedCall]) -> None:
         """Remove calls that have been run in the kernel."""
-        self.done = [call for call in self.done if not any(call is one for one in calls)]
+        self.done = [call for call in self.done if not any(call is forgotten for forgotten in calls)]
 
     def drop(self) -> None:
         """End the copy. Its completed calls can still be applied to the kernel."""

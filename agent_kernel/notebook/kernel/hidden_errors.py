@@ -145,7 +145,7 @@ def _catches(caught: ast.expr | None, classes: frozenset[str]) -> bool:
     if caught is None:
         return True
     one_or_more = caught.elts if isinstance(caught, ast.Tuple) else [caught]
-    return any(_name(each) in classes for each in one_or_more)
+    return any(_name(class_node) in classes for class_node in one_or_more)
 
 
 def _raises(handler: ast.ExceptHandler) -> bool:

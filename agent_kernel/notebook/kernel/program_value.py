@@ -53,7 +53,9 @@ def recording_value(shell: Any, values: list[ProgramValue]) -> Iterator[None]:
     try:
         yield
     finally:
-        shell.ast_transformers[:] = [each for each in shell.ast_transformers if each is not transformer]
+        shell.ast_transformers[:] = [
+            ast_transformer for ast_transformer in shell.ast_transformers if ast_transformer is not transformer
+        ]
         if HIDDEN in shell.user_ns:
             values.append(ProgramValue(shell.user_ns.pop(HIDDEN)))
 

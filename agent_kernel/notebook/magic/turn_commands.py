@@ -106,7 +106,7 @@ class TurnCommands:
         else:
             turn = rest or self._context.last_turn or self._context.find_turn()
         answer = self._context.server.call("GET", route("turns", turn, "versions"))
-        self._context.show_version(answer, next(each for each in answer["versions"] if each["turn"] == turn))
+        self._context.show_version(answer, next(version for version in answer["versions"] if version["turn"] == turn))
 
     def replay(self, rest: str) -> None:
         if replay_command.names_a_file(rest):

@@ -134,8 +134,8 @@ class RequestBuilder:
                 raise AgentError(NOT_IN_BACKGROUND.format(where=request.where or "live (--auto)"))
             return "sandbox"
         self._parts.drafts.begin()
-        asked = request.where or ("live" if LIVE in request.allows else "")
-        return self.target.of(asked, live_is_allowed=self._is_allowed(session))
+        choice = request.where or ("live" if LIVE in request.allows else "")
+        return self.target.of(choice, live_is_allowed=self._is_allowed(session))
 
     def _runs(self, request: CellOptions) -> dict[str, Any]:
         """Return the tools and functions that this kernel offers. A background turn gets none, because its cell ends

@@ -317,8 +317,8 @@ def _unique_paths(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 def _check_given(variables: Sequence[Variable]) -> None:
     """Validate variables for the sandbox. Raises InvalidRequest."""
-    for one in variables:
-        _check_name(one.name)
+    for copied in variables:
+        _check_name(copied.name)
     if sum(len(variable.data) for variable in variables) > variable_transfer.MAX_BYTES:
         raise InvalidRequest(
             f"The variables for the sandbox have more than {variable_transfer.MAX_BYTES >> 20} MB together.",

@@ -122,7 +122,8 @@ class _Tree:
         for number in branch.numbers[shared:]:
             if number in self.previous or self.seqs[number] <= self.seqs.get(last, 0):
                 raise InvalidRequest(
-                    f"The branch {branch.name!r} and an earlier branch have different messages before the message {number}."
+                    f"The branch {branch.name!r} and an earlier branch have different messages before the message "
+                    f"{number}."
                 )
             self.previous[number], self.segment_of[number] = last, end
             last = number

@@ -212,7 +212,7 @@ class _Merge:
     def _last_shared(self, segment: int, until: int) -> int:
         """Return the seq of the last item up to ``until`` of a segment that both versions have; the beginning of the
         segment if there is none."""
-        since = next((one.since for one in self._ours.tree.segments if one.id == segment), 0)
+        since = next((shared.since for shared in self._ours.tree.segments if shared.id == segment), 0)
         seqs = (item.seq for item in self._of_segment(segment) if item.turn in self._shared and item.seq <= until)
         return max(seqs, default=since)
 

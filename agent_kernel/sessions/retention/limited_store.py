@@ -287,7 +287,7 @@ async def _read_enough(
     count = limit
     while True:
         entries = await read(count)
-        visible = [one for each in entries if (one := await shown(each)) is not None]
+        visible = [one for entry in entries if (one := await shown(entry)) is not None]
         if limit is None or count is None or len(visible) >= limit or len(entries) < count:
             return visible[:limit]
         count *= _MORE

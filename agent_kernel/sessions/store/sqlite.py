@@ -120,8 +120,8 @@ class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
         await self.describe(key, SessionUpdate(title=title))
 
     async def describe(self, key: SessionKey, change: SessionUpdate) -> Session:
-        wanted = serialization.validate_description(change)
-        return await self._write(key, lambda db: sessions.describe(db, key, wanted, self._clock()))
+        update = serialization.validate_description(change)
+        return await self._write(key, lambda db: sessions.describe(db, key, update, self._clock()))
 
     async def touch(self, key: SessionKey) -> None:
         await self._write(key, lambda db: sessions.touch(db, key, self._clock()))
@@ -218,8 +218,8 @@ class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
         return await self._write(key, lambda db: branches.pop(db, key, self._clock()), frees=True)
 
     async def rewind(self, key: SessionKey, tail: Sequence[Item]) -> bool:
-        wanted = tuple(tail)
-        return await self._write(key, lambda db: branches.rewind(db, key, wanted, self._clock()), frees=True)
+        expected = tuple(tail)
+        return await self._write(key, lambda db: branches.rewind(db, key, expected, self._clock()), frees=True)
 
     # ------------------------------------------------------------------------------------------- history
 

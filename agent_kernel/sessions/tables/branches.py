@@ -20,9 +20,9 @@ def pop(db: sqlite3.Connection, key: SessionKey, now: float) -> list[Item]:
     path = segments.branch_path(db, key, None)
     if segments.find_end(db, key, path) == (0, 0):
         return []
-    taken = items.select_last_unit(db, key, path)
-    _cut_from(db, key, path, taken[0].seq if taken else 0, now)
-    return taken
+    unit = items.select_last_unit(db, key, path)
+    _cut_from(db, key, path, unit[0].seq if unit else 0, now)
+    return unit
 
 
 def rewind(db: sqlite3.Connection, key: SessionKey, tail: Sequence[Item], now: float) -> bool:

@@ -37,10 +37,10 @@ def repair(db: sqlite3.Connection, namespace: str | None, now: float) -> list[St
     for _ in range(ROUNDS):
         mended = 0
         for fault in list(integrity_check.find_faults(db, namespace)):
-            what = REPAIRS[fault.kind](db, fault, now) if fault.kind in REPAIRS else ""
-            mended += bool(what)
-            if what:
-                repaired.append(fault.to_fault(what))
+            how = REPAIRS[fault.kind](db, fault, now) if fault.kind in REPAIRS else ""
+            mended += bool(how)
+            if how:
+                repaired.append(fault.to_fault(how))
         if not mended:
             break
     return repaired + [fault.to_fault() for fault in integrity_check.find_faults(db, namespace)]

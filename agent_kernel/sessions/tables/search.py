@@ -45,11 +45,11 @@ class _SearchScope:
 
 
 def search(db: sqlite3.Connection, namespace: str, query: SessionQuery) -> list[SearchHit]:
-    wanted = search_words(query)
+    words = search_words(query)
     scope = _scope(db, namespace, query)
-    if not wanted or not query.limit or scope.sessions == frozenset():
+    if not words or not query.limit or scope.sessions == frozenset():
         return []
-    ids_by_word = {word: scope.only(_match_folded(db, scope, word)) for word in wanted}
+    ids_by_word = {word: scope.only(_match_folded(db, scope, word)) for word in words}
     new = _add_unfolded(db, scope, ids_by_word)
     counted = weigh_messages(ids_by_word)
     scores: dict[int, float] = defaultdict(float)
@@ -63,7 +63,7 @@ def search(db: sqlite3.Connection, namespace: str, query: SessionQuery) -> list[
     hits = []
     for number, key in best:
         shown = sorted(sorted(ids[number], key=lambda id: (-counted[id], -id))[:MAX_SNIPPETS])
-        hits.append(_read_hit(db, key, scores[number], [search_texts.seq_of(id) for id in shown], wanted))
+        hits.append(_read_hit(db, key, scores[number], [search_texts.seq_of(id) for id in shown], words))
     return hits
 
 

@@ -109,9 +109,9 @@ def create_branch(db: sqlite3.Connection, key: SessionKey, before: str | None, n
     session = sessions.require_session(db, key)
     sessions.check_no_open_turn(db, key)
     # Names of dropped branches stay reserved, so that a name in an exported document or a log never means two branches.
-    taken = _select_used_names(db, key)
-    name = _validate_name(name) if name else next_free_name(taken)
-    if name in taken:
+    used_names = _select_used_names(db, key)
+    name = _validate_name(name) if name else next_free_name(used_names)
+    if name in used_names:
         raise Conflict(
             f"The name {name!r} is or was used by a branch.",
             hint="The name of a dropped branch cannot be used again.",

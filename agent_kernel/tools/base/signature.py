@@ -37,7 +37,7 @@ class Signature:
         describe.
         """
         name = getattr(function, "__name__", type(function).__name__)
-        description, each = _parse_docstring(function)
+        description, descriptions = _parse_docstring(function)
         hints = _hints(function, name)
         fields, context = {}, ""
         for parameter in inspect.signature(function).parameters.values():
@@ -45,7 +45,7 @@ class Signature:
                 context = parameter.name
             elif parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
                 hint = hints.get(parameter.name, Any)
-                fields[parameter.name] = _field(parameter, hint, each.get(parameter.name, ""))
+                fields[parameter.name] = _field(parameter, hint, descriptions.get(parameter.name, ""))
             else:
                 raise InvalidRequest(
                     f"{name} cannot be a tool: the model passes arguments by name, which {parameter} does not allow."
@@ -131,7 +131,7 @@ def _without_titles(schema: Any, *, keys_are_parameters: bool = False) -> Any:
     """Return the schema without titles, which repeat the names and cost tokens. ``keys_are_parameters`` marks a
     mapping whose keys are parameter names."""
     if isinstance(schema, list):
-        return [_without_titles(each) for each in schema]
+        return [_without_titles(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     remaining = {key: value for key, value in schema.items() if keys_are_parameters or key != "title"}

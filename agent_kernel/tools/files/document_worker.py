@@ -110,12 +110,12 @@ READERS: Mapping[str, Callable[[BinaryIO], Iterator[str]]] = MappingProxyType(
 
 def main(format: str) -> int:
     _limit()
-    left = MAX_CHARS
+    chars_left = MAX_CHARS
     try:
         for piece in READERS[format](sys.stdin.buffer):
-            sys.stdout.buffer.write(piece[:left].encode("utf-8", "replace"))
-            left -= len(piece)
-            if left <= 0:
+            sys.stdout.buffer.write(piece[:chars_left].encode("utf-8", "replace"))
+            chars_left -= len(piece)
+            if chars_left <= 0:
                 sys.stdout.buffer.write(f"\n[cut off after {MAX_CHARS:,} characters]".encode())
                 break
         sys.stdout.buffer.flush()

@@ -80,15 +80,15 @@ class McpTools:
             for group in (await self._find_configured(occasion), await self._find_beside_notebook(occasion))
             if group
         ]
-        wanted = [
+        requested = [
             (group, connection)
             for group in groups
             for connection in group.connections
             if _wants(occasion, group, connection)
         ]
-        await self._await_start([one for _, one in wanted])
+        await self._await_start([one for _, one in requested])
         tools: dict[str, Tool] = {}
-        for group, connection in wanted:
+        for group, connection in requested:
             self._tell(occasion, connection)
             self._add(tools, group, connection, occasion)
         return OfferedTools(tuple(tools.values()))

@@ -100,7 +100,9 @@ class McpResources:
         return await answer_call(self._connection, self._limit, read)
 
     def _is_allowed(self, uri: str) -> bool:
-        return ".." not in uri and any(fnmatch.fnmatchcase(uri, each) for each in self._connection.server.resources)
+        return ".." not in uri and any(
+            fnmatch.fnmatchcase(uri, resource) for resource in self._connection.server.resources
+        )
 
 
 async def answer_call(

@@ -48,9 +48,9 @@ async def page_cells(view: NotebookView, occasion: ToolSourceContext) -> tuple[P
 
 def _to_page_cells(cells: Sequence[NotebookCell]) -> tuple[PageCell, ...]:
     converted: list[PageCell] = []
-    left = ALL_CHARS
+    chars_left = ALL_CHARS
     for cell in reversed(cells):
-        text = read([cell], CELL_CHARS) if cell.source.strip() and left > 0 else ""
-        left -= len(text)
+        text = read([cell], CELL_CHARS) if cell.source.strip() and chars_left > 0 else ""
+        chars_left -= len(text)
         converted.append(PageCell(cell.id, text))
     return tuple(reversed(converted))

@@ -65,17 +65,17 @@ def unpack(entries: Iterable[PackageEntry], target: Path) -> UnpackedSkill:
 
     Raises InvalidRequest, and OSError for a full disk; the caller then removes ``target``.
     """
-    wanted = _without_top([entry for entry in entries if not _is_left_out(entry.name)])
-    names = _check_names(wanted)
+    included = _without_top([entry for entry in entries if not _is_left_out(entry.name)])
+    names = _check_names(included)
     if MAIN not in names:
         raise InvalidRequest(
             f"The skill package has no {MAIN} at its top level or in its only top-level folder. Add one."
         )
-    left = MAX_BYTES
+    bytes_left = MAX_BYTES
     for name, entry in names.items():
         path = target / name
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        left -= _write(entry, path, left)
+        bytes_left -= _write(entry, path, bytes_left)
     with (target / MAIN).open("rb") as file:
         title, description = head_of(file.read(HEAD_BYTES + 8))
     return UnpackedSkill(title, description, tuple(sorted(names)))
@@ -137,7 +137,7 @@ def _check_info(info: zipfile.ZipInfo) -> None:
 
 def folder(root: Path) -> list[PackageEntry]:
     """Return the files of a directory; links are left out. Blocking. Raises InvalidRequest."""
-    return [_directory_entry(root, one.name, _runs(root / one.name)) for one in _walk(root)]
+    return [_directory_entry(root, path.name, _runs(root / path.name)) for path in _walk(root)]
 
 
 def _directory_entry(root: Path, name: str, runs: bool = False) -> PackageEntry:

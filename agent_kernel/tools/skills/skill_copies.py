@@ -67,13 +67,13 @@ class SkillMounts:
 
 def assign_folders(skills: Sequence[Version]) -> list[MountedSkill]:
     """Assign each skill a unique folder name."""
-    taken: set[str] = set()
+    used: set[str] = set()
     mounted = []
     for version in skills:
         folder, number = version.folder, 2
-        while folder.casefold() in taken:
+        while folder.casefold() in used:
             folder, number = f"{version.folder}-{number}", number + 1
-        taken.add(folder.casefold())
+        used.add(folder.casefold())
         mounted.append(MountedSkill(version, folder))
     return mounted
 
@@ -107,14 +107,14 @@ def _replace(workdir: Path, fresh: Path | None) -> None:
     """Rename ``fresh`` to ``skills`` in the work directory, and remove the directory that had this name before. If
     ``fresh`` is None, only remove it."""
     old = Path(tempfile.mkdtemp(prefix=f".{workdir.name}.old-", dir=workdir.parent))
-    here = os.open(workdir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    workdir_descriptor = os.open(workdir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         with contextlib.suppress(FileNotFoundError):
-            os.rename(SKILLS, old / SKILLS, src_dir_fd=here)
+            os.rename(SKILLS, old / SKILLS, src_dir_fd=workdir_descriptor)
         if fresh is not None:
-            os.rename(fresh, SKILLS, dst_dir_fd=here)
+            os.rename(fresh, SKILLS, dst_dir_fd=workdir_descriptor)
     finally:
-        os.close(here)
+        os.close(workdir_descriptor)
         shutil.rmtree(old, ignore_errors=True)
 
 

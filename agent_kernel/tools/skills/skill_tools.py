@@ -126,8 +126,8 @@ class SkillTools:
             return assign_folders(skills)
 
     async def _notebook_skills(self, occasion: ToolSourceContext) -> list[Version]:
-        here = occasion.notebook_dir / BESIDE if occasion.notebook_dir else None
-        if here is None or not await asyncio.to_thread(here.is_dir):
+        folder = occasion.notebook_dir / BESIDE if occasion.notebook_dir else None
+        if folder is None or not await asyncio.to_thread(folder.is_dir):
             return []
         if not occasion.trusted:
             self._notices.warn(
@@ -136,7 +136,7 @@ class SkillTools:
                 "not used. To use them: agent-kernel trust.",
             )
             return []
-        versions, problems = await asyncio.to_thread(_find_skills, here)
+        versions, problems = await asyncio.to_thread(_find_skills, folder)
         for problem in problems:
             self._notices.warn(occasion, problem)
         return versions

@@ -89,8 +89,8 @@ def choose_passages(
         for result in results
     ]
     room = tokens
-    for number, one in enumerate(output):
-        price = cost(one)
+    for number, chosen in enumerate(output):
+        price = cost(chosen)
         if price > room:
             output = output[:number]
             break
@@ -103,8 +103,8 @@ def choose_passages(
     for number in selected:
         best.setdefault(pieces[number].result, weights[number])
     for number in sorted(selected):
-        one = output[pieces[number].result]
-        one["content"] = f"{one['content']}\n\n{pieces[number].text}".strip()
+        chosen = output[pieces[number].result]
+        chosen["content"] = f"{chosen['content']}\n\n{pieces[number].text}".strip()
     return [output[number] for number in sorted(range(len(output)), key=lambda number: -best.get(number, -1.0))]
 
 

@@ -73,8 +73,8 @@ def check(
     ``outputs``, ``given`` and ``code`` are the texts in which origins are searched, ordered from oldest to newest.
     Counts of 0, 1 and 2 are ignored, and so are years without an origin.
     """
-    wanted = list(_select_numbers(answer[:MAX_ANSWER]))
-    if not wanted:
+    parsed = list(_select_numbers(answer[:MAX_ANSWER]))
+    if not parsed:
         return ()
     known: dict[Status, NumberIndex] = {
         "computed": NumberIndex(outputs),
@@ -82,10 +82,10 @@ def check(
         "code": NumberIndex(code),
     }
     found = []
-    for number in wanted:
-        made = replace(_find_origin(number, known), text=answer[number.start : number.end])
-        if made.status != "open" or not prose_filter.may_be_year(number):
-            found.append(made)
+    for number in parsed:
+        checked = replace(_find_origin(number, known), text=answer[number.start : number.end])
+        if checked.status != "open" or not prose_filter.may_be_year(number):
+            found.append(checked)
     return tuple(found)
 
 

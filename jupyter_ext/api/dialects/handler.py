@@ -177,15 +177,15 @@ async def fetch_all(fetcher: Fetcher, urls: Sequence[str], bounds: FetchLimits, 
     """Fetch all remote media of one request at the same time, and return them in the order of ``urls``.
     ``bounds.bytes`` limits all of them together; the other bounds apply to each. The first failure cancels the other
     fetches. Raises the errors of ``Fetcher.get``."""
-    left = bounds.bytes
+    bytes_left = bounds.bytes
 
     async def fetch_one(url: str) -> FetchResult:
-        nonlocal left
+        nonlocal bytes_left
         held: list[bytes] = []
         async with fetcher.open(url, bounds, purpose=purpose) as (answer, pieces):
             async for piece in pieces:
-                left -= len(piece)
-                if left < 0:
+                bytes_left -= len(piece)
+                if bytes_left < 0:
                     raise FetchFailed(f"The media of a request can have at most {bounds.bytes >> 20} MiB together.")
                 held.append(piece)
         return replace(answer, data=b"".join(held))

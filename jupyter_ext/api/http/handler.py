@@ -253,9 +253,9 @@ class AgentHandler(CrossOriginHandler):
         if not enough:
             raise Forbidden("No token allows this; only a person can do it, in the browser.")
         if not token.has_any_scope(enough):
-            wanted = " or ".join(sorted(enough | {"all"}))
+            scopes = " or ".join(sorted(enough | {"all"}))
             raise Forbidden(
-                "The scopes of this token do not allow this request.", hint=f"Use a token with the scope {wanted}."
+                "The scopes of this token do not allow this request.", hint=f"Use a token with the scope {scopes}."
             )
         return Caller(token.namespace(namespace_of(self.services.runtime.settings.namespace, None)), token=token)
 

@@ -156,14 +156,14 @@ class McpTools:
 
     async def _start(self, arguments: AgentArguments, caller: Caller) -> LiveTurn:
         request = TurnRequest(arguments.prompt, answers=ANSWERS, max_tool_rounds=arguments.max_rounds)
-        asked = TurnDescription(
+        description = TurnDescription(
             request,
             session=arguments.session,
             notebook=await self._notebook(arguments.notebook) if arguments.notebook else "",
             metadata={"client": "mcp"},
             route="mcp",
         )
-        begun = await self.starter.start(caller, asked)
+        begun = await self.starter.start(caller, description)
         assert isinstance(begun, StartedTurn), "an MCP client accepts no stored answer"
         return begun.turn
 
@@ -185,12 +185,12 @@ class McpTools:
         facts = {"notebook": document.path, "cells": len(cells), "saved": document.saved}
         if not arguments.cells.strip():
             return McpOutcome(map_cells(cells, arguments.start), facts)
-        wanted, executed = select_cells(cells, arguments.cells)
+        selected, executed = select_cells(cells, arguments.cells)
         if executed:
             raise InvalidRequest(
                 "Only the kernel knows which code ran as In[...]; name cells by their number, or ask the agent."
             )
-        return McpOutcome(read(wanted, READ_CHARS), facts)
+        return McpOutcome(read(selected, READ_CHARS), facts)
 
     # ------------------------------------------------------------------------------------------------ sessions
 

@@ -169,6 +169,6 @@ class PermissionsHandler(PolicyHandler):
         grants = self.services.runtime.approvals.grants
         if self.caller.kernel is None:
             return await grants.revoke(key, kind, tool)
-        mine = [grant for grant in await grants.grants(key) if grant.decision == "approve"]
-        mine = [grant for grant in mine if kind in (None, grant.kind) and tool in (None, grant.tool)]
-        return sum([await grants.revoke(key, grant.kind, grant.tool) for grant in mine])
+        revocable = [grant for grant in await grants.grants(key) if grant.decision == "approve"]
+        revocable = [grant for grant in revocable if kind in (None, grant.kind) and tool in (None, grant.tool)]
+        return sum([await grants.revoke(key, grant.kind, grant.tool) for grant in revocable])

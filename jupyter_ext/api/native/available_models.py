@@ -103,9 +103,12 @@ def _on_disk(cache_dir: Path) -> list[ModelFacts]:
     models_here: list[ModelFacts] = []
     for name, entry in catalog().items():
         with suppress(ModelBroken):
-            if (here := find_installed(name, cache_dir)) is not None:
-                models_here.append(_of_disk(name, entry.title, entry.sources[0].publisher, here))
-    hubs = [_of_disk(here.name, here.name, here.name.partition("/")[0], here) for here in from_hubs(cache_dir)]
+            if (installed := find_installed(name, cache_dir)) is not None:
+                models_here.append(_of_disk(name, entry.title, entry.sources[0].publisher, installed))
+    hubs = [
+        _of_disk(installed.name, installed.name, installed.name.partition("/")[0], installed)
+        for installed in from_hubs(cache_dir)
+    ]
     return [*models_here, *hubs]
 
 

@@ -152,9 +152,9 @@ class FileAgentHandler(SharedHandler):
         source: BinaryIO = io.BytesIO(body) if isinstance(body, bytes) else await asyncio.to_thread(body.open, "rb")
         with contextlib.closing(source), contextlib.suppress(StreamClosedError):
             source.seek(part.start)
-            left = part.length
-            while left > 0 and (chunk := await asyncio.to_thread(source.read, min(CHUNK, left))):
-                left -= len(chunk)
+            bytes_left = part.length
+            while bytes_left > 0 and (chunk := await asyncio.to_thread(source.read, min(CHUNK, bytes_left))):
+                bytes_left -= len(chunk)
                 self.write(chunk)
                 await self.flush()
             self.finish(set_content_type=mime)

@@ -218,14 +218,19 @@ class ModelHandler(SharedHandler):
 def model_here(name: str, cache_dir: Path) -> dict[str, Any]:
     """Return the facts about a model that are known without a network request, from the disk; empty for a model that
     runs elsewhere."""
-    wanted = None if name.startswith(AGENT) else HubId.parse(name)
-    if wanted is None:
+    hub_id = None if name.startswith(AGENT) else HubId.parse(name)
+    if hub_id is None:
         return model_to_json(entry_here(name, cache_dir), cache_dir) if is_named(name) else {}
-    here = find_installed(name, cache_dir)
-    if here is None:
+    installed = find_installed(name, cache_dir)
+    if installed is None:
         return {}
-    facts = {"title": wanted.repo, "licence": here.licence, "source": here.source, "publisher": wanted.publisher}
-    return {"name": name, "state": "ready", "path": str(here.path)} | facts
+    facts = {
+        "title": hub_id.repo,
+        "licence": installed.licence,
+        "source": installed.source,
+        "publisher": hub_id.publisher,
+    }
+    return {"name": name, "state": "ready", "path": str(installed.path)} | facts
 
 
 def _model(name: str, cache_dir: Path, sources: tuple[str, ...]) -> dict[str, Any]:
@@ -246,8 +251,8 @@ class ModelPullHandler(AgentHandler):
         configured ``sources``, and only if the disk has room for them.
         """
         self.parse(PullBody)
-        wanted = HubId.parse(name)
-        pull = self.services.model_downloads.start(str(wanted) if wanted else entry(name).name)
+        hub_id = HubId.parse(name)
+        pull = self.services.model_downloads.start(str(hub_id) if hub_id else entry(name).name)
         await self.stream(_lines(pull.follow()))
 
 

@@ -53,11 +53,11 @@ class VariableHandler(AgentHandler):
         describe them. Code in the sandbox produced the bytes: read them as data and never execute them.
         """
         key = (await self.services.access.session(self.caller, session_id)).key
-        taken = await self.services.runtime.sandbox.take(key, name)
-        self.set_header("X-Variable-Encoding", taken.encoding)
-        self.set_header("X-Variable-Type", "".join(letter for letter in taken.type if "!" <= letter <= "~"))
+        copy = await self.services.runtime.sandbox.take(key, name)
+        self.set_header("X-Variable-Encoding", copy.encoding)
+        self.set_header("X-Variable-Type", "".join(letter for letter in copy.type if "!" <= letter <= "~"))
         self.set_header("Content-Disposition", "attachment")
-        self.finish(taken.data, set_content_type="application/octet-stream")
+        self.finish(copy.data, set_content_type="application/octet-stream")
 
 
 class RebuildHandler(AgentHandler):

@@ -38,9 +38,9 @@ class TrustHandler(AgentHandler):
         folder, _ = await self._folder(required=False)
         trust = self.services.runtime.trust
         known = await asyncio.to_thread(trust.folders) if self.caller.kernel is None else []
-        here = await asyncio.to_thread(trust.trusts, folder)
+        is_trusted = await asyncio.to_thread(trust.trusts, folder)
         path = str(folder) if folder else None
-        self.reply({"folder": path, "trusted": here, "folders": [folder_to_json(folder) for folder in known]})
+        self.reply({"folder": path, "trusted": is_trusted, "folders": [folder_to_json(folder) for folder in known]})
 
     @guard("write")
     @operation(

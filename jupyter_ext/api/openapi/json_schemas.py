@@ -74,21 +74,21 @@ def _short_names(pydantic_names: Iterable[str]) -> dict[str, str]:
     Pydantic uses ``module__Name`` if two modules have a type of the same name, and ``Name-Input`` if the request and
     the response differ."""
     names: dict[str, str] = {}
-    taken = set(TAKEN)
+    used_names = set(TAKEN)
     for name in sorted(pydantic_names, key=lambda name: ("__" in name, name)):
         *modules, last = name.replace("-", "").split("__")
         last = PUBLISHED.get(last, last)
         path = ".".join([*modules, last])
         if published := next((to for end, to in PUBLISHED_OF_MODULE.items() if f".{path}".endswith(f".{end}")), ""):
             names[name] = published
-            taken.add(published.lower())
+            used_names.add(published.lower())
             continue
         prefixes = (
             "".join(map(_word, modules[:n] if n == 1 else modules[-n + 1 :])) for n in range(1, len(modules) + 2)
         )
         choices = [f"{prefix}{last}" for prefix in prefixes] if modules else [last, f"{last}Object"]
-        short = next(choice for choice in choices if choice.lower() not in taken)
-        taken.add(short.lower())
+        short = next(choice for choice in choices if choice.lower() not in used_names)
+        used_names.add(short.lower())
         names[name] = short
     return names
 

@@ -291,14 +291,14 @@ class Completer:
     ) -> None:
         """Store the ids of the prompt and of the answer, followed by the text ``after``. If the last token contains
         more than the text of the answer, the end of the text is encoded again."""
-        wanted = completion.text + after
-        if not wanted or not completion.finish or completion.pictures:
+        expected_text = completion.text + after
+        if not expected_text or not completion.finish or completion.pictures:
             return
         prefix = list(completion.ids)
-        while prefix and not wanted.startswith(decode(prefix)):
+        while prefix and not expected_text.startswith(decode(prefix)):
             prefix.pop()
-        rest = self._backend.encode(wanted[len(decode(prefix)) :])
-        self._chains.add(prompt + wanted, [*ids, *prefix, *rest])
+        rest = self._backend.encode(expected_text[len(decode(prefix)) :])
+        self._chains.add(prompt + expected_text, [*ids, *prefix, *rest])
 
     async def _decoding_with(self, marks: Sequence[str]) -> Decode:
         """Return a function like the backend's ``decode`` that also returns the text of those ``marks`` that are

@@ -280,8 +280,8 @@ class _Compiler:
         another = sequence(literal(", "), item)
         if not begins:
             return self.rules.repeat(another, min_count, max_count)
-        some = sequence(item, self.rules.repeat(another, max(0, min_count - 1), max_count - 1))
-        return some if min_count else optional(self.rules.rule(some))
+        expression = sequence(item, self.rules.repeat(another, max(0, min_count - 1), max_count - 1))
+        return expression if min_count else optional(self.rules.rule(expression))
 
     def _object(self, schema: Mapping[str, Any], recursion_left: int) -> str | None:
         properties = schema.get("properties", {})

@@ -45,8 +45,8 @@ class AnswerReader:
         if self.done:
             return parts
         parts += self._accept(self._parser.finish(cut=cut))
-        left = [TextChunk("", tuple(self._logprobs))] if self._logprobs and not self.calls else []
-        return parts + left
+        last_parts = [TextChunk("", tuple(self._logprobs))] if self._logprobs and not self.calls else []
+        return parts + last_parts
 
     def _read(self, parts: Iterable[TextChunk | ReasoningChunk]) -> list[TextChunk | ReasoningChunk | CallChunk]:
         read: list[TextChunk | ReasoningChunk | CallChunk] = []

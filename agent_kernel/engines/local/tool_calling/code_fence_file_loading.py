@@ -73,12 +73,12 @@ def reading_lines(question: str, hidden: Sequence[str], variables: Sequence[str]
     question = question[:MAX_ASKED]
     files = dict(_files(question, hidden))
     named = _find_name(question) if len(files) == 1 else ""
-    taken = set(variables)
+    used_names = set(variables)
     lines = []
     codes = ", ".join(_codes_of_missing(question))
     for path, expression in files.items():
-        name = named or _free("lines" if expression.endswith(LINES) else path, taken)
-        taken.add(name)
+        name = named or _free("lines" if expression.endswith(LINES) else path, used_names)
+        used_names.add(name)
         has_codes = codes and expression.startswith(("pd.read_csv(", "pd.read_excel("))
         reads = f"{expression.removesuffix(')')}, na_values=[{codes}])" if has_codes else expression
         lines.append(f"{name} = {reads}\n")

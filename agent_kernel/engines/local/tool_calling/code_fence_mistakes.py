@@ -192,8 +192,8 @@ def lacks_name(code: str, errors: Sequence[str]) -> bool:
 def misses_variable(code: str, question: str) -> bool:
     """Return whether the question gives the name of the variable for the result, and the code does not set this
     variable. False for code that cannot be parsed."""
-    wanted = {name for match in RESULT_NAME.finditer(question) for name in match.groups() if name}
-    return bool(wanted) and bool(parse_or_empty(code).body) and not wanted & names_set(code)
+    names = {name for match in RESULT_NAME.finditer(question) for name in match.groups() if name}
+    return bool(names) and bool(parse_or_empty(code).body) and not names & names_set(code)
 
 
 def names_set(code: str) -> set[str]:

@@ -230,9 +230,9 @@ class NativeRound:
         ``message``. If the template would write the message differently, ``raw`` is stored and used in later prompts
         instead, provided that this makes the common prefix longer."""
         after = [tool_result(call, "done", "success") for call in message.calls]
-        wanted = self.prompt + raw + self.template.end
+        expected = self.prompt + raw + self.template.end
         later = [*self.request.messages, message, *after]
-        if (await self.render(later)).startswith(wanted):
+        if (await self.render(later)).startswith(expected):
             return
         self.written.add(message, raw)
         if not (await self.render(later)).startswith(self.prompt + raw.rstrip()):
