@@ -86,9 +86,9 @@ class File:
 
     async def read(self) -> bytes:
         """Return the whole body. Raises FileNotProduced, FileGone, FileNotFound, ServerUnreachable."""
-        here = self.as_bytes()
-        if here is not None:
-            return here
+        included = self.as_bytes()
+        if included is not None:
+            return included
         connection, path, query = self._content()
         return (await connection.send("GET", path, query=query, headers={"Accept": "*/*"})).content
 
@@ -104,9 +104,9 @@ class File:
         target = await asyncio.to_thread(self._target, path)
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as part:
             try:
-                here = self.as_bytes()
-                if here is not None:
-                    await asyncio.to_thread(part.write, here)
+                included = self.as_bytes()
+                if included is not None:
+                    await asyncio.to_thread(part.write, included)
                 else:
                     await self._download(part)
                 part.close()

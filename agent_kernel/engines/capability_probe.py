@@ -130,10 +130,12 @@ class Probe:
         reply = await self._ask(SUM, tools=(ADD,))
         if reply.calls:
             return Finding("tools", "ok", _describe_call(reply.calls[0]))
-        named = ProbeReply() if reply.error else await self._ask(SUM, tools=(ADD,), tool_choice=ADD.name)
-        if named.calls:
+        forced_reply = ProbeReply() if reply.error else await self._ask(SUM, tools=(ADD,), tool_choice=ADD.name)
+        if forced_reply.calls:
             return Finding(
-                "tools", "unsure", (f"{_describe_call(named.calls[0])}, but only when tool_choice names the tool")
+                "tools",
+                "unsure",
+                (f"{_describe_call(forced_reply.calls[0])}, but only when tool_choice names the tool"),
             )
         why = f"the model answered in text: {_short(reply.text)}. Check that the server parses this model's calls"
         return Finding("tools", "lacks", reply.error or why)

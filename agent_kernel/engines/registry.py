@@ -78,10 +78,10 @@ class NamedEngines:
         self._queue = FairQueue(settings.turns_at_once)
         self._created: dict[str, Engine] = {}
         self._added: dict[str, AddedServer] = {}
-        named = self._configured.get(settings.engine)
-        uses_slot = settings.engine == "local" or isinstance(named, ConfiguredModel)
+        configured = self._configured.get(settings.engine)
+        uses_slot = settings.engine == "local" or isinstance(configured, ConfiguredModel)
         self._own: Engine = SlottedEngine(own, self._queue) if uses_slot else own
-        model = named.model if named else "" if settings.engine == "scripted" else settings.model
+        model = configured.model if configured else "" if settings.engine == "scripted" else settings.model
         self._own_names = {"", settings.engine, model}
         self._egress = EgressPolicy(settings.local_only)
         self.stored = AddedServers(settings.data_dir)

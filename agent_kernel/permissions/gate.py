@@ -101,8 +101,8 @@ class Gate:
         again = self._reason_to_ask_again(spec, context)
         if granted == "approve" and self.remembered and not ruling.firm and not again:
             return Verdict(True, "a person allowed it for this session", "session")
-        wanted = {"*"} if again else {spec.kind, "*"}
-        if self.ask is None and not self.answers & wanted:
+        accepted_answers = {"*"} if again else {spec.kind, "*"}
+        if self.ask is None and not self.answers & accepted_answers:
             return Verdict(False, f"{spec.name} ({spec.where}) needs a person's yes, and nobody can answer here{again}")
         return await self._ask_person(spec, context, ruling, again)
 

@@ -254,8 +254,8 @@ class FileRegistry:
         """Return at most ``limit`` files of a namespace with their sessions, newest first. ``among`` are the ids of the
         sessions to read (None: all)."""
         entries = await self._store.all_files(namespace, sessions=among)
-        there = [(key, file) for key, file in entries if await self._is_current(key, file)]
-        return there if limit is None else there[:limit]
+        current = [(key, file) for key, file in entries if await self._is_current(key, file)]
+        return current if limit is None else current[:limit]
 
     async def remove(self, key: SessionKey, id: str) -> bool:
         return await self._store.remove_file(key, id)

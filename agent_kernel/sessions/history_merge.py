@@ -125,19 +125,19 @@ def plan_replay(whole: SessionSnapshot, incoming: Sequence[Message]) -> MergePla
     then the newest."""
     failed = {turn.id for turn in whole.turns if turn.state == "failed"}
     heads = {branch.name: branch.head for branch in whole.branches}
-    here = whole.session.branch
+    current_branch = whole.session.branch
     best: tuple[tuple[int, bool], str, list[Item], Splice] | None = None
-    for name in (here, *[other for other in reversed(heads) if other != here][:MOST_BRANCHES]):
+    for name in (current_branch, *[other for other in reversed(heads) if other != current_branch][:MOST_BRANCHES]):
         items = [item for item in whole.select_branch(name)[1] if item.turn not in failed]
         candidate = splice([item.message for item in items], incoming)
         rank = (candidate.agreed, candidate.kept == len(items))
         if best is None or rank > best[0]:
             best = (rank, name, items, candidate)
-        if name == here and rank[1] and len(candidate.new) == candidate.added:
+        if name == current_branch and rank[1] and len(candidate.new) == candidate.added:
             break
     assert best is not None, "there is a current branch"
     _, name, items, candidate = best
-    return _to_plan(items, candidate, None if name == here else heads[name])
+    return _to_plan(items, candidate, None if name == current_branch else heads[name])
 
 
 def _to_plan(items: Sequence[Item], splice: Splice, end: int | None) -> MergePlan:

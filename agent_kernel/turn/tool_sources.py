@@ -46,8 +46,8 @@ class ToolDependencies:
 
     def has(self, *groups: str) -> bool:
         """Return whether the setting ``tools`` includes any of these groups."""
-        named = {name.strip() for name in self.settings.tools.split(",")}
-        return "agent" in named or bool(named & set(groups))
+        groups_on = {name.strip() for name in self.settings.tools.split(",")}
+        return "agent" in groups_on or bool(groups_on & set(groups))
 
 
 def create_sources(parts: ToolDependencies) -> list[ToolSource]:

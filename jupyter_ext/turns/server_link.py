@@ -265,10 +265,10 @@ class ServerLink:
             log.error("a question of another server could not be answered", exc_info=error)
 
     async def _answer(self, question: Mapping[str, Any]) -> None:
-        asked = ServerQuestion(question["namespace"], question["turn"], question["action"], question["body"])
+        server_question = ServerQuestion(question["namespace"], question["turn"], question["action"], question["body"])
         answer: dict[str, Any] = {"id": question["id"]}
         try:
-            result = await self.answer(asked)
+            result = await self.answer(server_question)
             if result is None:
                 return
             answer["result"] = result

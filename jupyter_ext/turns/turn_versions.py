@@ -289,10 +289,10 @@ class TurnVersions:
         """Drop the branch ``name`` if nothing was saved on it, and make ``current`` the current branch again. If
         dropping fails, the empty branch stays, which is harmless."""
         try:
-            made = next((branch for branch in await self._store.branches(key) if branch.name == name), None)
-            if made is None or made.head > made.since:
+            new_branch = next((branch for branch in await self._store.branches(key) if branch.name == name), None)
+            if new_branch is None or new_branch.head > new_branch.since:
                 return
-            if made.current:
+            if new_branch.current:
                 await self._store.switch(key, current)
             await self._store.drop_branch(key, name)
         except AgentKernelError as error:

@@ -110,9 +110,11 @@ def _not_computed(recorded: Sequence[CheckedNumber], before: RecordedTurn, now: 
     """Return the numbers of the recorded answer that the recorded outputs contain and the new outputs do not.
     ``recorded`` are the checked numbers of the recorded answer."""
     again = check_turn(before.answer, now.earlier, now.messages) or ()
-    there = {(number.start, number.end) for number in again if number.status == "computed"}
+    computed_again = {(number.start, number.end) for number in again if number.status == "computed"}
     return [
-        number.text for number in recorded if number.status == "computed" and (number.start, number.end) not in there
+        number.text
+        for number in recorded
+        if number.status == "computed" and (number.start, number.end) not in computed_again
     ]
 
 

@@ -198,8 +198,8 @@ def estimate_tokens(characters: int) -> int:
 
 
 def _matched_stop(choice: Mapping[str, Any], stops: Sequence[str]) -> str:
-    named = [choice.get(key) for key in ("stop_reason", "matched_stop")]
-    return next((stop for stop in stops if stop in named), "")
+    candidates = [choice.get(key) for key in ("stop_reason", "matched_stop")]
+    return next((stop for stop in stops if stop in candidates), "")
 
 
 def _content(content: Any) -> tuple[str, str]:

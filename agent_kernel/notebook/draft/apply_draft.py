@@ -76,15 +76,15 @@ class DraftApplier:
         the turn itself sets, are not mentioned."""
         new, changed = ([name for name in names if name != result] for names in self._made_by(turn))
         marked, targets = marked_names(prompt), {match[1] for match in TO_TABLE.finditer(prompt)}
-        wanted = [name for name in new if name in marked]
-        wanted += [name for name in changed if name in marked | targets and name not in wanted]
-        if not wanted or not self.person.is_there or self.denied():
+        to_offer = [name for name in new if name in marked]
+        to_offer += [name for name in changed if name in marked | targets and name not in to_offer]
+        if not to_offer or not self.person.is_there or self.denied():
             if others := list(dict.fromkeys([*new, *changed])):
                 self._tell(others, screen)
             return
-        calls = self.drafts.find_calls(wanted)
-        if self._ask_and_run(calls, QUESTION.format(names=_and(wanted)), turn, screen) is None:
-            self._tell(wanted, screen)
+        calls = self.drafts.find_calls(to_offer)
+        if self._ask_and_run(calls, QUESTION.format(names=_and(to_offer)), turn, screen) is None:
+            self._tell(to_offer, screen)
 
     def _made_by(self, turn: str) -> tuple[list[str], list[str]]:
         """Return the names the turn created, and the names it changed or deleted."""
@@ -103,8 +103,8 @@ class DraftApplier:
         is unknown or the changes cannot be applied."""
         known = [name for call in self.drafts.done for name in call.changes.names]
         if unknown := [name for name in names if name not in known]:
-            there = f"; there are: {', '.join(dict.fromkeys(known))}" if known else ""
-            raise AgentError(f"no draft has made {unknown[0]}{there}.")
+            existing = f"; there are: {', '.join(dict.fromkeys(known))}" if known else ""
+            raise AgentError(f"no draft has made {unknown[0]}{existing}.")
         if not known:
             raise AgentError(NOTHING_TO_KEEP)
         if reason := self.denied():

@@ -366,12 +366,12 @@ def _show_safely(bundle: Mapping[str, Any], show: Show, draft: int) -> None:
     to the draft."""
     data, metadata, transient = (bundle.get(name) for name in ("data", "metadata", "transient"))
     display = transient.get("display_id") if isinstance(transient, Mapping) else None
-    named = {"display_id": f"draft-{draft:x}-{display}"[:MAX_NAME]} if isinstance(display, str) else {}
+    display_id = {"display_id": f"draft-{draft:x}-{display}"[:MAX_NAME]} if isinstance(display, str) else {}
     show(
         safe_bundle(data if isinstance(data, Mapping) else {}),
         safe_metadata(metadata if isinstance(metadata, Mapping) else {}),
-        named,
-        bundle.get("update") is True and bool(named),
+        display_id,
+        bundle.get("update") is True and bool(display_id),
     )
 
 

@@ -129,21 +129,21 @@ def _view(own: str) -> tuple[list[str], list[str]]:
     directory that contains something hidden cannot be listed."""
     configured = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
     hidden = sorted({os.path.realpath(path) for path in (*visible_paths.hidden_by_default(), *SECRETS, *configured)})
-    home, here = os.path.realpath(os.path.expanduser("~")), os.path.realpath(os.getcwd())
+    home, notebook_dir = os.path.realpath(os.path.expanduser("~")), os.path.realpath(os.getcwd())
     modules = [os.path.realpath(path) for path in (*sys.path, *site.getsitepackages()) if path]
     system = [
         os.path.realpath(path) for path in (*visible_paths.existing(visible_paths.SYSTEM), *visible_paths.interpreter())
     ]
     system += [path for path in modules if os.path.basename(path) in PACKAGES]
-    readable = [path for directory in system for path in _parts_without(directory, [home, here, *hidden])]
+    readable = [path for directory in system for path in _parts_without(directory, [home, notebook_dir, *hidden])]
     needed, listed = [*readable, os.path.realpath(own)], list[str]()
     # A module directory that contains the notebook's directory would reveal that directory's neighbours.
     shown = [
         path
         for path in modules
-        if not visible_paths.holds(path, [here]) and not any(visible_paths.holds(p, [path]) for p in readable)
+        if not visible_paths.holds(path, [notebook_dir]) and not any(visible_paths.holds(p, [path]) for p in readable)
     ]
-    for directory in dict.fromkeys([*shown, here]):
+    for directory in dict.fromkeys([*shown, notebook_dir]):
         if visible_paths.is_shareable(directory, hidden, home):
             parts = [entry.path for entry in visible_paths.entries(directory, hidden)]
             readable += parts
@@ -189,21 +189,21 @@ def _cover(directory: str, hidden: Sequence[str], needed: Sequence[str]) -> bool
 
 def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
     assert libc is not None
-    named = [os.fsencode(text) or None for text in (source, target, kind)]
-    check_result(int(libc.mount(*named, ctypes.c_ulong(flags), os.fsencode(data) or None)), f"mount {target}")
+    encoded = [os.fsencode(text) or None for text in (source, target, kind)]
+    check_result(int(libc.mount(*encoded, ctypes.c_ulong(flags), os.fsencode(data) or None)), f"mount {target}")
 
 
 def _limit() -> None:
     """Set the resource limits. The memory limit is MEMORY_MB more than the fork already uses."""
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * mmap.PAGESIZE
-    wanted = {
+    limits = {
         resource.RLIMIT_AS: used + (MEMORY_MB << 20),
         resource.RLIMIT_FSIZE: FILE_MB << 20,
         resource.RLIMIT_NOFILE: max(FILES, 2 * max(map(int, os.listdir("/proc/self/fd")))),
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NPROC: rlimits.tasks_of(os.getuid()) + PROCESSES,
     }
-    for kind, value in wanted.items():
+    for kind, value in limits.items():
         hard = resource.getrlimit(kind)[1]
         most = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (most, most))

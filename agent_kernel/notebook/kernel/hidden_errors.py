@@ -33,7 +33,7 @@ def find_hidden_error(source: str, lines: Iterable[int], error: str, proposed: s
     known = {statement.key for statement in _statements(before)}
     failing = [Statement.of(node) for line in lines if (node := smallest_statement(before, line))]
     added = [statement for statement in _statements(after) if statement.key not in known and not statement.is_message]
-    kept = {statement.key for statement in _statements(after)}
+    keys_after = {statement.key for statement in _statements(after)}
     classes = _class_names(error)
     suspects = {statement.key for statement in failing} | {
         statement.key for statement in added if any(map(statement.replaces, failing))
@@ -43,7 +43,7 @@ def find_hidden_error(source: str, lines: Iterable[int], error: str, proposed: s
         if new.keys & suspects and not any(new.continues(suppressor, failing) for suppressor in old):
             return CATCHES.format(error=error.rpartition(".")[2])
     for one in failing:
-        if one.key not in kept and not one.may_be_left_out(added):
+        if one.key not in keys_after and not one.may_be_left_out(added):
             return LEAVES_OUT
     return ""
 

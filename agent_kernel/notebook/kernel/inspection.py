@@ -115,9 +115,11 @@ def format_traceback(error: BaseException, sources: Callable[[str], str]) -> str
         for frame in traceback.extract_tb(error.__traceback__)
         if "IPython" not in frame.filename
     ]
-    kept = frames if len(frames) <= 12 else [*frames[:4], f"  ... {len(frames) - 10} more frames ...", *frames[-6:]]
+    shown_frames = (
+        frames if len(frames) <= 12 else [*frames[:4], f"  ... {len(frames) - 10} more frames ...", *frames[-6:]]
+    )
     raised = _call_with_time_limit(lambda: traceback.format_exception_only(error), type(error).__name__, error)
-    return ESCAPES.sub("", "\n".join(["Traceback (most recent call last):", *kept, "".join(raised).rstrip()]))
+    return ESCAPES.sub("", "\n".join(["Traceback (most recent call last):", *shown_frames, "".join(raised).rstrip()]))
 
 
 def _lines(names: list[str], namespace: Mapping[str, Any], chars: int) -> list[str]:

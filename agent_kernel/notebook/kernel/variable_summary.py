@@ -67,8 +67,8 @@ def tables_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
     count, because they are also words. If there are none, return the data frames whose columns the prompt names ("plot
     rain_mm by month")."""
     words = dict.fromkeys(re.findall(r"(?<![\w.])[A-Za-z_]\w*", prompt))
-    named = [name for name in words if name not in ONE_LETTER_WORDS and is_table(namespace.get(name))]
-    return named or _tables_with_columns({word.lower() for word in words} - EVERYDAY_WORDS, namespace)
+    table_names = [name for name in words if name not in ONE_LETTER_WORDS and is_table(namespace.get(name))]
+    return table_names or _tables_with_columns({word.lower() for word in words} - EVERYDAY_WORDS, namespace)
 
 
 def _tables_with_columns(words: set[str], namespace: Mapping[str, Any]) -> list[str]:

@@ -197,8 +197,8 @@ class Commands:
             text = "The newest summary is removed; the model reads the turns that it summarised again."
             self._context.print_line(text if removed else "Nothing was removed: this conversation has no summary.")
             return
-        made = self._context.server.call("POST", path, {}, timeout=COMPACT_TIMEOUT_S)["summary"]
-        text = f"The model continues from this summary; every turn is kept.\n\n{made['text']}" if made else ""
+        summary = self._context.server.call("POST", path, {}, timeout=COMPACT_TIMEOUT_S)["summary"]
+        text = f"The model continues from this summary; every turn is kept.\n\n{summary['text']}" if summary else ""
         self._context.print_line(text or "Nothing was summarised: no turn of this conversation is old enough.")
 
     # ------------------------------------------------------------------------------------------- skills and trust

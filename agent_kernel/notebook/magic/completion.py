@@ -65,8 +65,8 @@ class MagicCompleter:
         before_token = context.text_until_cursor.removesuffix(context.token)
         if before_token.endswith(("{", "@")) and is_agent_cell(context.full_text):
             names = complete_file(context.token) if before_token.endswith("@") else self._names()
-            named = [SimpleCompletion(name) for name in names if name.startswith(context.token)]
-            return {"completions": named, "suppress": True}
+            completions = [SimpleCompletion(name) for name in names if name.startswith(context.token)]
+            return {"completions": completions, "suppress": True}
         words = context.text_until_cursor.split()
         if not words or words[0] not in MAGICS or (len(words) == 1 and context.token):
             return {"completions": []}

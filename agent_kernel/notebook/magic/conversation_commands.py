@@ -62,9 +62,9 @@ class ConversationCommands:
     def branch(self, rest: str) -> None:
         if rest and not rest.isdecimal():
             raise AgentError("Usage: %agent branch [N]. The new branch begins with the first N turns of this one.")
-        made = self._create_branch(self._context.require_session(), rest)
-        left = f"{_turns(made['turns'])} of {made['parent']}" if made["parent"] else _turns(made["turns"])
-        self._print_line(f"This notebook continues the new branch {made['name']}, which starts with {left}.")
+        branch = self._create_branch(self._context.require_session(), rest)
+        left = f"{_turns(branch['turns'])} of {branch['parent']}" if branch["parent"] else _turns(branch["turns"])
+        self._print_line(f"This notebook continues the new branch {branch['name']}, which starts with {left}.")
 
     def go_on(self, node: str) -> None:
         """Continue the branch named ``node``. If ``node`` is the number of a turn, create a branch after that turn and

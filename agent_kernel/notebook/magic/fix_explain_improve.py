@@ -76,8 +76,8 @@ def build_fix_request(shell: Any, executions: ExecutionHistory, words: str) -> C
         raise AgentError(f"{missing} since this kernel was started; run the one that fails, then ask again.")
     number, _, source, traceback = failure
     prompt = FIX.format(number=number, error=_error_line(traceback))
-    made = [name for name in _bound_names(shell, source) if name not in shell.user_ns]
-    prompt = _prompt(prompt, made, words[chosen.end() :] if chosen else words)
+    new_names = [name for name in _bound_names(shell, source) if name not in shell.user_ns]
+    prompt = _prompt(prompt, new_names, words[chosen.end() :] if chosen else words)
     review = ProgramReview(lambda code: _refuse_fix(shell, number, source, traceback, code))
     return CellTask(prompt, _failure_notes(shell, failure), "fix", source, review, NONE_RAN)
 

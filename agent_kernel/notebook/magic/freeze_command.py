@@ -53,17 +53,17 @@ class FreezeCommand:
             raise AgentError(NOT_OURS.format(path=path.absolute(), frozen=frozen_path.name))
         if in_place and binding.get("open"):
             raise AgentError(OPEN.format(name=path.name, frozen=frozen_path.name))
-        made = freeze_notebook(_read(path), list(self._turns()), partial(to_plain_python, self._context.shell))
+        frozen = freeze_notebook(_read(path), list(self._turns()), partial(to_plain_python, self._context.shell))
         backup_note = ""
         if in_place:
             backup = path.with_suffix(".before-freeze.ipynb")
             write_file(backup, path.read_bytes(), notebook=path, replace=replace)
             backup_note = f" The original is in {backup.name}."
-        text = json.dumps(made.document, ensure_ascii=False, indent=1) + "\n"
+        text = json.dumps(frozen.document, ensure_ascii=False, indent=1) + "\n"
         target = path if in_place else frozen_path
         data = text.encode("utf-8", "surrogatepass")
         write_file(target, data, notebook=path, replace=in_place or replace)
-        self._context.print_line(f"Wrote {target}: {_describe(made)}.{backup_note}{'' if is_ours else OTHER}")
+        self._context.print_line(f"Wrote {target}: {_describe(frozen)}.{backup_note}{'' if is_ours else OTHER}")
 
     def _file(self, path_text: str, binding: Mapping[str, Any]) -> Path:
         path = Path(path_text).expanduser() if path_text else self._own(binding)

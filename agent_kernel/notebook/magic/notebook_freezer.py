@@ -73,7 +73,7 @@ class FrozenNotebook:
                 met |= {turn.cell for turn in line_turns}
                 cells.append(self._plain_cell(_without_turn_outputs(cell, line_turns), source))
                 texts = [output for output in cell.get("outputs", ()) if not _is_picture(output)]
-                cells += [made for turn in line_turns for made in self._turn_cells(turn, texts, source)]
+                cells += [new_cell for turn in line_turns for new_cell in self._turn_cells(turn, texts, source)]
             elif turn := by_cell.get(id, {}).get(id):
                 met.add(turn.cell)
                 cells += self._turn_cells(turn, cell.get("outputs", ()), source)
@@ -82,17 +82,17 @@ class FrozenNotebook:
                 cells += self._unknown_cells(cell.get("outputs", ()), source if prompt is None else prompt)
         rest = [turn for turn in turns if turn.ran and turn.cell not in met]
         cells += [_text(WITHOUT_CELL)] if rest else []
-        cells += [made for turn in rest for made in self._turn_cells(turn, (), "")]
+        cells += [new_cell for turn in rest for new_cell in self._turn_cells(turn, (), "")]
 
     def _turn_cells(self, turn: FrozenTurn, outputs: Sequence[Any], source: str) -> list[Json]:
         """Return the cells for the prompt, the code and the answer of a turn. Pictures among the outputs of the agent
         cell move to the last code cell."""
         self.turns += 1
         ran = _with_result(turn.ran, turn, source, outputs)
-        made = [_text(_quote(turn.prompt)), *(self._code_cell(code, where) for code, where in ran)]
+        new_cells = [_text(_quote(turn.prompt)), *(self._code_cell(code, where) for code, where in ran)]
         if ran:
-            made[-1]["outputs"] = [output for output in outputs if _is_picture(output)]
-        return [*made, _text(safe_markdown(turn.answer))] if turn.answer.strip() else made
+            new_cells[-1]["outputs"] = [output for output in outputs if _is_picture(output)]
+        return [*new_cells, _text(safe_markdown(turn.answer))] if turn.answer.strip() else new_cells
 
     def _code_cell(self, code: str, where: str) -> Json:
         plain = self.transformed(code)
@@ -215,8 +215,8 @@ def _without_turn_outputs(cell: Mapping[str, Any], turns: Sequence[FrozenTurn]) 
     if not turns:
         return cell
     answers = {turn.answer.strip() for turn in turns if turn.answer.strip()}
-    kept = [output for output in cell.get("outputs", ()) if not (_is_around(output) or _answer(output) in answers)]
-    return {**cell, "outputs": kept}
+    outputs = [output for output in cell.get("outputs", ()) if not (_is_around(output) or _answer(output) in answers)]
+    return {**cell, "outputs": outputs}
 
 
 def _output_markdown(output: Any) -> str:

@@ -92,10 +92,16 @@ class Claim:
         self._done.set()
         if patient:
             self._thread.join(2.0)
-        kept = _fitting(media)
-        if len(kept) < len(media):
-            text = f"{text}\n[{len(media) - len(kept)} of them are too large to be sent to you]"
-        body: dict[str, Any] = {"action": "finish", "status": status, "text": text, "media": kept, "shown": True}
+        fitting_media = _fitting(media)
+        if len(fitting_media) < len(media):
+            text = f"{text}\n[{len(media) - len(fitting_media)} of them are too large to be sent to you]"
+        body: dict[str, Any] = {
+            "action": "finish",
+            "status": status,
+            "text": text,
+            "media": fitting_media,
+            "shown": True,
+        }
         if known := {name: value for name, value in (details or {}).items() if value}:
             body["details"] = known
         for attempt in range(TRIES if patient else 1):

@@ -124,13 +124,13 @@ def _readable_path(name: str) -> str | None:
     if extension not in TABLES | JSON_LINES | TEXTS | {"json"} | BY_PANDAS.keys():
         return None
     try:
-        here, path = os.path.realpath(os.getcwd()), os.path.realpath(name)
-        if not stat.S_ISREG(os.stat(path).st_mode) or not path.startswith(here.rstrip("/") + "/"):
+        workdir, path = os.path.realpath(os.getcwd()), os.path.realpath(name)
+        if not stat.S_ISREG(os.stat(path).st_mode) or not path.startswith(workdir.rstrip("/") + "/"):
             return None
         allowed = [os.path.realpath(root) for root in readable_paths()]
     except (OSError, ValueError):
         return None
-    if any(part.startswith(".") or ".agent." in part for part in Path(path).relative_to(here).parts):
+    if any(part.startswith(".") or ".agent." in part for part in Path(path).relative_to(workdir).parts):
         return None
     return path if any(path == root or path.startswith(root.rstrip("/") + "/") for root in allowed) else None
 
@@ -266,8 +266,8 @@ def _describe_table(name: str, head: FileHead) -> tuple[list[str], list[str]]:
     options += [f"encoding={head.encoding!r}"] if head.encoding == "latin-1" else []
     count = f"{len(rows) - 1} rows x " if head.whole else ""
     more = f", and {len(rows[0]) - MAX_COLUMNS} more" if len(rows[0]) > MAX_COLUMNS else ""
-    named = zip(columns, ("date" if kind == "day first" else kind for kind in kinds), strict=True)
-    described = ", ".join(f"{_cut(column)} {kind}" for column, kind in named)
+    typed_columns = zip(columns, ("date" if kind == "day first" else kind for kind in kinds), strict=True)
+    described = ", ".join(f"{_cut(column)} {kind}" for column, kind in typed_columns)
     shown = [separator.join(_cut(cell) for cell in row[:MAX_COLUMNS]) for row in rows[: ROWS + 1]]
     reads = _reads(f"pd.read_csv({', '.join([repr(name), *options])})")
     conversions = _conversions(

@@ -61,23 +61,23 @@ class RequestBuilder:
         """Return the body of the request that starts a turn. ``notes`` are further notes for the model. ``result`` is
         the variable that gets the result of the turn. Raises AgentError for an unknown variable or an unreadable
         picture."""
-        named = named_in_braces(prompt, self._shell.user_ns)
+        variables = named_in_braces(prompt, self._shell.user_ns)
         place = self._target(request, session)
-        copies = self._copies(request, prompt, named, place)
+        copies = self._copies(request, prompt, variables, place)
         form = result.format(request.form) if result else FORMS[request.form]
         if result:
             result.check_place(place)
-        files = _files(without_braces(prompt, named), place)
+        files = _files(without_braces(prompt, variables), place)
         # The newest tables are not described for a sandbox, which does not have them, and for a turn whose notes or
         # files already state its subject.
         newest = not (notes or files or place == "sandbox")
-        names = [*request.variables, *named]
+        names = [*request.variables, *variables]
         data = self._describe_data(prompt, session, names, place, has_files=bool(files), newest=newest)
         context = [*notes, *_with_lines(data, copies), *files, *form.notes]
         # The stored answer does not contain the value of a program, so a typed result is always asked for again.
         may_show_stored = not (request.fresh or (result and result.type)) and self.run_all.is_sent_with_others()
         body: dict[str, Any] = {
-            "prompt": without_braces(prompt, named),
+            "prompt": without_braces(prompt, variables),
             "context": context,
             "cell": cell,
             "rerun": "show" if may_show_stored else "ask",
@@ -171,15 +171,15 @@ class RequestBuilder:
         before, earlier = self._earlier
         earlier = earlier if before == session and not has_files else ""
         options: dict[str, Any] = {"named": [*names], "earlier": earlier, "newest": newest}
-        here = _note("\n".join(describe_data(prompt, self._shell.user_ns, **options)))
+        kernel_note = _note("\n".join(describe_data(prompt, self._shell.user_ns, **options)))
         drafted = _note(self._parts.drafts.describe_data(prompt, options) if place == "draft" else "")
-        data = drafted or here
+        data = drafted or kernel_note
         is_named = has_files or data.get("title") == NAMED
         self._earlier = (session, f"{earlier}\n{prompt}"[-MAX_EARLIER:] if earlier and not is_named else prompt)
-        if data in ({}, here):
+        if data in ({}, kernel_note):
             return [data] if data else []
         shown = {"title": DRAFT_VARIABLES, "text": f"{data['title']}: {data['text']}"}
-        return [here, shown] if here.get("title") == NAMED else [shown]
+        return [kernel_note, shown] if kernel_note.get("title") == NAMED else [shown]
 
     def _is_allowed(self, session: str) -> bool:
         """Return whether the user lets code of this session run in the kernel without asking."""

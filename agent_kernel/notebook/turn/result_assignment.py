@@ -98,13 +98,13 @@ class ResultAssignment(NamedTuple):
 
     def _misfit(self, answer: str, program_value: ProgramValue | None) -> str:
         assert self.type is not None
-        wanted = f"{'an' if self.type.text[0] in 'aeiou' else 'a'} {self.type.text}"
+        type_text = f"{'an' if self.type.text[0] in 'aeiou' else 'a'} {self.type.text}"
         if not self.is_computed:
-            return f"The answer {_describe(answer)} is not {wanted}, so {self.name} was not set."
+            return f"The answer {_describe(answer)} is not {type_text}, so {self.name} was not set."
         if program_value is not None and program_value.elsewhere and self.type.may_be(program_value):
             only = f"The {program_value.elsewhere} exists only in a draft, so {self.name} was not set."
             return f"{only} --in live runs the program in your kernel."
-        return f"No program of this turn ended with {wanted}, so {self.name} was not set."
+        return f"No program of this turn ended with {type_text}, so {self.name} was not set."
 
 
 def _describe(value: Any) -> str:

@@ -60,9 +60,9 @@ class SidecarDocument:
         return the answer number ``occurrence`` to this prompt in any cell, or the last answer if there are fewer.
         Returns None if the prompt has no answer."""
         same = [turn for turn in self.turns if normalize_prompt(turn.prompt) == normalize_prompt(prompt)]
-        mine = [turn for turn in same if turn.cell == cell]
-        if mine:
-            return mine[-1]
+        of_cell = [turn for turn in same if turn.cell == cell]
+        if of_cell:
+            return of_cell[-1]
         return same[min(occurrence, len(same)) - 1] if same else None
 
     def medium(self, digest: str) -> bytes | None:
@@ -173,7 +173,7 @@ def _inline(body: Mapping[str, Any], own: Mapping[str, Any], messages: list[Mess
     for digest, blob in own["blobs"].items():
         if isinstance(blob.get("data"), str):
             yield str(digest), blob["data"]
-    named = [medium.hash for message in messages for medium in message.media if medium.mime == PNG]
-    for digest, image in zip(named, body.get("images") or (), strict=False):
+    png_hashes = [medium.hash for message in messages for medium in message.media if medium.mime == PNG]
+    for digest, image in zip(png_hashes, body.get("images") or (), strict=False):
         if isinstance(image, str):
             yield digest, image

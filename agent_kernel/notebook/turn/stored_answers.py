@@ -99,8 +99,8 @@ class StoredAnswers:
     def _files(self) -> list[Path]:
         """Return the file that the environment names; else the sidecar of the notebook; else all sidecars in the
         working directory."""
-        if named := self._env.get(FILE):
-            return [Path(named).expanduser()]
+        if configured := self._env.get(FILE):
+            return [Path(configured).expanduser()]
         names = [
             str(self._shell.user_ns.get("__vsc_ipynb_file__", "")),
             *(self._env.get(name, "") for name in NOTEBOOKS),

@@ -77,12 +77,12 @@ def _of(pid: int) -> dict[str, Any]:
 def _is_idle(body: Mapping[str, Any]) -> bool:
     """Return True if the process that the note names is this one or has certainly ended. A process on another machine,
     or in another container, counts as running."""
-    mine = _of(os.getpid())
-    if all(body[name] == value for name, value in mine.items()):
+    this_process = _of(os.getpid())
+    if all(body[name] == value for name, value in this_process.items()):
         return True
-    if not mine["machine"] or body["machine"] != mine["machine"]:
+    if not this_process["machine"] or body["machine"] != this_process["machine"]:
         return False
-    rebooted = body["boot"] != mine["boot"]
+    rebooted = body["boot"] != this_process["boot"]
     return rebooted or (
-        body["pids"] == mine["pids"] and not process_identity.is_alive(int(body["pid"]), str(body["started"]))
+        body["pids"] == this_process["pids"] and not process_identity.is_alive(int(body["pid"]), str(body["started"]))
     )

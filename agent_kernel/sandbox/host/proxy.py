@@ -170,11 +170,15 @@ def target_of(head: bytes) -> ProxyTarget:
     path = where[len("http://") + len(split.netloc) :] or "/"
     headers = [line for line in lines[1:] if not line.lower().startswith((b"proxy-", b"connection:", b"keep-alive:"))]
     headers = [line for line in headers if not line.lower().startswith(b"host:")]
-    shown = f"[{host}]" if ":" in host else host
-    named = shown if port == 80 else f"{shown}:{port}"
+    host_text = f"[{host}]" if ":" in host else host
+    host_header = host_text if port == 80 else f"{host_text}:{port}"
     path = path if path.startswith("/") else f"/{path}"
     # Each connection serves one request, because the next request may be for another host.
-    first = [f"{method} {path} {version}".encode("latin-1"), f"Host: {named}".encode("latin-1"), b"Connection: close"]
+    first = [
+        f"{method} {path} {version}".encode("latin-1"),
+        f"Host: {host_header}".encode("latin-1"),
+        b"Connection: close",
+    ]
     return ProxyTarget(host, port, b"\r\n".join([*first, *headers]) + b"\r\n\r\n")
 
 

@@ -240,7 +240,7 @@ class Jail:
         Landlock and seccomp require no_new_privs. seccomp is last, because its filter applies to all later system
         calls."""
         readable, writable = self._paths()
-        wanted = seccomp.rules(
+        filter_rules = seccomp.rules(
             isolated=self.isolated,
             pid=os.getpid(),
             network=self.network or "none",
@@ -251,7 +251,7 @@ class Jail:
         self._try("no_new_privs", privileges.no_new_privileges)
         self._try("landlock", lambda: landlock.restrict(readable, writable, tcp=tcp))
         self._try("capabilities", privileges.drop_capabilities)
-        self._try("seccomp", lambda: seccomp.install(wanted, self.network))
+        self._try("seccomp", lambda: seccomp.install(filter_rules, self.network))
 
     def _count(self) -> None:
         """Record in the report how the network is restricted, and which limits apply to all processes together."""

@@ -71,10 +71,10 @@ def hidden_by_default() -> list[str]:
     passwords."""
     home = os.path.expanduser("~")
     data = os.environ.get("JUPYTER_DATA_DIR") or os.path.join(home, ".local/share/jupyter")
-    named = ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR", "XDG_RUNTIME_DIR")
+    variables = ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR", "XDG_RUNTIME_DIR")
     paths = [data, os.path.join(home, ".jupyter"), os.path.join(home, ".ipython")]
     paths += [os.path.join(home, name) for name in SECRETS]
-    return paths + [os.environ[name] for name in named if os.environ.get(name)]
+    return paths + [os.environ[name] for name in variables if os.environ.get(name)]
 
 
 def is_private(name: str) -> bool:

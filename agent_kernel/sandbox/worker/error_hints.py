@@ -58,11 +58,11 @@ def _facts(error: BaseException) -> Iterator[str]:
 
 
 def _of_module(error: ModuleNotFoundError) -> Iterator[str]:
-    wanted = error.name.partition(".")[0] if type(error.name) is str else ""
-    if not wanted or wanted in sys.modules or importlib.util.find_spec(wanted) is not None:
+    missing_module = error.name.partition(".")[0] if type(error.name) is str else ""
+    if not missing_module or missing_module in sys.modules or importlib.util.find_spec(missing_module) is not None:
         return  # a part of an installed package is missing, which the error says
-    here = [name for name in PACKAGES if importlib.util.find_spec(name) is not None]
-    yield f"{wanted} is not installed. Installed are {', '.join(here) or 'none of the usual packages'}."
+    installed = [name for name in PACKAGES if importlib.util.find_spec(name) is not None]
+    yield f"{missing_module} is not installed. Installed are {', '.join(installed) or 'none of the usual packages'}."
 
 
 def _of_file(error: FileNotFoundError) -> Iterator[str]:
@@ -102,10 +102,10 @@ def _of_key(error: KeyError, names: Mapping[str, Any], libraries: list[types.Fra
         tables = dict(zip(("the table",), passed, strict=False))
     for name, table in list(tables.items())[:2]:
         yield f"Columns of {name}: {_join(_columns(table))}."
-    wanted = error.args[0] if error.args else ""
+    missing_key = error.args[0] if error.args else ""
     for name, value in names.items():
         if type(value) is dict and not tables:
-            yield from _close(f"Keys of {name}", repr(wanted) if type(wanted) is str else "", _labels(value))
+            yield from _close(f"Keys of {name}", repr(missing_key) if type(missing_key) is str else "", _labels(value))
 
 
 def _sizes(names: Mapping[str, Any]) -> Iterator[str]:

@@ -95,9 +95,9 @@ class AgentsSession:
         """Return the newest ``limit`` items in order (None: the limit of the settings, or all). Items of agent-kernel's
         own agent are returned as messages, calls and outputs of the Responses API; its hidden messages are left out."""
         store, key = self._holder.store, self._key(wrapper)
-        wanted = limit if limit is not None else getattr(self.session_settings, "limit", None)
-        items = _flat(await self._newest(store, key, wanted))
-        return items if wanted is None else items[-wanted:] if wanted else []
+        count = limit if limit is not None else getattr(self.session_settings, "limit", None)
+        items = _flat(await self._newest(store, key, count))
+        return items if count is None else items[-count:] if count else []
 
     async def add_items(self, items: Sequence[Mapping[str, Any]], *, wrapper: Any = None) -> None:
         """Add all items or none. A user message begins a turn."""

@@ -61,13 +61,13 @@ async def write_copy(original: Transcript, target: SessionStore, *, replace: boo
     """
     key = original.session.key
     try:
-        there = await read_snapshot(target, key)
-        if there is not None and _content(there) == _content(original):
+        existing = await read_snapshot(target, key)
+        if existing is not None and _content(existing) == _content(original):
             return SessionCopy(key, "equal", len(original.items))
-        continues = there is not None and _is_earlier(there, original)
-        if there is not None and not (continues or replace):
+        continues = existing is not None and _is_earlier(existing, original)
+        if existing is not None and not (continues or replace):
             return SessionCopy(key, "differs", len(original.items))
-        await target.restore(original, original.blobs, **({"replace": True} if there is not None else {}))
+        await target.restore(original, original.blobs, **({"replace": True} if existing is not None else {}))
     except (Conflict, SessionBusy):
         return SessionCopy(key, "busy")
     await _verify(target, original)
@@ -85,10 +85,10 @@ async def copy_bindings(
         if SessionKey(binding.namespace, binding.session) not in copied:
             continue
         place = (binding.namespace, binding.root, binding.path)
-        there = await target.bound(*place)
-        if there is None:
+        bound_session = await target.bound(*place)
+        if bound_session is None:
             await target.bind(*place, binding.session)
-        elif there != binding.session:
+        elif bound_session != binding.session:
             left_out.append(binding)
     return left_out
 

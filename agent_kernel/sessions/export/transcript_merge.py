@@ -176,8 +176,8 @@ class _Merge:
         if segment.id and segment not in self._common:
             self._homes[segment.id] = self._add_segment(*self._locate(segment.parent, segment.since))
         elif new:
-            mine = (turn for turn in self._ours.turns if turn.id not in self._shared)
-            grew = any(_place_of(self._ours, turn) == segment.id for turn in mine)
+            own_turns = (turn for turn in self._ours.turns if turn.id not in self._shared)
+            grew = any(_place_of(self._ours, turn) == segment.id for turn in own_turns)
             cut = self._last_shared(segment.id, self._theirs.session.head)
             self._homes[segment.id] = self._add_segment(segment.id, cut) if grew else segment.id
         for turn in new:

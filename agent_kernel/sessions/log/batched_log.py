@@ -243,8 +243,8 @@ class BatchedLog:
         """Delete the pieces of versions that were never committed."""
         pieces = {batch.data for batch in batches if batch.data.token}
         if pieces:
-            named = {batch.data for batch in self._table.fetch({batch.number for batch in batches})}
-            for data in pieces - named:
+            committed = {batch.data for batch in self._table.fetch({batch.number for batch in batches})}
+            for data in pieces - committed:
                 self._table.delete_pieces(data.token, data.count)
 
     # ------------------------------------------------------------------------------------------------ storing bytes
@@ -255,13 +255,13 @@ class BatchedLog:
             if self._table.touch_blob(key):
                 return
             token = uuid.uuid4().hex
-            made = Data(token=token, count=self._table.put_pieces(token, data))
-            if self._table.create_blob(key, made, len(data)):
+            stored = Data(token=token, count=self._table.put_pieces(token, data))
+            if self._table.create_blob(key, stored, len(data)):
                 return
             held = self._table.get_blob(key)
-            if held is not None and held.data == made:  # it was created, and the reply was lost
+            if held is not None and held.data == stored:  # it was created, and the reply was lost
                 return
-            self._table.delete_pieces(made.token, made.count)
+            self._table.delete_pieces(stored.token, stored.count)
         raise self._contention_error()
 
     def get_blob(self, namespace: str, digest: str) -> bytes | None:
@@ -289,10 +289,10 @@ class BatchedLog:
         self._index = _Index()
         self._catch_up()
         self._remove_leftovers()
-        kept, freed = {_blob_key(*place) for place in referenced}, 0
+        kept_keys, freed = {_blob_key(*place) for place in referenced}, 0
         live = {data.token for data in self._index.tokens.values()}
         for key, blob in self._table.blobs():
-            if key not in kept and blob.stored <= until and self._table.delete_blob(key, until):
+            if key not in kept_keys and blob.stored <= until and self._table.delete_blob(key, until):
                 self._table.delete_pieces(blob.data.token, blob.data.count)
                 freed += blob.size
             live.add(blob.data.token)

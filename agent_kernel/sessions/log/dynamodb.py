@@ -88,17 +88,17 @@ class DynamoTable:
         return self._db.transact([{"Update": head}, {"Put": item}])
 
     def fetch(self, numbers: Collection[int]) -> Sequence[Batch]:
-        wanted: Any = {
+        request: Any = {
             self._table: {
                 "Keys": [self._db.key("log", _number(n)) for n in numbers],
                 "ConsistentRead": True,
             }
         }
         found = list[Batch]()
-        while wanted:
-            reply = self._db.call("batch_get_item", RequestItems=wanted)
+        while request:
+            reply = self._db.call("batch_get_item", RequestItems=request)
             found += [_to_batch(item) for item in reply["Responses"][self._table]]
-            wanted = reply.get("UnprocessedKeys")
+            request = reply.get("UnprocessedKeys")
         return sorted(found, key=lambda batch: batch.number)
 
     def rewrite(self, batches: Sequence[Batch]) -> bool:

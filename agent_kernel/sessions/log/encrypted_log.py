@@ -43,8 +43,8 @@ class EncryptedLog:
     def read(self, after: Mapping[str, int], among: Collection[str] | None = None) -> Tail:
         if not after:
             self._heads.clear()
-        wanted = after if among is None else among
-        skipped = {name for name in wanted if after.get(name, 0) > self._read_up_to.get(name, 0)}
+        namespaces = after if among is None else among
+        skipped = {name for name in namespaces if after.get(name, 0) > self._read_up_to.get(name, 0)}
         if skipped:
             # The caller skips entries of these namespaces, so their next entries cannot be compared with earlier ones.
             self._heads = {stream: last for stream, last in self._heads.items() if stream[0] not in skipped}

@@ -92,9 +92,11 @@ class RedisLog:
         )
 
     def drop_blobs(self, referenced: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
-        kept = {member(namespace, digest).encode() for namespace, digest in referenced}
+        kept_names = {member(namespace, digest).encode() for namespace, digest in referenced}
         found = [
-            blob for blob in self._connection.run("old", [self._connection.key("blobs")], [grace]) if blob not in kept
+            blob
+            for blob in self._connection.run("old", [self._connection.key("blobs")], [grace])
+            if blob not in kept_names
         ]
         freed = 0
         for at in range(0, len(found), _DROPPED_AT_ONCE):

@@ -221,9 +221,9 @@ class Replica:
             db.execute("DELETE FROM bindings WHERE namespace = ?", (entry.namespace,))
             return set()
         stream = (entry.namespace, entry.session)
-        named = "SELECT hash FROM {} WHERE namespace = ? AND session = ?"
+        query = "SELECT hash FROM {} WHERE namespace = ? AND session = ?"
         hashes = {
-            digest for table in ("media", "files") for (digest,) in db.execute(named.format(table), stream) if digest
+            digest for table in ("media", "files") for (digest,) in db.execute(query.format(table), stream) if digest
         }
         search_texts.delete_session_texts(db, SessionKey(*stream))
         for table in SESSION_TABLES:

@@ -127,10 +127,10 @@ def collect_garbage(db: sqlite3.Connection, now: float | None = None) -> int:
     if files is None:
         return 0
     rows = db.execute("SELECT namespace, hash FROM blobs WHERE size > 0 AND length(data) = 0")
-    named = {files.relative_path(namespace, digest) for namespace, digest in rows}
+    referenced = {files.relative_path(namespace, digest) for namespace, digest in rows}
     freed = 0
     for path in files.all_files():
-        known = path.relative_to(files.directory).as_posix() in named and not path.name.endswith(PART)
+        known = path.relative_to(files.directory).as_posix() in referenced and not path.name.endswith(PART)
         status = path.stat()
         if not known and status.st_mtime <= (time.time() if now is None else now) - GRACE_S:
             path.unlink(missing_ok=True)

@@ -58,13 +58,13 @@ def select_siblings(db: sqlite3.Connection, key: SessionKey, turn: str) -> list[
     These are the first turn after that item in the item's segment, and the first turn of each segment that begins
     there.
     """
-    mine = _select_position(db, key, turn)
-    if mine is None:
+    position = _select_position(db, key, turn)
+    if position is None:
         return []
-    segment, seq = segments.find_end(db, key, segments.path_to_root(db, key, mine.segment), mine.since)
+    segment, seq = segments.find_end(db, key, segments.path_to_root(db, key, position.segment), position.since)
     # The search for first turns does not find a turn without items, so ``mine`` is always added.
     beside = [_first_turn_after(db, key, id, seq) for id in (segment, *segments.select_children(db, key, segment, seq))]
-    versions = {place for place in beside if place is not None} | {mine}
+    versions = {place for place in beside if place is not None} | {position}
     ways = segments.branch_paths(db, key)
     return [
         (place.turn, next(name for name, pieces in ways if segments.path_contains(pieces, place.segment, place.since)))

@@ -131,9 +131,11 @@ class SessionCheck:
             " AND b.hash = m.hash WHERE m.namespace = ? AND m.session = ?"
         )
         ((file_bytes,),) = self._rows(f"SELECT coalesce(sum(size), 0) FROM files WHERE {HERE}")
-        there = taken + media + file_bytes
-        if size != there:
-            yield self._fault("bytes", f"the session counts {size} bytes, but stores {there}", bytes=there)
+        actual_bytes = taken + media + file_bytes
+        if size != actual_bytes:
+            yield self._fault(
+                "bytes", f"the session counts {size} bytes, but stores {actual_bytes}", bytes=actual_bytes
+            )
 
     def _turns(self) -> Iterator[LocatedFault]:
         for rowid, id, usage, record in self._rows(f"SELECT rowid, id, usage, record FROM turns WHERE {HERE}"):

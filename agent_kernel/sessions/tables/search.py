@@ -71,8 +71,8 @@ def _scope(db: sqlite3.Connection, namespace: str, query: SessionQuery) -> _Sear
     sessions = query.sessions
     if query.path:
         bound = bindings.select_bound_session(db, namespace, query.root, query.path)
-        here = frozenset[str]() if bound is None else frozenset({bound})
-        sessions = here if sessions is None else here & sessions
+        bound_sessions = frozenset[str]() if bound is None else frozenset({bound})
+        sessions = bound_sessions if sessions is None else bound_sessions & sessions
     if sessions is not None:
         known = [search_texts.select_number(db, SessionKey(namespace, id)) for id in sessions]
         ids = tuple(search_texts.id_range(number) for number in known if number is not None)

@@ -145,16 +145,16 @@ def switch_to_item(db: sqlite3.Connection, key: SessionKey, behind: int, now: fl
             details={"behind": behind},
         )
     # (0, 0) is what ``find_end`` returns for a branch without items.
-    here = (segment, behind) if segment is not None else (0, 0)
+    position = (segment, behind) if segment is not None else (0, 0)
     now_current = sessions.require_session(db, key).branch
-    ending = [name for name, pieces in branch_paths(db, key) if find_end(db, key, pieces) == here]
+    ending = [name for name, pieces in branch_paths(db, key) if find_end(db, key, pieces) == position]
     if now_current in ending:
         name = now_current
     elif ending:
         name = ending[-1]
     else:
         name = next_free_name(_select_used_names(db, key))
-        segment = insert_segment(db, key, *here)
+        segment = insert_segment(db, key, *position)
         insert_row(db, "branches", key, name=name, segment=segment, parent=now_current, created=now)
     return make_current(db, key, name)
 

@@ -107,8 +107,8 @@ def _names_a_file(call: ast.Call) -> bool:
     instead."""
     name, _ = _function_name(call.func)
     writers = {"csv", "excel", "parquet", "json", "pickle", "feather", "hdf", "sql", "stata", "html", "xml", "markdown"}
-    named = any(word.arg in ("path", "path_or_buf", "excel_writer", "buf", "con") for word in call.keywords)
-    return name.removeprefix("to_") in writers and bool(call.args or named)
+    has_path_keyword = any(word.arg in ("path", "path_or_buf", "excel_writer", "buf", "con") for word in call.keywords)
+    return name.removeprefix("to_") in writers and bool(call.args or has_path_keyword)
 
 
 def _is_url(value: object) -> bool:

@@ -93,18 +93,18 @@ class WorkdirSnapshot:
         after = self._of(self.workdir, self.wanted, self.unasked)
         news = {name for name, stamp in after.stamps.items() if self.stamps.get(name) != stamp}
         requested = [*declared, *(file for file in self.wanted if file.path in news)]
-        named = [
+        declared_files = [
             _check_output(self.workdir, one) for one in {file.path: file for file in reversed(requested)}.values()
         ][::-1]
         if not (self.complete and after.complete):
             return SurfacedFiles(
-                tuple(named), f"There are more than {WALKED:,} files here: name those to show as outputs."
+                tuple(declared_files), f"There are more than {WALKED:,} files here: name those to show as outputs."
             )
-        others = sorted(news - {file.name for file in named}) if self.unasked else []
+        others = sorted(news - {file.name for file in declared_files}) if self.unasked else []
         unnamed = [
             ProducedFile(name, self.workdir / name, format_of(name), root=self.workdir) for name in others[:SURFACED]
         ]
-        return SurfacedFiles((*named, *unnamed), _describe_omitted(others[SURFACED:]))
+        return SurfacedFiles((*declared_files, *unnamed), _describe_omitted(others[SURFACED:]))
 
 
 def requested_outputs(arguments: Mapping[str, Any]) -> tuple[RequestedFile, ...]:

@@ -273,8 +273,8 @@ class RunCells:
         for cell in cells:
             check_runnable(cell, f"Cell {cell.index} ({cell.id})")
         code = "\n\n".join(cell.source for cell in cells)
-        named = [{"cell": cell.id, "source": cell.source} for cell in cells]
-        return replace(call, arguments={"cells": named, "code": code})
+        cell_arguments = [{"cell": cell.id, "source": cell.source} for cell in cells]
+        return replace(call, arguments={"cells": cell_arguments, "code": code})
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         answer = await self._desk.page.offer(context)

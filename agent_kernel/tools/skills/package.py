@@ -251,8 +251,8 @@ def _check_directory(data: bytes) -> None:
     at = data.rfind(_END_MARK, max(0, len(data) - (1 << 16) - _END.size))
     if at < 0 or len(data) - at < _END.size:
         raise InvalidRequest("The uploaded file is not a readable zip. Send a zip, or the files of the skill.")
-    _, _, _, here, total, size, _, _ = _END.unpack_from(data, at)
-    if data[max(0, at - 20) : at][:4] == _FAR_MARK or max(here, total) > 2 * MAX_ENTRIES or size > DIRECTORY_BYTES:
+    _, _, _, record, total, size, _, _ = _END.unpack_from(data, at)
+    if data[max(0, at - 20) : at][:4] == _FAR_MARK or max(record, total) > 2 * MAX_ENTRIES or size > DIRECTORY_BYTES:
         raise too_many()
 
 

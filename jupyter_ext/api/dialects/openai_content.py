@@ -186,7 +186,7 @@ def name_results(messages: Sequence[Message], *, alone: bool) -> list[Message]:
     results at the beginning are accepted without their calls. Raises ValueError.
     """
     names: dict[str, str] = {}
-    named: list[Message] = []
+    named_messages: list[Message] = []
     begins = alone
     for message in messages:
         names |= {call.id: call.name for call in message.calls}
@@ -194,11 +194,11 @@ def name_results(messages: Sequence[Message], *, alone: bool) -> list[Message]:
         if message.role == "tool" and message.call_id not in names and not begins:
             raise ValueError("a tool result must have the id of a call in an earlier assistant message")
         known = names.get(message.call_id or "", message.name)
-        named.append(replace(message, name=known) if message.role == "tool" and known else message)
+        named_messages.append(replace(message, name=known) if message.role == "tool" and known else message)
     _complete(messages)
     if messages and messages[-1].role == "assistant":
         raise ValueError(NO_USER if not messages[-1].calls else NO_RESULTS)
-    return named
+    return named_messages
 
 
 def _complete(messages: Sequence[Message]) -> None:

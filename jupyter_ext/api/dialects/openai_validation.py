@@ -41,12 +41,12 @@ def describe_mistake(error: ValidationError, body: Any, model: type[BaseModel]) 
 def _path(body: Any, error: Mapping[str, Any]) -> str:
     """Return the path of the field in the body. The names of union members, which pydantic adds to its paths, are
     removed."""
-    path, here = "", body
+    path, value = "", body
     for place in error["loc"]:
-        if isinstance(place, int) and isinstance(here, list) and place < len(here):
-            path, here = f"{path}[{place}]", here[place]
-        elif isinstance(place, str) and isinstance(here, dict) and place in here:
-            path, here = f"{path}.{place}" if path else place, here[place]
+        if isinstance(place, int) and isinstance(value, list) and place < len(value):
+            path, value = f"{path}[{place}]", value[place]
+        elif isinstance(place, str) and isinstance(value, dict) and place in value:
+            path, value = f"{path}.{place}" if path else place, value[place]
     if error["type"] == "missing":
         path = f"{path}.{error['loc'][-1]}" if path else str(error["loc"][-1])
     return path[:PATH_CHARS]

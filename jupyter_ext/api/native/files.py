@@ -118,8 +118,8 @@ class FileAgentHandler(SharedHandler):
         """Return the key of the session through which the caller may use the file: ``session`` if given, else the first
         session of the caller that has the file. Raises FileNotFound."""
         namespace = self.caller.namespace
-        named = [SessionKey(namespace, session)] if session else await self.registry.sessions_of(namespace, id)
-        for key in named:
+        keys = [SessionKey(namespace, session)] if session else await self.registry.sessions_of(namespace, id)
+        for key in keys:
             if await self.services.access.may_use(self.caller, key.id):
                 await self.registry.file(key, id)
                 return key

@@ -208,8 +208,8 @@ class ModelHandler(SharedHandler):
         if listed and name == DEFAULT and settings.engine != "local":
             facts = {}  # here the name stands for another engine, and in the catalog for a local model
         elif listed:
-            named = settings.model if name == DEFAULT else name
-            facts = await asyncio.to_thread(model_here, named, settings.cache_dir)
+            model_name = settings.model if name == DEFAULT else name
+            facts = await asyncio.to_thread(model_here, model_name, settings.cache_dir)
         else:
             facts = await asyncio.to_thread(_model, name, settings.cache_dir, settings.model_sources)
         self.reply({**listed, **facts})

@@ -113,10 +113,10 @@ class SessionsHandler(AgentHandler):
         place = await self.find_queried_place()
         bound = await self.services.notebooks.bound_session(self.caller.namespace, place) if place else None
         sessions = await self.services.runtime.store.list(self.caller.namespace, SEARCHED if name else limit)
-        named = [session for session in sessions if name in names_of(session)]
-        listed = [{**brief(session), "bound": session.key == bound} for session in named[:limit]]
+        matching = [session for session in sessions if name in names_of(session)]
+        listed = [{**brief(session), "bound": session.key == bound} for session in matching[:limit]]
         if self.caller.kernel is None:
-            for body, session in zip(listed, named, strict=False):
+            for body, session in zip(listed, matching, strict=False):
                 body["notebooks"] = await self.services.notebooks.paths(session.key)
         self.reply({"sessions": listed})
 

@@ -315,11 +315,11 @@ class _Compiler:
             start = self._listing(pair, 0, self.bounds.items, begins=True)
         for member, needed in reversed(members):
             rest_rule = self.rules.rule(rest) if rest != NOTHING else NOTHING
-            here, first = sequence(literal(", "), member, rest_rule), sequence(member, rest_rule)
+            with_member, first = sequence(literal(", "), member, rest_rule), sequence(member, rest_rule)
             # An optional property can be skipped, so the former ``start`` and ``rest`` are kept as the second
             # alternative.
             start = first if needed else either(self.rules.rule(first), self.rules.rule(start))
-            rest = here if needed else either(self.rules.rule(here), rest_rule)
+            rest = with_member if needed else either(self.rules.rule(with_member), rest_rule)
         return start
 
     def _anything(self, levels: int) -> str:

@@ -90,8 +90,8 @@ def calls_in(text: str, *, tagged: bool = False) -> list[ToolCall]:
 def broken_call(text: str, tools: Sequence[str]) -> ToolCall:
     """Return a call for a tagged text that cannot be parsed. Its only argument is the text, as ``_raw``, so that the
     toolbox reports the error to the model. ``tools`` are the names of the offered tools."""
-    named = _NAME.search(text)
-    name = named[1] if named else tools[0] if len(tools) == 1 else "unreadable"
+    name_match = _NAME.search(text)
+    name = name_match[1] if name_match else tools[0] if len(tools) == 1 else "unreadable"
     return new_call(name, {"_raw": text.strip()})
 
 

@@ -70,9 +70,9 @@ def error_line(text: str) -> str:
     """Return the line of a tool result that states the error: the last line with an exception, otherwise the last line
     that is not a note in parentheses."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    named = [line for line in lines if ERROR.fullmatch(line)]
+    error_lines = [line for line in lines if ERROR.fullmatch(line)]
     no_notes = [line for line in lines if not (line.startswith("(") and line.endswith(")"))]
-    return (named or no_notes or lines or ["an error"])[-1]
+    return (error_lines or no_notes or lines or ["an error"])[-1]
 
 
 def error_facts(text: str) -> str:

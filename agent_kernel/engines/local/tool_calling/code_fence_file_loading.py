@@ -72,12 +72,12 @@ def reading_lines(question: str, hidden: Sequence[str], variables: Sequence[str]
     names of existing variables, which are not overwritten unless the user gives that name."""
     question = question[:MAX_ASKED]
     files = dict(_files(question, hidden))
-    named = _find_name(question) if len(files) == 1 else ""
+    requested_name = _find_name(question) if len(files) == 1 else ""
     used_names = set(variables)
     lines = []
     codes = ", ".join(_codes_of_missing(question))
     for path, expression in files.items():
-        name = named or _free("lines" if expression.endswith(LINES) else path, used_names)
+        name = requested_name or _free("lines" if expression.endswith(LINES) else path, used_names)
         used_names.add(name)
         has_codes = codes and expression.startswith(("pd.read_csv(", "pd.read_excel("))
         reads = f"{expression.removesuffix(')')}, na_values=[{codes}])" if has_codes else expression
@@ -104,8 +104,8 @@ def _files(question: str, hidden: Sequence[str]) -> Iterator[tuple[str, str]]:
         path = (fact["path"] or fact["input"]) if fact else ""
         if fact and (expression := _expression(line[fact.end() :], path)):
             word = re.escape(path)
-            named = re.search(rf"(?<![\w./\\-]){word}(?!\w)", question)
-            if named and not re.search(rf"{WRITES}{word}(?!\w)", question, re.I):
+            mention = re.search(rf"(?<![\w./\\-]){word}(?!\w)", question)
+            if mention and not re.search(rf"{WRITES}{word}(?!\w)", question, re.I):
                 yield path, expression
             if fact["input"] and expression.startswith("pd."):
                 given.append((path, expression))

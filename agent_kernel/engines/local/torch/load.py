@@ -88,8 +88,8 @@ class TorchModel:
     @property
     def end_ids(self) -> frozenset[int]:
         """The tokens that end a turn, from the generation config and the tokenizer."""
-        named = self.model.generation_config.eos_token_id
-        ids = named if isinstance(named, list) else [named]
+        configured = self.model.generation_config.eos_token_id
+        ids = configured if isinstance(configured, list) else [configured]
         return frozenset(int(token) for token in [*ids, self.tokenizer.eos_token_id] if token is not None)
 
 

@@ -117,9 +117,9 @@ def _lenient(messages: Sequence[Message], left_out: dict[str, int]) -> Iterator[
             yield replace(message, call_id=id, name=message.name or name, status=message.status or "success", calls=())
             continue
         yield from call_pairs.interrupted_results(waiting, "")
-        named = _with_ids(message) if message.role == "assistant" else replace(message, calls=())
-        waiting = {call.id: call.name for call in named.calls}
-        yield replace(named, call_id=None)
+        with_ids = _with_ids(message) if message.role == "assistant" else replace(message, calls=())
+        waiting = {call.id: call.name for call in with_ids.calls}
+        yield replace(with_ids, call_id=None)
     yield from call_pairs.interrupted_results(waiting, "")
 
 

@@ -109,10 +109,10 @@ class MessageReader:
             part.refuse("there are fewer images than image parts")
         if isinstance(image.value, dict):
             self._one_more(part)
-            named = medium(part)
-            if image.get("hash", str) != named.hash:
+            reference = medium(part)
+            if image.get("hash", str) != reference.hash:
                 image.refuse("has another hash than the image part that it belongs to")
-            return named
+            return reference
         known = medium(part) if part.child("hash").value is not None else None
         image_medium = self.keep(image, known.mime if known else PNG, decode_base64(image))
         if known is not None and image_medium != known:
