@@ -119,8 +119,10 @@ def _print(report: CopyReport) -> None:
     for copy in report.missing:
         print(f"{copy.state}: {copy.key.namespace} {printable(copy.key.id)}", file=sys.stderr)
     for session in report.unreadable:
-        shown = f"{printable(session.session.namespace)} {printable(session.session.id)}: {printable(session.reason)}"
-        print(f"unreadable: {shown}", file=sys.stderr)
+        session_line = (
+            f"{printable(session.session.namespace)} {printable(session.session.id)}: {printable(session.reason)}"
+        )
+        print(f"unreadable: {session_line}", file=sys.stderr)
     for binding in report.left_out:
         print(
             f"not copied, because TO binds this notebook to another session: {printable(binding.path)}", file=sys.stderr

@@ -214,7 +214,7 @@ def model_path(args: argparse.Namespace) -> int:
 
 def model_info(args: argparse.Namespace) -> int:
     cache_dir = settings_of(args).cache_dir
-    pulled = next((_local_row(found) for found in from_hubs(cache_dir) if found.name == args.name), None)
+    pulled = next((_local_row(installed) for installed in from_hubs(cache_dir) if installed.name == args.name), None)
     row = pulled or _catalog_info(entry_here(args.name, cache_dir), cache_dir)
     if args.json:
         print(json.dumps(row, indent=2))
@@ -264,10 +264,10 @@ def model_pull(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     EgressPolicy(settings.local_only).check("", "the download of a model")
     parse_sources(settings.sources)
-    found = fetchable(args.name, sources=settings.model_sources)
+    entry = fetchable(args.name, sources=settings.model_sources)
     if args.force:
-        forget(found, settings.cache_dir)
-    pull = PullJob(found, settings.cache_dir, _consent(args), settings.model_sources)
+        forget(entry, settings.cache_dir)
+    pull = PullJob(entry, settings.cache_dir, _consent(args), settings.model_sources)
     signal.signal(signal.SIGTERM, _interrupt)
     show = _display(args)
     try:
@@ -282,7 +282,7 @@ def model_pull(args: argparse.Namespace) -> int:
         show.close()
     assert pull.model is not None  # the last progress was "done"
     if args.json:
-        print(json.dumps({"type": "done"} | model_state(found, settings.cache_dir)), flush=True)
+        print(json.dumps({"type": "done"} | model_state(entry, settings.cache_dir)), flush=True)
     else:
         print(pull.model.path)
     return 0

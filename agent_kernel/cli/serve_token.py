@@ -58,11 +58,11 @@ def token(token_file: Path | None, data_dir: Path, environment: MutableMapping[s
     The variables are removed from ``environment``, so that no subprocess inherits them. Raises InvalidRequest.
     """
     kernel = environment.get(OF_A_KERNEL, "")
-    found = {name: environment.pop(name, "").strip() for name in VARIABLES}
+    values = {name: environment.pop(name, "").strip() for name in VARIABLES}
     file = environment.pop(FILE_VARIABLE, "")
     if token_file is not None:
         return ServeToken(_check(_read(token_file), str(token_file)), f"in {token_file}", token_file)
-    for name, value in found.items():
+    for name, value in values.items():
         if value and not (name == "AGENT_KERNEL_TOKEN" and kernel):
             return ServeToken(_check(value, name), f"the value of {name}")
     if file:

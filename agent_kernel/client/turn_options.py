@@ -164,5 +164,5 @@ def _medium(given: Given) -> dict[str, str]:
 def _detect_mime(data: bytes) -> str:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
-    known = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
-    return next((mime for beginning, mime in known.items() if data.startswith(beginning)), "")
+    mimes_by_magic = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+    return next((mime for beginning, mime in mimes_by_magic.items() if data.startswith(beginning)), "")

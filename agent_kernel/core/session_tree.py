@@ -161,8 +161,8 @@ def resolve_branches(
     # ``before`` maps a segment to (since, seq of the newest item before the segment, number of turns up to that item).
     for segment in tree.segments:
         _, head, count = before[segment.parent]
-        shown = bisect_right(seqs.get(segment.parent, ()), segment.since)
-        head = seqs[segment.parent][shown - 1] if shown else head
+        visible_turns = bisect_right(seqs.get(segment.parent, ()), segment.since)
+        head = seqs[segment.parent][visible_turns - 1] if visible_turns else head
         count += bisect_left(opened.get(segment.parent, ()), segment.since)
         before[segment.id] = (segment.since, head, count)
     for branch in branches:

@@ -183,9 +183,9 @@ class Gate:
 
 def create_question(spec: ToolSpec, context: ToolContext) -> ApprovalQuestion:
     call = context.call
-    shown = hash_shown_call(spec.name, spec.where, call.arguments)
+    call_hash = hash_shown_call(spec.name, spec.where, call.arguments)
     id = f"appr_{secrets.token_hex(16)}"
-    return ApprovalQuestion(id, context.key, context.turn, call.id, spec.kind, spec.name, shown, asked=time.time())
+    return ApprovalQuestion(id, context.key, context.turn, call.id, spec.kind, spec.name, call_hash, asked=time.time())
 
 
 def create_grant(answer: Answer, spec: ToolSpec) -> Grant:

@@ -25,10 +25,10 @@ class StoredAnnotations:
         self._calls: dict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
         self._notices = deque(stored.get("notices") or ())
         context = stored.get("context") or {}
-        known = {
+        field_names = {
             field.name for field in dataclasses.fields(ContextBuilt)
         }  # a newer release may have stored more fields
-        self.context = {name: value for name, value in context.items() if name in known}
+        self.context = {name: value for name, value in context.items() if name in field_names}
         for call in stored.get("calls") or ():
             self._calls[str(call.get("call", ""))].append(call)
 

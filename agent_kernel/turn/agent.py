@@ -269,8 +269,8 @@ class Agent:
         # therefore finds server tools that only have the same name.
         functions = (spec for spec in turn.request.functions if spec.source == "external" or spec.where == "caller")
         declared = {spec.name: spec.parameters for spec in functions}
-        known = (tool.spec for tool in tools if tool.spec.name in declared)
-        if reserved_names := [spec.name for spec in known if spec.parameters is not declared[spec.name]]:
+        caller_specs = (tool.spec for tool in tools if tool.spec.name in declared)
+        if reserved_names := [spec.name for spec in caller_specs if spec.parameters is not declared[spec.name]]:
             raise InvalidRequest(
                 f"The server already has a tool named {', '.join(reserved_names)}.", hint="Rename your function."
             )
@@ -333,11 +333,11 @@ class Agent:
         clean = self._writer.redactor.text
         answer, chars = clean(turn.text), sum(len(message.text) for message in (*turn.earlier, *turn.messages))
         if chars > CHECKED_AT_ONCE:
-            found = await asyncio.to_thread(check_turn, answer, turn.earlier, turn.messages)
+            numbers = await asyncio.to_thread(check_turn, answer, turn.earlier, turn.messages)
         else:
-            found = check_turn(answer, turn.earlier, turn.messages)
-        if found:
-            turn.numbers = tuple(replace(number, shown=clean(number.shown)) for number in found)
+            numbers = check_turn(answer, turn.earlier, turn.messages)
+        if numbers:
+            turn.numbers = tuple(replace(number, shown=clean(number.shown)) for number in numbers)
             turn.emit(AnswerChecked(tuple(number.to_json() for number in turn.numbers)))
 
     def _tell_unseen(self, turn: ActiveTurn) -> None:

@@ -189,7 +189,7 @@ def _keep_newest_pictures(messages: Sequence[Message], pictures: int) -> list[Me
     beginning of the prompt stays the same for several turns."""
     step = max(1, pictures // 2)
     surplus = -(-max(0, _weight(messages) - pictures) // step) * step
-    shown: list[Message] = []
+    result: list[Message] = []
     passed = 0
     for message, size_after in zip(messages, _bytes_from(messages), strict=True):
         parts: list[Part] = []
@@ -203,8 +203,8 @@ def _keep_newest_pictures(messages: Sequence[Message], pictures: int) -> list[Me
                     parts.append(Text(f"\n[{part.mime}, {part.size} bytes, shown to the person]"))
             else:
                 parts.append(part)
-        shown.append(replace(message, parts=tuple(parts)))
-    return shown
+        result.append(replace(message, parts=tuple(parts)))
+    return result
 
 
 def _bytes_from(messages: Sequence[Message]) -> list[int]:

@@ -170,13 +170,13 @@ def _observers(settings: Settings) -> Observers:
     """Create the observers that the settings name by calling each class without arguments. Raises InvalidRequest if a
     class cannot be loaded."""
     names = [name.strip() for name in settings.observers.split(",") if name.strip()]
-    found: list[Observer] = []
+    observers: list[Observer] = []
     for name in names:
         try:
-            found.append(_import_class(name)())
+            observers.append(_import_class(name)())
         except TypeError as error:
             raise InvalidRequest(f"The observer {name!r} cannot be created: {error}.") from error
-    return Observers(found)
+    return Observers(observers)
 
 
 def _transcripts(settings: Settings) -> LiveTranscripts | None:

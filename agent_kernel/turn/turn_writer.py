@@ -123,10 +123,10 @@ class TurnWriter:
             except StoreError as error:
                 unknown = error
             except SequenceConflict:
-                found = await pending().stored(self.store) if unknown is not None else None
-                if found is None:
+                stored = await pending().stored(self.store) if unknown is not None else None
+                if stored is None:
                     raise
-                return found
+                return stored
             if pause is None:
                 raise unknown
             await asyncio.sleep(pause)

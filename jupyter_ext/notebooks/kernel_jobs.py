@@ -318,10 +318,10 @@ class KernelJobs:
 
         def listen(stream: str, text: str) -> None:
             nonlocal passed
-            shown = text[: max(0, PASSED_CHARS - passed)]
+            passed_text = text[: max(0, PASSED_CHARS - passed)]
             passed += len(text)
-            if shown:
-                context.emit(CallOutput(context.call.id, shown, stream))
+            if passed_text:
+                context.emit(CallOutput(context.call.id, passed_text, stream))
 
         job.listener = listen
         try:

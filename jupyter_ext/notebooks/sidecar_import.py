@@ -157,9 +157,9 @@ class SidecarImport:
         whole = await self._store.whole(key)
         if whole is None or not transcript.items:
             return False
-        known = {item.seq: item for item in whole.items}
+        stored_items = {item.seq: item for item in whole.items}
         common = [item for item in transcript.items if item.seq <= whole.session.head]
-        return bool(common) and all(known.get(item.seq) == item for item in common)
+        return bool(common) and all(stored_items.get(item.seq) == item for item in common)
 
     async def _copy(self, key: SessionKey, path: str) -> SessionKey:
         target = SessionKey(key.namespace, new_id("session"))

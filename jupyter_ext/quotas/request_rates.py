@@ -81,8 +81,8 @@ class LocalRates:
 
     def _forget(self, now: float) -> None:
         if len(self._began) > MANY:
-            known = self._began.items()
-            self._began = {account: began for account, began in known if began and began[-1][0] > now - WINDOW_S}
+            entries = self._began.items()
+            self._began = {account: began for account, began in entries if began and began[-1][0] > now - WINDOW_S}
 
 
 class SharedRates:

@@ -89,16 +89,16 @@ class SharedSlots:
         self._renewing: asyncio.Task[None] | None = None
 
     async def take(self, turn: str, limits: Limits) -> Counts:
-        known = self._own.peek(limits)
-        if any(count.wait_s for count in known.values()):
-            return known
+        own_counts = self._own.peek(limits)
+        if any(count.wait_s for count in own_counts.values()):
+            return own_counts
         shared = await self._ask(turn, limits)
         if not any(count.wait_s for count in shared.values()):
             await self._own.take(turn, dict.fromkeys(limits, 0))
             if counters := [*self._counts.counters(limits).values()]:
                 self._held[turn] = counters
                 self._begin_renewing()
-        return {**known, **shared}
+        return {**own_counts, **shared}
 
     def give_back(self, turn: str, limits: Limits) -> None:
         self._own.give_back(turn, limits)

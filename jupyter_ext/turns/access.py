@@ -50,25 +50,25 @@ class Access:
             if kernel not in ("", caller.kernel.id):
                 raise Forbidden("A request with the token of a kernel can only name that kernel.")
             return caller.kernel
-        found = self.kernels.get(kernel)
-        if kernel and (found is None or found.namespace != caller.namespace):
+        known_kernel = self.kernels.get(kernel)
+        if kernel and (known_kernel is None or known_kernel.namespace != caller.namespace):
             raise NotFound("There is no kernel with this id.")
-        return found
+        return known_kernel
 
     async def kernel_of(self, caller: Caller, notebook: str) -> Kernel | None:
         """Return the kernel that runs the notebook now; None if no kernel of the caller's namespace runs it. Raises
         Forbidden if the caller is a kernel or a confined token, which may not name notebooks."""
         if caller.kernel or caller.is_confined:
             raise Forbidden(CONFINED)
-        found = self.kernels.get(await self.notebooks.kernel_id(notebook))
-        return found if found and found.namespace == caller.namespace else None
+        kernel = self.kernels.get(await self.notebooks.kernel_id(notebook))
+        return kernel if kernel and kernel.namespace == caller.namespace else None
 
     async def place(self, caller: Caller, kernel: str = "", path: str = "") -> str | None:
         """Return the place that a request is about: the place of the calling kernel or of the kernel with the id
         ``kernel``, else the notebook at ``path``; None if the request names none of these. Raises InvalidRequest,
         NotFound, Forbidden."""
-        if found := self.kernel(caller, kernel):
-            return await self.notebooks.place(found.id)
+        if calling_kernel := self.kernel(caller, kernel):
+            return await self.notebooks.place(calling_kernel.id)
         path = path.strip("/")
         if caller.is_confined and path:
             raise Forbidden(CONFINED)
@@ -102,12 +102,12 @@ class Access:
     async def session(self, caller: Caller, session: str) -> Session:
         """Return the session. Raises SessionNotFound, Forbidden."""
         key = SessionKey(caller.namespace, session)
-        found = await self.store.info(key)
-        if found is None:
+        stored = await self.store.info(key)
+        if stored is None:
             raise SessionNotFound(f"There is no session {session}.")
         if not await self.may_use(caller, session):
             raise session_forbidden(session)
-        return found
+        return stored
 
     async def claim_id(self, caller: Caller, session: str) -> bool:
         """Check that the caller may create or use a session with this id; return True if it does not exist yet.

@@ -65,11 +65,11 @@ class DialectTurnStarter:
         Forbidden, SessionBusy, TooManyRequests, EngineBusy, FileNotFound, FileTooLarge, InvalidRequest."""
         await self._starter.admit(caller, dialect_request.name)
         dialect_request = dialect_request.with_dispatch() if self._runtime.dispatches else dialect_request
-        found = await self._find_session(caller, dialect_request)
-        turn = await self._start_or_restart(caller, found, dialect_request, turn_id)
+        match = await self._find_session(caller, dialect_request)
+        turn = await self._start_or_restart(caller, match, dialect_request, turn_id)
         plain = not dialect_request.session and dialect_request.server_tools == ()
         if is_ephemeral(turn.spec.key.id):
-            self._schedule_cleanup(turn, found.scope, keeps=not plain)
+            self._schedule_cleanup(turn, match.scope, keeps=not plain)
         return StartedTurn(turn, {"session": "" if plain and not dialect_request.continuable else turn.spec.key.id})
 
     def await_on_close(self, task: asyncio.Future[Any]) -> None:
@@ -133,9 +133,9 @@ class DialectTurnStarter:
             if waiting is not None and await store.info(waiting) is not None:
                 return SessionMatch(OpenedSession(waiting), scope)
             messages = await self._runtime.ledger.clean(dialect_request.request.messages)
-            found = await conversation_match.find_session(store, caller.namespace, scope, messages)
-            if found is not None:
-                return SessionMatch(OpenedSession(found), scope)
+            match = await conversation_match.find_session(store, caller.namespace, scope, messages)
+            if match is not None:
+                return SessionMatch(OpenedSession(match), scope)
         return SessionMatch(self._open_ephemeral(caller), scope)
 
     def _open_ephemeral(self, caller: Caller) -> OpenedSession:

@@ -83,8 +83,8 @@ class KeyEntry:
     @property
     def turn(self) -> LiveTurn | None:
         """The turn, or None while it is being started."""
-        known = self.start.done() and not self.start.cancelled() and self.start.exception() is None
-        return self.start.result().turn if known else None
+        has_started = self.start.done() and not self.start.cancelled() and self.start.exception() is None
+        return self.start.result().turn if has_started else None
 
 
 def read_key(caller: Caller, header: str | None, path: str, body: bytes) -> IdempotencyKey | None:
@@ -149,19 +149,19 @@ class Idempotency:
         before = entry.turn if entry is not None else None
         entry = self._entries[key.identity] = KeyEntry(key, self._clock())
         try:
-            found = await self._begin_or_recover(key, begin, before)
+            turn = await self._begin_or_recover(key, begin, before)
         except BaseException as error:
             self._drop(
                 entry,
                 error if isinstance(error, Exception) else Conflict("The first request with this key was cancelled."),
             )
             raise
-        if found is None:
+        if turn is None:
             self._drop(entry, Conflict("The first request with this key started no turn.", hint="Send it again."))
             return None
-        entry.start.set_result(found)
+        entry.start.set_result(turn)
         self._evict_finished()
-        return replace(found, entry=entry)
+        return replace(turn, entry=entry)
 
     def add_reader(self, entry: KeyEntry) -> None:
         entry.readers += 1
@@ -190,8 +190,8 @@ class Idempotency:
             if row is not None and row.request != key.request:
                 raise key_reused()
             idle = row is None or (before is not None and row.turn == before.id)
-            if row is not None and not idle and (known := await self._recover(key, row)) is not None:
-                return known
+            if row is not None and not idle and (recovered := await self._recover(key, row)) is not None:
+                return recovered
             turn = new_id("turn")
             other = await self._rows.claim(key, turn, row)
             if other is None:
@@ -242,9 +242,9 @@ class Idempotency:
     async def _find_stored(self, key: IdempotencyKey, row: IdempotencyRow) -> Turn | None:
         until = time.monotonic() + row.began + BEGINS_WITHIN_S - self._clock()
         while True:
-            found = await self._store.turn(key.user, row.turn)
-            if found is not None or row.session or time.monotonic() > until:
-                return found
+            stored = await self._store.turn(key.user, row.turn)
+            if stored is not None or row.session or time.monotonic() > until:
+                return stored
             await asyncio.sleep(POLL_S)
 
     def _rebuild_turn(self, stored: Turn) -> LiveTurn:

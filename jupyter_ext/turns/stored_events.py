@@ -45,13 +45,13 @@ GONE = "The live events of this turn no longer exist. Read its stored events fro
 async def find_turn(store: SessionStore, namespace: str, turn: str, session: str | None = None) -> Turn:
     """Return the stored turn with this id. ``session`` selects the session, because a fork has turns with the same ids;
     None searches all sessions of the namespace. Raises TurnNotFound."""
-    found = await store.turn(namespace, turn)
-    if found is not None and session not in (None, found.key.id):
+    stored = await store.turn(namespace, turn)
+    if stored is not None and session not in (None, stored.key.id):
         turns, _ = await store.everything(SessionKey(namespace, session or ""))
-        found = next((other for other in turns if other.id == turn), None)
-    if found is None:
+        stored = next((other for other in turns if other.id == turn), None)
+    if stored is None:
         raise TurnNotFound("There is no such turn.")
-    return found
+    return stored
 
 
 async def replay(
@@ -140,9 +140,9 @@ def stored_bodies(turn: Turn, messages: Sequence[Message], *, whole: bool = Fals
                     yield CallReturned(call.id, call.name, call.arguments)
                     continue
                 yield from notices(blocks)
-                known = asides.peek(call.id)
-                yield CallStarted(call.id, call.name, call.arguments, str(known.get("where", turn.where)))
-                yield from _approval_events(call, known) if whole else ()
+                annotations = asides.peek(call.id)
+                yield CallStarted(call.id, call.name, call.arguments, str(annotations.get("where", turn.where)))
+                yield from _approval_events(call, annotations) if whole else ()
                 blocks += 1
             rounds += any(call.id not in returned for call in message.calls)
         elif message.role == "tool" and message.call_id not in returned:

@@ -55,9 +55,9 @@ class TurnInputs:
         """Attach files of other sessions to this one. Raises FileNotFound, also for files of sessions that the
         caller may not use."""
         files = self.files
-        known = {file.id for file in await files.files(key)} if files is not None and ids else set()
+        file_ids = {file.id for file in await files.files(key)} if files is not None and ids else set()
         for id in dict.fromkeys(ids):
-            if id in known:
+            if id in file_ids:
                 continue
             owners = await files.sessions_of(key.namespace, id) if files is not None else []
             usable = [owner for owner in owners if await self.access.may_use(caller, owner.id)]

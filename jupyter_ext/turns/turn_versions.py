@@ -128,10 +128,10 @@ class TurnVersions:
         branch has no such turn."""
         if not id and (not cell or not await self._store.of_cell(key, cell, 1)):
             return None
-        shown = await self._store.turns(key)
-        for at, turn in reversed(list(enumerate(shown))):
+        turns = await self._store.turns(key)
+        for at, turn in reversed(list(enumerate(turns))):
             if turn.id == id if id else turn.cell == cell:
-                return TurnPosition(turn, tuple(shown[at + 1 :]))
+                return TurnPosition(turn, tuple(turns[at + 1 :]))
         return None
 
     async def find_valid_answer(
@@ -156,11 +156,11 @@ class TurnVersions:
     ) -> tuple[str, str] | None:
         """Return why the newest turn of the cell cannot be reused, as text or VARIABLES, and that turn's id; None if
         the cell has never been run. Call this after ``find_valid_answer`` returned None."""
-        known = await self._store.of_cell(key, cell, 1)
-        if not known:
+        newest = await self._store.of_cell(key, cell, 1)
+        if not newest:
             return None
         place = await self.find(key, cell)
-        turn = place.turn if place else known[-1]
+        turn = place.turn if place else newest[-1]
         if turn.record.get(ASKED) != request_hash:
             before = turn.record.get(ASKED_PARTS) or {}
             changed = [words for part, words in PARTS.items() if before and before.get(part) != parts.get(part)]
@@ -274,10 +274,10 @@ class TurnVersions:
     async def _create_branch(self, key: SessionKey, before: str, name: str) -> Branch:
         """Create a branch called ``name``. If a branch of that name exists or existed, a number is appended to the
         name. With an empty name the store chooses one."""
-        known = {branch.name for branch in await self._store.branches(key)} if name else set()
-        for number in range(2, len(known) + 2 + TRIES) if name else ():
-            free = name if number == 2 and name not in known else f"{name}-{number}"
-            if free not in known:
+        branch_names = {branch.name for branch in await self._store.branches(key)} if name else set()
+        for number in range(2, len(branch_names) + 2 + TRIES) if name else ():
+            free = name if number == 2 and name not in branch_names else f"{name}-{number}"
+            if free not in branch_names:
                 try:
                     return await self._store.branch(key, before=before, name=free)
                 except Conflict as taken:  # a dropped branch had this name

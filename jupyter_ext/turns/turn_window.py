@@ -34,15 +34,15 @@ async def read_window(
     function. Media of stored turns have no data (see ``sessions/{id}/blobs/{hash}``). Raises TurnNotFound if ``before``
     does not exist.
     """
-    found = await store.turns(key, limit + 1, before=before)
-    shown = found[-limit:] if limit else []
-    stored = {turn.id for turn in found}
+    newest = await store.turns(key, limit + 1, before=before)
+    window = newest[-limit:] if limit else []
+    stored = {turn.id for turn in newest}
     waiting = [] if before else [live for live in line if live.id not in stored]
-    history = _History(store, TurnVersions(store), await files_of(store, key) if shown or waiting else {})
+    history = _History(store, TurnVersions(store), await files_of(store, key) if window or waiting else {})
     requests = {live.id: live for live in line}
     return {
-        "turns": [await history.describe(turn, requests.get(turn.id)) for turn in shown],
-        "older": len(found) > len(shown),
+        "turns": [await history.describe(turn, requests.get(turn.id)) for turn in window],
+        "older": len(newest) > len(window),
         "waiting": [history.describe_waiting(live) for live in waiting],
     }
 

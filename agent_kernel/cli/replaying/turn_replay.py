@@ -199,12 +199,12 @@ class RecordedTool:
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         requested_call = ToolCall(context.call.id, self.spec.name, arguments)
-        known = next((call for call in self._left if same_call(call, requested_call)), None)
-        result = self._results.get(known.id) if known else None
-        if known is None or result is None:
+        recorded_call = next((call for call in self._left if same_call(call, requested_call)), None)
+        result = self._results.get(recorded_call.id) if recorded_call else None
+        if recorded_call is None or result is None:
             self.unknown.append(requested_call)
             return ToolOutput(NOT_RECORDED, "error")
-        self._left.remove(known)
+        self._left.remove(recorded_call)
         return ToolOutput(result.text, result.status or "success", result.media)
 
 

@@ -150,8 +150,8 @@ def _find_failure(before: RecordedTurn, now: ReplayedTurn) -> str | None:
     then = before.results
     for message in now.messages:
         if message.role == "tool" and message.status != "success":
-            known = then.get(message.call_id or "")
-            if known is None or known.status == "success":
+            recorded_result = then.get(message.call_id or "")
+            if recorded_result is None or recorded_result.status == "success":
                 return message.text or f"a call ended with the status {message.status}"
     return None
 

@@ -97,8 +97,8 @@ class Guard:
         rules do not allow, and FetchFailed for an unknown host name."""
         scheme, host, port, rest = _split_url(url)
         place = await self.admit(host, port)
-        shown = f"[{place.host}]" if ":" in place.host else place.host
-        authority = shown if port == PORTS[scheme] else f"{shown}:{port}"
+        url_host = f"[{place.host}]" if ":" in place.host else place.host
+        authority = url_host if port == PORTS[scheme] else f"{url_host}:{port}"
         return FetchTarget(place.host, port, place.addresses, f"{scheme}://{authority}{rest}")
 
     async def admit(self, host: str, port: int) -> FetchTarget:

@@ -127,11 +127,11 @@ class _Inherited:
         ordinal = row["ordinal"]
         self.usual = {name: row[name] if _is_short(row[name]) else "" for name in _PLACE}
         self.usual["ordinal"] = ordinal + 1 if type(ordinal) is int else None
-        known = self.settings
+        settings = self.settings
         self.settings = {
             name: record[name]
             for name in SETTINGS
-            if name in record and (record[name] is known.get(name, _ABSENT) or _is_short(record[name]))
+            if name in record and (record[name] is settings.get(name, _ABSENT) or _is_short(record[name]))
         }
 
 

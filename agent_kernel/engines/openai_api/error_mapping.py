@@ -122,7 +122,7 @@ def stream_fault(problem: Any, endpoint: Endpoint) -> EngineFault:
 
 
 def unknown_model(model: str, host: str, served: list[str]) -> UnknownModel:
-    shown = ", ".join(served[:20]) + (f" and {len(served) - 20} more" if len(served) > 20 else "")
+    names = ", ".join(served[:20]) + (f" and {len(served) - 20} more" if len(served) > 20 else "")
     message = (
         f"{host} has no model {model!r}."
         if model
@@ -130,7 +130,7 @@ def unknown_model(model: str, host: str, served: list[str]) -> UnknownModel:
     )
     return UnknownModel(
         message,
-        hint=f"The server has: {shown}."
+        hint=f"The server has: {names}."
         if served
         else ("The server lists no models: start a model on the server, or check the url."),
         details={"host": host, "models": served[:100]},

@@ -23,8 +23,8 @@ def repeats_table(answer: str, tables: Iterable[str]) -> bool:
     """Return whether ``answer`` consists of rows, and each of them is a line of ``tables``, the texts of the displayed
     tables. Spaces do not count."""
     match = ROWS.fullmatch(answer)
-    shown = {tuple(line.split()) for table in tables for line in table.splitlines()}
-    return match is not None and all(tuple(line.split()) in {*shown, ()} for line in _rows(match["rows"]))
+    table_lines = {tuple(line.split()) for table in tables for line in table.splitlines()}
+    return match is not None and all(tuple(line.split()) in {*table_lines, ()} for line in _rows(match["rows"]))
 
 
 def _rows(text: str) -> list[str]:

@@ -101,15 +101,15 @@ class DraftApplier:
     def apply(self, names: Sequence[str], screen: Screen) -> None:
         """Apply ``names``, or all changes of the draft if there are none (``%agent keep``). Raises AgentError if a name
         is unknown or the changes cannot be applied."""
-        known = [name for call in self.drafts.done for name in call.changes.names]
-        if unknown := [name for name in names if name not in known]:
-            existing = f"; there are: {', '.join(dict.fromkeys(known))}" if known else ""
+        drafted_names = [name for call in self.drafts.done for name in call.changes.names]
+        if unknown := [name for name in names if name not in drafted_names]:
+            existing = f"; there are: {', '.join(dict.fromkeys(drafted_names))}" if drafted_names else ""
             raise AgentError(f"no draft has made {unknown[0]}{existing}.")
-        if not known:
+        if not drafted_names:
             raise AgentError(NOTHING_TO_KEEP)
         if reason := self.denied():
             raise AgentError(f"nothing was kept: {reason}.")
-        calls = self.drafts.find_calls(names or known)
+        calls = self.drafts.find_calls(names or drafted_names)
         if moved := list(
             dict.fromkeys(name for call in calls for name in call.find_changed_variables(self.shell.user_ns))
         ):

@@ -117,9 +117,9 @@ class DraftChannel:
     def show(
         self, data: Mapping[str, Any], metadata: Mapping[str, Any], transient: Mapping[str, Any], up: bool
     ) -> None:
-        shown = {"data": _encode_bytes(data), "metadata": metadata, "transient": transient, "update": up}
+        frame = {"data": _encode_bytes(data), "metadata": metadata, "transient": transient, "update": up}
         try:
-            self.send(frames.json_frame(frames.SHOW, shown))
+            self.send(frames.json_frame(frames.SHOW, frame))
         except FrameError as error:
             self.text("stderr", f"[an output was left out: {error}]\n")
 

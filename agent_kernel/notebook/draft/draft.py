@@ -127,8 +127,8 @@ class Drafts:
 
     def prepare_code(self, code: str) -> str:
         """Return the code that will run: ``code``, preceded by the imports that it needs but lacks."""
-        known = dict.fromkeys(self._made) | self._shell.user_ns
-        return "\n".join([*missing_imports(to_plain_python(self._shell, code), known), code])
+        namespace = dict.fromkeys(self._made) | self._shell.user_ns
+        return "\n".join([*missing_imports(to_plain_python(self._shell, code), namespace), code])
 
     def run(
         self, turn: str, code: str, listener: Listener, show: Show, *, returns_value: bool = False

@@ -30,9 +30,11 @@ def find_hidden_error(source: str, lines: Iterable[int], error: str, proposed: s
     before, after = parse(source), parse(proposed)
     if before is None or after is None:
         return ""
-    known = {statement.key for statement in _statements(before)}
+    keys_before = {statement.key for statement in _statements(before)}
     failing = [Statement.of(node) for line in lines if (node := smallest_statement(before, line))]
-    added = [statement for statement in _statements(after) if statement.key not in known and not statement.is_message]
+    added = [
+        statement for statement in _statements(after) if statement.key not in keys_before and not statement.is_message
+    ]
     keys_after = {statement.key for statement in _statements(after)}
     classes = _class_names(error)
     suspects = {statement.key for statement in failing} | {

@@ -58,8 +58,8 @@ def named_in_braces(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
 
 def without_braces(prompt: str, names: Iterable[str]) -> str:
     """Remove the braces around ``names``: ``{df}`` becomes ``df``."""
-    known = set(names)
-    return NAME_IN_BRACES.sub(lambda match: match[1] if match[1] in known else match[0], prompt)
+    variables = set(names)
+    return NAME_IN_BRACES.sub(lambda match: match[1] if match[1] in variables else match[0], prompt)
 
 
 def tables_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
@@ -123,8 +123,8 @@ def _frames(namespace: Mapping[str, Any]) -> Iterator[str]:
 def data_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
     """Return tables, arrays, containers and functions of the user whose name occurs as a word in the prompt."""
     words = dict.fromkeys(re.findall(r"(?<![\w.])[A-Za-z_]\w*", prompt))
-    known = ((name, namespace.get(name)) for name in words if name not in (*ONE_LETTER_WORDS, *HISTORY))
-    return [name for name, value in known if _is_data(value) or _is_own_function(value)]
+    variables = ((name, namespace.get(name)) for name in words if name not in (*ONE_LETTER_WORDS, *HISTORY))
+    return [name for name, value in variables if _is_data(value) or _is_own_function(value)]
 
 
 def summary(name: str, value: Any) -> str:
@@ -244,11 +244,11 @@ def _column(name: Any, column: Any) -> str:
     if kind.startswith(("datetime", "date")):
         return f"{name}: from {column.min()} to {column.max()}"
     if kind.startswith(("object", "str", "category", "utf8", "cat")):
-        known = column.drop_nulls() if hasattr(column, "drop_nulls") else column.dropna()
-        if not all(type(value) in (str, *PLAIN) for value in itertools.islice(known, MAX_LOOKED_AT)):
+        present = column.drop_nulls() if hasattr(column, "drop_nulls") else column.dropna()
+        if not all(type(value) in (str, *PLAIN) for value in itertools.islice(present, MAX_LOOKED_AT)):
             return ""
         try:
-            values = list(itertools.islice(known.unique(), 9))
+            values = list(itertools.islice(present.unique(), 9))
         except TypeError:  # cells that cannot be compared, lists for example
             return ""
         if values and len(values) <= 8:
@@ -280,8 +280,8 @@ def _array(array: Any) -> list[str]:
 
 def _text(value: str | bytes) -> list[str]:
     unit = "characters" if isinstance(value, str) else "bytes"
-    shown = repr(value[:300])
-    return [f"{type(value).__name__} of {len(value)} {unit}: {shown}{' ...' if len(value) > 300 else ''}"]
+    quoted = repr(value[:300])
+    return [f"{type(value).__name__} of {len(value)} {unit}: {quoted}{' ...' if len(value) > 300 else ''}"]
 
 
 def _container(value: Any) -> list[str]:

@@ -24,9 +24,9 @@ class CommandArguments:
                 raise AgentError(f"{option} needs a value.")
             self.option = words.pop(index + 1)
             words.pop(index)
-        known = (*FLAGS, *extra_flags)
-        self.flags = {word for word in words if word in known}
-        self.rest = [word for word in words if word not in known]
+        allowed_flags = (*FLAGS, *extra_flags)
+        self.flags = {word for word in words if word in allowed_flags}
+        self.rest = [word for word in words if word not in allowed_flags]
         unknown = [word for word in self.rest if word.startswith("--")]
         if unknown:
             raise AgentError(f"this command has no option {unknown[0]}; %agent help lists the options.")

@@ -70,12 +70,12 @@ class ConversationCommands:
         """Continue the branch named ``node``. If ``node`` is the number of a turn, create a branch after that turn and
         continue it."""
         session = self._context.require_session()
-        known = {branch["name"] for branch in self._list_branches(session)}
-        if node not in known and not node.isdecimal():
+        branch_names = {branch["name"] for branch in self._list_branches(session)}
+        if node not in branch_names and not node.isdecimal():
             raise AgentError(
-                f"--branch must be the name of a branch ({', '.join(sorted(known))}) or the number of a turn."
+                f"--branch must be the name of a branch ({', '.join(sorted(branch_names))}) or the number of a turn."
             )
-        if node not in known:
+        if node not in branch_names:
             self._create_branch(session, node)
         elif node != session["branch"]:
             self._context.server.call("PUT", session_path(session, "branch"), {"name": node})

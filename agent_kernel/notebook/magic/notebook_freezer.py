@@ -160,11 +160,11 @@ def _with_result(
     if variable is None:
         return list(programs)
     beginning = f"{variable.name}: {variable.type or 'str'} = "
-    shown = [text for output in outputs if (text := _data(output).get("text/plain", "").strip()).startswith(beginning)]
-    if outputs and not shown:
+    texts = [text for output in outputs if (text := _data(output).get("text/plain", "").strip()).startswith(beginning)]
+    if outputs and not texts:
         return list(programs)  # the turn had no value of the type, or it ended before
     value = turn.answer if not variable.type else _value_of_answer(turn.answer)
-    is_computed = shown[-1].endswith(COMPUTED) if shown else value is None
+    is_computed = texts[-1].endswith(COMPUTED) if texts else value is None
     if is_computed:
         last = with_assignment(programs[-1][0], variable.name) if programs else ""
         return (

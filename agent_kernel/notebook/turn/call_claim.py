@@ -102,8 +102,8 @@ class Claim:
             "media": fitting_media,
             "shown": True,
         }
-        if known := {name: value for name, value in (details or {}).items() if value}:
-            body["details"] = known
+        if nonempty := {name: value for name, value in (details or {}).items() if value}:
+            body["details"] = nonempty
         for attempt in range(TRIES if patient else 1):
             try:
                 self._post(body, 30.0 if patient else 0.4)

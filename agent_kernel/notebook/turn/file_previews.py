@@ -207,10 +207,10 @@ def _conversions(name: str, columns: Sequence[Any], cells: Sequence[Sequence[Any
     if not table.isidentifier():
         return []
     # The cells keep the spaces at their ends, because these spaces are a reason for a conversion.
-    known = [[cell for cell in column if cell is not None and str(cell).strip() not in MISSING] for column in cells]
+    present = [[cell for cell in column if cell is not None and str(cell).strip() not in MISSING] for column in cells]
     return [
         fact
-        for label, column in zip(columns, known, strict=True)
+        for label, column in zip(columns, present, strict=True)
         # A column needs no conversion if pandas converts it itself: if all texts are numbers, or all are true or false.
         if _type([str(cell) for cell in column]) in ("str", "day first")
         and (fact := describe_conversion(table, label, column))
@@ -268,13 +268,13 @@ def _describe_table(name: str, head: FileHead) -> tuple[list[str], list[str]]:
     more = f", and {len(rows[0]) - MAX_COLUMNS} more" if len(rows[0]) > MAX_COLUMNS else ""
     typed_columns = zip(columns, ("date" if kind == "day first" else kind for kind in kinds), strict=True)
     described = ", ".join(f"{_cut(column)} {kind}" for column, kind in typed_columns)
-    shown = [separator.join(_cut(cell) for cell in row[:MAX_COLUMNS]) for row in rows[: ROWS + 1]]
+    first_lines = [separator.join(_cut(cell) for cell in row[:MAX_COLUMNS]) for row in rows[: ROWS + 1]]
     reads = _reads(f"pd.read_csv({', '.join([repr(name), *options])})")
     conversions = _conversions(
         name, columns, [column if kind == "str" else [] for column, kind in zip(cells, kinds, strict=True)]
     )
     first = f"CSV {reads}, {count}{len(rows[0])} columns: {described}{more}"
-    return [_one_line(first), *map(_one_line, shown)], conversions
+    return [_one_line(first), *map(_one_line, first_lines)], conversions
 
 
 def _separator(lines: Sequence[str]) -> str:
@@ -304,29 +304,29 @@ def _number_options(cells: Sequence[Sequence[str]], kinds: list[str], separator:
     options: list[str] = []
     written = DECIMAL_COMMA if separator != "," else THOUSANDS
     for at, column in enumerate(cells):
-        known = [text for cell in column if (text := cell.strip()) not in MISSING]
-        if kinds[at] != "str" or not known or not all(map(written.fullmatch, known)):
+        present = [text for cell in column if (text := cell.strip()) not in MISSING]
+        if kinds[at] != "str" or not present or not all(map(written.fullmatch, present)):
             continue
         fraction, group = (",", ".") if written is DECIMAL_COMMA else (".", ",")
         options += [f"decimal={fraction!r}"] if fraction == "," else []
-        options += [f"thousands={group!r}"] if any(group in text for text in known) else []
-        whole = len(known) == len(column) and not any(fraction in text for text in known)
+        options += [f"thousands={group!r}"] if any(group in text for text in present) else []
+        whole = len(present) == len(column) and not any(fraction in text for text in present)
         kinds[at] = "int64" if whole else "float64"
     return list(dict.fromkeys(options))
 
 
 def _type(cells: Sequence[str]) -> str:
-    known = [text for cell in cells if (text := cell.strip()) not in MISSING]
-    if not known:
+    present = [text for cell in cells if (text := cell.strip()) not in MISSING]
+    if not present:
         return "str"
-    kind = next((name for name, fits in TYPES if all(map(fits, known))), "str")
-    days = [match for text in known if (match := DAY_FIRST.fullmatch(text))]
-    if kind == "str" and len(days) == len(known):
+    kind = next((name for name, fits in TYPES if all(map(fits, present))), "str")
+    days = [match for text in present if (match := DAY_FIRST.fullmatch(text))]
+    if kind == "str" and len(days) == len(present):
         return _date_type(days)
     (_, is_integer), (_, is_decimal) = TYPES[:2]
-    if kind == "str" and all(is_integer(text) or is_decimal(text) for text in known):
+    if kind == "str" and all(is_integer(text) or is_decimal(text) for text in present):
         return "float64"
-    return "float64" if kind == "int64" and len(known) < len(cells) else kind
+    return "float64" if kind == "int64" and len(present) < len(cells) else kind
 
 
 def _date_type(dates: Sequence[re.Match[str]]) -> str:

@@ -178,8 +178,8 @@ class RequestBuilder:
         self._earlier = (session, f"{earlier}\n{prompt}"[-MAX_EARLIER:] if earlier and not is_named else prompt)
         if data in ({}, kernel_note):
             return [data] if data else []
-        shown = {"title": DRAFT_VARIABLES, "text": f"{data['title']}: {data['text']}"}
-        return [kernel_note, shown] if kernel_note.get("title") == NAMED else [shown]
+        draft_note = {"title": DRAFT_VARIABLES, "text": f"{data['title']}: {data['text']}"}
+        return [kernel_note, draft_note] if kernel_note.get("title") == NAMED else [draft_note]
 
     def _is_allowed(self, session: str) -> bool:
         """Return whether the user lets code of this session run in the kernel without asking."""

@@ -46,12 +46,14 @@ class Consent:
         self._allowed.pop(session, None)
 
     def allows(self, session: str, kind: str = LIVE, tool: str = "") -> bool:
-        known = self._allowed.get(session, ())
-        return (kind, "") in known or (kind, tool) in known or (kind == "path" and _covers(tool, tuple(known)))
+        decisions = self._allowed.get(session, ())
+        return (
+            (kind, "") in decisions or (kind, tool) in decisions or (kind == "path" and _covers(tool, tuple(decisions)))
+        )
 
     def refuses(self, session: str, kind: str, tool: str = "") -> bool:
-        known = self._refused.get(session, ())
-        return (kind, "") in known or (kind, tool) in known
+        decisions = self._refused.get(session, ())
+        return (kind, "") in decisions or (kind, tool) in decisions
 
     def kinds(self, session: str) -> set[str]:
         return {kind for kind, _ in self._allowed.get(session, ())}

@@ -148,8 +148,19 @@ def _limits(controller: str, version: int, memory_mb: int, procs: int) -> list[t
 def _mounts(proc: Path) -> Iterator[tuple[tuple[str, ...], Path, str, int]]:
     """Yield (controllers, mount point, root, version) of each hierarchy. The fields of a line are described in proc(5),
     mountinfo."""
-    known = {"memory", "pids", "cpu", "cpuacct", "cpuset", "blkio", "devices", "freezer", "hugetlb", "perf_event"}
-    known |= {"net_cls", "net_prio", "rdma", "misc"}
+    controllers_of_v1 = {
+        "memory",
+        "pids",
+        "cpu",
+        "cpuacct",
+        "cpuset",
+        "blkio",
+        "devices",
+        "freezer",
+        "hugetlb",
+        "perf_event",
+    }
+    controllers_of_v1 |= {"net_cls", "net_prio", "rdma", "misc"}
     for line in (proc / "self" / "mountinfo").read_text().splitlines():
         left, _, right = line.partition(" - ")
         kind, _, options = right.split(" ", 2)
@@ -157,7 +168,7 @@ def _mounts(proc: Path) -> Iterator[tuple[tuple[str, ...], Path, str, int]]:
         if kind == "cgroup2":
             yield (), Path(top), root, 2
         elif kind == "cgroup":
-            yield tuple(name for name in options.split(",") if name in known), Path(top), root, 1
+            yield tuple(name for name in options.split(",") if name in controllers_of_v1), Path(top), root, 1
 
 
 def _own(proc: Path) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -390,8 +390,8 @@ def _describe_exit(code: int) -> str:
     """Describe an exit code as returned by ``waitstatus_to_exitcode``."""
     if code >= 0:
         return f"the code ended it (exit code {code})"
-    known = {signal.SIGKILL: "it was killed (often: out of memory)", signal.SIGXCPU: "it used up its CPU time"}
-    return known.get(signal.Signals(-code), f"it crashed ({signal.Signals(-code).name})")
+    descriptions = {signal.SIGKILL: "it was killed (often: out of memory)", signal.SIGXCPU: "it used up its CPU time"}
+    return descriptions.get(signal.Signals(-code), f"it crashed ({signal.Signals(-code).name})")
 
 
 def _free_mb(path: str) -> int:

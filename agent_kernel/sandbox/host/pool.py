@@ -240,8 +240,8 @@ class LinuxSandbox:
     def _with_place_facts(self, result: RunResult, process: JailedProcess, place: SessionSlot) -> RunResult:
         """Return the result with facts about the process added: missing layers, a denied path, and the interpreter."""
         less = self.policy.less(process.layers)
-        known = [*self._hidden, *(str(path) for path in (*place.paths[0], *place.paths[1]))]
-        path = denied_path.find_denied_path(result.error or "", str(place.workdir), known)
+        excluded = [*self._hidden, *(str(path) for path in (*place.paths[0], *place.paths[1]))]
+        path = denied_path.find_denied_path(result.error or "", str(place.workdir), excluded)
         if path and self.policy.mode != "off":
             result = replace(result, denied=path, error=f"{result.error}\n{denied_path.advice(path)}")
         interpreter = str(process.layers.get("interpreter", {}).get("detail", ""))

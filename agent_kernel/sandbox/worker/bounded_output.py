@@ -26,12 +26,12 @@ class BoundedOutput:
         ``limit / 2`` characters of the stream."""
         self.total += len(text)
         room = self._half - len(self._head)
-        shown = text[:room] if room > 0 else ""
-        self._head += shown
-        self._tail += text[len(shown) :]
+        displayed = text[:room] if room > 0 else ""
+        self._head += displayed
+        self._tail += text[len(displayed) :]
         if len(self._tail) > 4 * self._half:
             self._tail = self._tail[-self._half :]
-        return shown
+        return displayed
 
     def text(self) -> str:
         tail = self._tail[-self._half :] if self._half else ""

@@ -109,9 +109,9 @@ def _of_key(error: KeyError, names: Mapping[str, Any], libraries: list[types.Fra
 
 
 def _sizes(names: Mapping[str, Any]) -> Iterator[str]:
-    known = {"ndarray": "numpy", "DataFrame": "pandas", "Series": "pandas"}
+    packages = {"ndarray": "numpy", "DataFrame": "pandas", "Series": "pandas"}
     for name, value in list(names.items())[:8]:
-        if any(_is_exactly(value, package, kind) for kind, package in known.items()):
+        if any(_is_exactly(value, package, kind) for kind, package in packages.items()):
             yield f"{name} has the shape {value.shape}."
         elif type(value) in (list, tuple):
             yield f"{name} has {len(value)} items."
@@ -141,10 +141,10 @@ def _used_names(line: str, scope: Mapping[str, Any]) -> dict[str, Any]:
     """Return the variables that the line names, with their values, in the order of the line."""
     try:
         nodes = [node for node in ast.walk(ast.parse(line.strip())) if isinstance(node, ast.Name)]
-        found = [node.id for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset))]
+        names = [node.id for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset))]
     except (SyntaxError, ValueError, RecursionError):
-        found = re.findall(r"[^\W\d]\w*", line)  # the line is a part of a statement
-    return {name: scope[name] for name in dict.fromkeys(found) if name in scope}
+        names = re.findall(r"[^\W\d]\w*", line)  # the line is a part of a statement
+    return {name: scope[name] for name in dict.fromkeys(names) if name in scope}
 
 
 def _message(error: BaseException) -> str:
@@ -178,8 +178,8 @@ def _close(title: str, target: Any, names: Iterable[str]) -> Iterator[str]:
     """Yield one line that lists the names that are similar to ``target``; if none is similar, the first names."""
     names = [name for name, _ in zip(names, range(MAX_LOOKED_AT), strict=False)]
     close = difflib.get_close_matches(target, names, 5) if type(target) is str else []
-    if shown := close or names[:MAX_NAMES]:
-        yield f"{title}{' with a similar name' if close else ''}: {_join(shown)}."
+    if listed := close or names[:MAX_NAMES]:
+        yield f"{title}{' with a similar name' if close else ''}: {_join(listed)}."
 
 
 def _join(names: Iterable[str]) -> str:

@@ -83,8 +83,8 @@ class RedisLog:
 
     def get_blob(self, namespace: str, digest: str) -> bytes | None:
         key = self._connection.pair("blob", namespace, digest)
-        found: bytes | None = self._connection.use(lambda client: client.get(key))
-        return found
+        data: bytes | None = self._connection.use(lambda client: client.get(key))
+        return data
 
     def touch_blobs(self, namespace: str, digests: Collection[str]) -> None:
         self._connection.run(

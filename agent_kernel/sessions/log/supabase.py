@@ -62,14 +62,14 @@ class SupabaseLog:
 
     def read(self, after: Mapping[str, int], among: Collection[str] | None = None) -> Tail:
         if among is None or not self.compares:
-            found = self._call("read", seen=dict(after))
+            reply = self._call("read", seen=dict(after))
         else:
-            found = self._call("read_among", seen={name: after.get(name, 0) for name in among})
+            reply = self._call("read_among", seen={name: after.get(name, 0) for name in among})
         entries = [
             Entry(namespace, position, session, replaces, base64.b64decode(body))
-            for namespace, position, session, replaces, body in found["entries"]
+            for namespace, position, session, replaces, body in reply["entries"]
         ]
-        return Tail(float(found["now"]), entries, found["more"])
+        return Tail(float(reply["now"]), entries, reply["more"])
 
     def commit(
         self, id: str, appends: Sequence[Append], after: Mapping[str, int] | None = None

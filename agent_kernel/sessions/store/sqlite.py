@@ -295,8 +295,8 @@ class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
         return await self._write(key, lambda db: summaries.delete_newest(db, key, self._clock()))
 
     async def remember(self, key: SessionKey, scope: str, chain: Mapping[int, str]) -> None:
-        known = dict(chain)
-        await self._write(key, lambda db: conversation_openings.insert_openings(db, key, scope, known))
+        hashes = dict(chain)
+        await self._write(key, lambda db: conversation_openings.insert_openings(db, key, scope, hashes))
 
     async def forget(self, key: SessionKey) -> None:
         if await self._read(key, lambda db: conversation_openings.has_openings(db, key)):
@@ -314,9 +314,9 @@ class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
         return await self._read(key, lambda db: session_copy.read_whole(db, key))
 
     async def restore(self, whole: SessionSnapshot, blobs: Mapping[str, bytes], *, replace: bool = False) -> Session:
-        known = dict(blobs)
+        data_by_hash = dict(blobs)
         write = session_copy.replace_whole if replace else session_copy.write_whole
-        return await self._growing(whole.session.key, lambda db: write(db, whole, known, self._clock()))
+        return await self._growing(whole.session.key, lambda db: write(db, whole, data_by_hash, self._clock()))
 
     async def clear_outputs(self, key: SessionKey, turns: Collection[str], text: str) -> int:
         chosen = frozenset(turns)

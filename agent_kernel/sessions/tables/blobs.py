@@ -130,9 +130,9 @@ def collect_garbage(db: sqlite3.Connection, now: float | None = None) -> int:
     referenced = {files.relative_path(namespace, digest) for namespace, digest in rows}
     freed = 0
     for path in files.all_files():
-        known = path.relative_to(files.directory).as_posix() in referenced and not path.name.endswith(PART)
+        is_used = path.relative_to(files.directory).as_posix() in referenced and not path.name.endswith(PART)
         status = path.stat()
-        if not known and status.st_mtime <= (time.time() if now is None else now) - GRACE_S:
+        if not is_used and status.st_mtime <= (time.time() if now is None else now) - GRACE_S:
             path.unlink(missing_ok=True)
             freed += status.st_size
     return freed

@@ -144,25 +144,25 @@ class SessionCheck:
                     yield self._fault("turn_record", f"{name} of turn {id} is not JSON", rowid=rowid, column=name)
 
     def _tree(self) -> Iterator[LocatedFault]:
-        known = {0} | {id for (id,) in self._rows(f"SELECT id FROM segments WHERE {HERE}")}
+        existing = {0} | {id for (id,) in self._rows(f"SELECT id FROM segments WHERE {HERE}")}
         for id, parent in self._rows(f"SELECT id, parent FROM segments WHERE {HERE} ORDER BY id"):
-            if parent not in known or parent >= id:
+            if parent not in existing or parent >= id:
                 yield self._fault(
                     "segment", f"the parent of segment {id} is {parent}, which is not an older one", segment=id
                 )
         ends = dict(self._rows(f"SELECT name, segment FROM branches WHERE {HERE}"))
         for name, segment in ends.items():
-            if segment not in known:
+            if segment not in existing:
                 detail = f"branch {name} ends in segment {segment}, which does not exist"
                 yield self._fault("branch", detail, table="branches", column="name", value=name)
         ((branch, segment),) = self._rows("SELECT branch, segment FROM sessions WHERE namespace = ? AND id = ?")
         if branch not in ends or ends[branch] != segment:
             yield self._fault("current_branch", f"the branch {branch} does not exist or ends elsewhere")
         used = [row[0] for row in self._rows(f"SELECT DISTINCT segment FROM items WHERE {HERE}")]
-        for lost in sorted(set(used) - known):
+        for lost in sorted(set(used) - existing):
             yield self._fault("lost_segment", f"items are in segment {lost}, which does not exist", segment=lost)
         extents = segments.segment_extents(self._db, self._key)
-        for segment in sorted(known & set(used)):
+        for segment in sorted(existing & set(used)):
             # Count the items of the segment that no branch contains: those after the last item that a branch shows of
             # it.
             ((count, first),) = self._rows(

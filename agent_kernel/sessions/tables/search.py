@@ -62,8 +62,8 @@ def search(db: sqlite3.Connection, namespace: str, query: SessionQuery) -> list[
             of_best.append(id)
     hits = []
     for number, key in best:
-        shown = sorted(sorted(ids[number], key=lambda id: (-counted[id], -id))[:MAX_SNIPPETS])
-        hits.append(_read_hit(db, key, scores[number], [search_texts.seq_of(id) for id in shown], words))
+        snippet_ids = sorted(sorted(ids[number], key=lambda id: (-counted[id], -id))[:MAX_SNIPPETS])
+        hits.append(_read_hit(db, key, scores[number], [search_texts.seq_of(id) for id in snippet_ids], words))
     return hits
 
 
@@ -74,8 +74,8 @@ def _scope(db: sqlite3.Connection, namespace: str, query: SessionQuery) -> _Sear
         bound_sessions = frozenset[str]() if bound is None else frozenset({bound})
         sessions = bound_sessions if sessions is None else bound_sessions & sessions
     if sessions is not None:
-        known = [search_texts.select_number(db, SessionKey(namespace, id)) for id in sessions]
-        ids = tuple(search_texts.id_range(number) for number in known if number is not None)
+        numbers = [search_texts.select_number(db, SessionKey(namespace, id)) for id in sessions]
+        ids = tuple(search_texts.id_range(number) for number in numbers if number is not None)
         return _SearchScope(namespace, query, sessions, ids)
     extremes = search_texts.select_number_range(db, namespace)
     if extremes is None:
@@ -177,8 +177,8 @@ def _read_hit(
     db: sqlite3.Connection, key: SessionKey, score: float, seqs: Collection[int], words: Collection[str]
 ) -> SearchHit:
     session = sessions.require_session(db, key, counts=True)
-    shown = (_read_snippet(db, key, seq, words) for seq in seqs)
-    return SearchHit(session, score, tuple(piece for piece in shown if piece is not None))
+    snippets = (_read_snippet(db, key, seq, words) for seq in seqs)
+    return SearchHit(session, score, tuple(piece for piece in snippets if piece is not None))
 
 
 def _read_snippet(db: sqlite3.Connection, key: SessionKey, seq: int, words: Collection[str]) -> Snippet | None:

@@ -154,8 +154,8 @@ class McpTools:
             self._notices.warn(occasion, text, str(folder))
             return None
         folder = folder.resolve()
-        known = self._beside.get(folder)
-        if known is None or known.digest != digest:
+        group = self._beside.get(folder)
+        if group is None or group.digest != digest:
             try:
                 config = await asyncio.to_thread(read, folder / BESIDE, digest)
             except InvalidRequest as error:

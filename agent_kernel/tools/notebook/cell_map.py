@@ -77,11 +77,11 @@ def map_cells(cells: Sequence[NotebookCell], start: int = 0) -> str:
     """Return one line for each of at most MAPPED cells from ``start``."""
     if not cells:
         return "It has no cells."
-    shown = [cell.line for cell in cells[start : start + MAPPED]]
-    left = len(cells) - start - len(shown)
+    lines = [cell.line for cell in cells[start : start + MAPPED]]
+    left = len(cells) - start - len(lines)
     if left > 0:
-        shown.append(f"{left} more: notebook_cells(start={start + MAPPED})")
-    return "\n".join(shown) or f"It has {len(cells)} cells; there is none from {start} on."
+        lines.append(f"{left} more: notebook_cells(start={start + MAPPED})")
+    return "\n".join(lines) or f"It has {len(cells)} cells; there is none from {start} on."
 
 
 def select_cells(cells: Sequence[NotebookCell], selection: str) -> tuple[list[NotebookCell], list[int]]:

@@ -42,8 +42,8 @@ async def page_cells(view: NotebookView, occasion: ToolSourceContext) -> tuple[P
         return _to_page_cells([cell for cell in seen.cells if cell.index < place])
     if not seen.live:
         occasion.emit(Notice("info", NOT_SAVED))
-    known = {cell.id for cell in seen.cells} | {own}
-    return (*_to_page_cells(seen.cells), *(PageCell(cell) for cell in request.ran if cell not in known))
+    cell_ids = {cell.id for cell in seen.cells} | {own}
+    return (*_to_page_cells(seen.cells), *(PageCell(cell) for cell in request.ran if cell not in cell_ids))
 
 
 def _to_page_cells(cells: Sequence[NotebookCell]) -> tuple[PageCell, ...]:

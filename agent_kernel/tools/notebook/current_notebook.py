@@ -102,9 +102,9 @@ class ReadCellsMemory:
 
     def read(self, key: SessionKey, cells: Sequence[tuple[str, str]]) -> None:
         """Record that the model has read these cells. Each is given as (id, source)."""
-        known = self._sessions[key] = self._sessions.get(key) or RecentEntries(MAX_CELLS)
+        hashes = self._sessions[key] = self._sessions.get(key) or RecentEntries(MAX_CELLS)
         for id, source in cells:
-            known[id] = _hash(source)
+            hashes[id] = _hash(source)
 
     def state(self, key: SessionKey, cell: NotebookCell) -> str:
         """Return ``same`` if the model has read the cell's present source, ``changed`` if it has read an earlier one,

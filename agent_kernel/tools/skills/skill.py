@@ -94,8 +94,8 @@ def tree(files: Sequence[str]) -> list[str]:
     for name in files:
         parts = name.split("/")
         lines["/".join(parts[:TREE_DEPTH]) + ("/..." if len(parts) > TREE_DEPTH else "")] = None
-    shown = list(lines)[:TREE_ENTRIES]
-    return [*shown, f"... and {len(lines) - TREE_ENTRIES} more"] if len(lines) > TREE_ENTRIES else shown
+    entries = list(lines)[:TREE_ENTRIES]
+    return [*entries, f"... and {len(lines) - TREE_ENTRIES} more"] if len(lines) > TREE_ENTRIES else entries
 
 
 def check_same_name(new: str, skill_name: str) -> None:

@@ -51,17 +51,17 @@ class SkillMounts:
         """Copy the skills. Blocking. Raises OSError for a full disk."""
         mounted = assign_folders(skills)
         marks = tuple(skill.version.mark for skill in mounted)
-        known = self._copied.get(workdir)
-        if known is None or known.marks != marks or known.identity != _identity(workdir / SKILLS):
+        copied = self._copied.get(workdir)
+        if copied is None or copied.marks != marks or copied.identity != _identity(workdir / SKILLS):
             workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            known = CopiedSkill(marks, _copy_skills(workdir, mounted))
-        self._copied[workdir] = known
+            copied = CopiedSkill(marks, _copy_skills(workdir, mounted))
+        self._copied[workdir] = copied
         return mounted
 
     def unmount(self, workdir: Path) -> None:
         """Remove the skills of an earlier turn. Blocking."""
-        known = self._copied.pop(workdir, None)
-        if known is not None and known.identity == _identity(workdir / SKILLS):
+        copied = self._copied.pop(workdir, None)
+        if copied is not None and copied.identity == _identity(workdir / SKILLS):
             _replace(workdir, None)
 
 

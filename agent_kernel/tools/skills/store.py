@@ -95,14 +95,14 @@ class SkillStore:
     def add(self, namespace: str, entries: Iterable[PackageEntry], id: str = "") -> Skill:
         """Add a skill. With ``id``, add a new version of this skill. Raises InvalidRequest, NotFound, QuotaExceeded,
         StoreError."""
-        known = self.get(namespace, id) if id else None
-        if known and len(known.versions) >= MAX_VERSIONS:
+        skill = self.get(namespace, id) if id else None
+        if skill and len(skill.versions) >= MAX_VERSIONS:
             raise too_many_versions()
-        if not known and len(self.list(namespace)) >= MAX_SKILLS:
+        if not skill and len(self.list(namespace)) >= MAX_SKILLS:
             raise too_many_skills()
         id = id or f"skill_{secrets.token_hex(16)}"
         try:
-            self._add(namespace, entries, id, known)
+            self._add(namespace, entries, id, skill)
         except OSError as error:
             raise _to_store_error(error) from error
         return self.get(namespace, id)

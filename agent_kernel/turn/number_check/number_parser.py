@@ -82,10 +82,10 @@ def parse_numbers(text: str, *, lists: bool = False) -> Iterator[ParsedNumber]:
     """
     text = blank_non_numbers(text)
     for match in NUMBER.finditer(text):
-        found = _parse_match(text, match, program=lists)
-        if found is not None:
-            yield found
-        if "," in match["digits"] and (lists or found is None) and not _continues(text, match):
+        numbers = _parse_match(text, match, program=lists)
+        if numbers is not None:
+            yield numbers
+        if "," in match["digits"] and (lists or numbers is None) and not _continues(text, match):
             yield from _parse_list(match)
 
 

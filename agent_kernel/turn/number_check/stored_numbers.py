@@ -33,13 +33,15 @@ def from_record(record: Mapping[str, Any], messages: Sequence[Message]) -> tuple
     if not isinstance(entries, list):
         return ()
     outputs = {message.call_id: message.text.split("\n") for message in messages if message.role == "tool"}
-    found = []
+    numbers = []
     for entry in entries[:MAX_NUMBERS]:
         match entry:
             case [int(start), int(end), str(status), str(call), int(line)] if status in STATUSES:
                 if 0 <= start < end <= len(answer):
                     lines = outputs.get(call, []) if status == "computed" else []
-                    shown = lines[line - 1].strip()[:MAX_SHOWN] if 0 < line <= len(lines) else ""
+                    line_text = lines[line - 1].strip()[:MAX_SHOWN] if 0 < line <= len(lines) else ""
                     text = answer[start:end]
-                    found.append(CheckedNumber(start, end, text, cast("Status", status), call, max(0, line), shown))
-    return tuple(found)
+                    numbers.append(
+                        CheckedNumber(start, end, text, cast("Status", status), call, max(0, line), line_text)
+                    )
+    return tuple(numbers)

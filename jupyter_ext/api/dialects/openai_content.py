@@ -193,8 +193,10 @@ def name_results(messages: Sequence[Message], *, alone: bool) -> list[Message]:
         begins = begins and message.role in ("tool", "system")
         if message.role == "tool" and message.call_id not in names and not begins:
             raise ValueError("a tool result must have the id of a call in an earlier assistant message")
-        known = names.get(message.call_id or "", message.name)
-        named_messages.append(replace(message, name=known) if message.role == "tool" and known else message)
+        function_name = names.get(message.call_id or "", message.name)
+        named_messages.append(
+            replace(message, name=function_name) if message.role == "tool" and function_name else message
+        )
     _complete(messages)
     if messages and messages[-1].role == "assistant":
         raise ValueError(NO_USER if not messages[-1].calls else NO_RESULTS)

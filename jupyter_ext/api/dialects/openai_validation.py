@@ -34,8 +34,10 @@ def describe_mistake(error: ValidationError, body: Any, model: type[BaseModel]) 
     more = "" if len(errors) <= 3 else f"; and {len(errors) - 3} more"
     path, first = described[0]
     field = path or first.partition(" ")[0]
-    known = path or field in model.model_fields
-    return "; ".join(f"{path}: {text}" if path else text for path, text in described) + more, field if known else None
+    names_field = path or field in model.model_fields
+    return "; ".join(
+        f"{path}: {text}" if path else text for path, text in described
+    ) + more, field if names_field else None
 
 
 def _path(body: Any, error: Mapping[str, Any]) -> str:

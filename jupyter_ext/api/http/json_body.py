@@ -72,7 +72,7 @@ def _describe(mistake: Mapping[str, Any]) -> str:
         return words
     place = [str(step)[:MAX_NAME] for step in mistake["loc"] if step not in UNION_TAGS]
     if mistake["type"] in ("union_tag_not_found", "union_tag_invalid"):  # the field that says which object it is
-        known = mistake["ctx"].get("expected_tags")
+        expected_tags = mistake["ctx"].get("expected_tags")
         place.append(mistake["ctx"]["discriminator"].strip("'"))
-        words = f"Input should be one of {known}" if known else "Field required"
+        words = f"Input should be one of {expected_tags}" if expected_tags else "Field required"
     return f"{'.'.join(place) or 'body'}: {words}"

@@ -195,8 +195,8 @@ class McpTools:
     # ------------------------------------------------------------------------------------------------ sessions
 
     async def _list(self, arguments: ListArguments, caller: Caller) -> McpOutcome:
-        found = await self.runtime.store.list(caller.namespace, arguments.limit)
-        rows = [await self._row(session) for session in found]
+        sessions = await self.runtime.store.list(caller.namespace, arguments.limit)
+        rows = [await self._row(session) for session in sessions]
         lines = [f"{row['id']}  {row['title'] or 'untitled'} ({row['turns']} turns)" for row in rows]
         return McpOutcome("\n".join(lines) or "There is no conversation yet.", {"sessions": rows})
 

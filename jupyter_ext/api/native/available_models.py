@@ -66,14 +66,17 @@ def _engines(runtime: Runtime) -> list[ModelFacts]:
 def _of_engine(name: str, engine: Engine) -> ModelFacts:
     info = engine.info()
     inner = unwrap(engine)
-    known: dict[str, bool | None] = {"vision": info.vision}
+    capabilities: dict[str, bool | None] = {"vision": info.vision}
     if isinstance(inner, LocalEngine):
-        known = {**_local(inner.tool_protocol), "vision": info.vision or (False if info.state == "ready" else None)}
+        capabilities = {
+            **_local(inner.tool_protocol),
+            "vision": info.vision or (False if info.state == "ready" else None),
+        }
     elif info.local and not info.host:
-        known |= {"tools": True, "logprobs": True}
+        capabilities |= {"tools": True, "logprobs": True}
     refused = set(info.details.get("not_sent", ()))
-    known |= {name: False for name in ("tools", "logprobs") if name in refused}
-    return _facts(name, info, known)
+    capabilities |= {name: False for name in ("tools", "logprobs") if name in refused}
+    return _facts(name, info, capabilities)
 
 
 def _facts(name: str, info: EngineInfo, known: dict[str, bool | None]) -> ModelFacts:

@@ -237,8 +237,8 @@ def _model(name: str, cache_dir: Path, sources: tuple[str, ...]) -> dict[str, An
     """Return the description of a model. Raises UnknownModel."""
     if HubId.parse(name) is None:
         return model_to_json(entry(name), cache_dir)
-    known = model_here(name, cache_dir)
-    return known or {**fetchable(name, sources=sources).offer(), "state": "missing", "path": None}
+    local_facts = model_here(name, cache_dir)
+    return local_facts or {**fetchable(name, sources=sources).offer(), "state": "missing", "path": None}
 
 
 class ModelPullHandler(AgentHandler):

@@ -75,9 +75,9 @@ class RebuildHandler(AgentHandler):
         key = (await self.services.access.session(self.caller, session_id)).key
         runtime = self.services.runtime
         steps = await find_rebuild_steps(runtime.store, key)
-        shown = {"session": key.id, "pieces": [dataclasses.asdict(piece) for piece in steps]}
+        plan = {"session": key.id, "pieces": [dataclasses.asdict(piece) for piece in steps]}
         if body.dry_run:
-            self.reply({**shown, "ran": 0, "status": "shown", "error": ""})
+            self.reply({**plan, "ran": 0, "status": "shown", "error": ""})
             return
         if running := self.services.turns.of_session(key):
             raise session_busy(running.id)
@@ -87,7 +87,7 @@ class RebuildHandler(AgentHandler):
         self._running = asyncio.create_task(work, name=f"rebuilding {key.id}")
         await asyncio.wait([self._running])
         if not self._running.cancelled():
-            self.reply({**shown, **dataclasses.asdict(self._running.result())})
+            self.reply({**plan, **dataclasses.asdict(self._running.result())})
 
     def on_connection_close(self) -> None:
         """Stop the code when the client disconnects."""

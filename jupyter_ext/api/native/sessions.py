@@ -160,9 +160,9 @@ class SessionHandler(SessionChangeHandler):
         session = await self.services.access.session(self.caller, session_id)
         format = self.get_argument("format", "")
         if format not in ("", FACTS, *JSON_FORMATS):
-            known = ", ".join((FACTS, *JSON_FORMATS))
+            formats = ", ".join((FACTS, *JSON_FORMATS))
             raise InvalidRequest(
-                f"The format must be one of {known}.", hint="Use sessions/{id}/export for other formats."
+                f"The format must be one of {formats}.", hint="Use sessions/{id}/export for other formats."
             )
         if format in JSON_FORMATS:
             written = await export_session(self.services.runtime.store, session.key, format)

@@ -73,8 +73,8 @@ class ToolsHandler(AgentHandler):
 
 def _join_with_or(names: list[str]) -> str:
     """List the names with "or" before the last one; of more than MAX_NAMES, the first ones."""
-    shown = names if len(names) <= MAX_NAMES else [*names[:MAX_NAMES], f"{len(names) - MAX_NAMES} others"]
-    return " or ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+    listed = names if len(names) <= MAX_NAMES else [*names[:MAX_NAMES], f"{len(names) - MAX_NAMES} others"]
+    return " or ".join(filter(None, [", ".join(listed[:-1]), listed[-1]]))
 
 
 def _tool_to_json(spec: ToolSpec, ruling: dict[str, Any]) -> dict[str, Any]:

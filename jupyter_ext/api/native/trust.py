@@ -37,10 +37,10 @@ class TrustHandler(AgentHandler):
         """
         folder, _ = await self._folder(required=False)
         trust = self.services.runtime.trust
-        known = await asyncio.to_thread(trust.folders) if self.caller.kernel is None else []
+        folders = await asyncio.to_thread(trust.folders) if self.caller.kernel is None else []
         is_trusted = await asyncio.to_thread(trust.trusts, folder)
         path = str(folder) if folder else None
-        self.reply({"folder": path, "trusted": is_trusted, "folders": [folder_to_json(folder) for folder in known]})
+        self.reply({"folder": path, "trusted": is_trusted, "folders": [folder_to_json(folder) for folder in folders]})
 
     @guard("write")
     @operation(

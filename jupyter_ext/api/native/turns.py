@@ -60,8 +60,13 @@ class TurnsHandler(AgentHandler):
         if begun.replayed:
             self.set_header(REPLAYED, "true")
         session = begun.turn.spec.key
-        known = await self.services.runtime.store.info(session)
-        reply = {"turn": begun.turn.id, "session": session.id, "title": known.title if known else "", **begun.facts}
+        stored_session = await self.services.runtime.store.info(session)
+        reply = {
+            "turn": begun.turn.id,
+            "session": session.id,
+            "title": stored_session.title if stored_session else "",
+            **begun.facts,
+        }
         self.reply({**reply, "private": is_private(session.id), "stored": False}, 202)
 
     async def _begin(self, body: TurnBody, turn_id: str) -> StartedTurn | None:

@@ -130,9 +130,9 @@ class PageFileHandler(JupyterHandler):
 
     @allow_unauthenticated
     async def get(self, version: str, name: str) -> None:
-        known = await asyncio.to_thread(page_files)
-        file = known.files.get(name)
-        if file is None or version != known.version:
+        page = await asyncio.to_thread(page_files)
+        file = page.files.get(name)
+        if file is None or version != page.version:
             raise HTTPError(404)
         self.set_header("Content-Type", file.type)
         self.set_header("Cache-Control", FOREVER)

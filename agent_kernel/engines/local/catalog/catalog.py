@@ -153,9 +153,9 @@ def pulled_directories(model: str, cache_dir: Path) -> list[Path]:
     hub_id = HubId.parse(model)
     if hub_id is not None:
         return [*find_pulled(hub_id.slug, cache_dir)]
-    found = entry_here(model, cache_dir)
-    pulled = [found.directory(source, cache_dir) for source in found.sources]
-    partial = sorted(models_dir(cache_dir).glob(f".{found.folder}-*.partial"))
+    catalog_entry = entry_here(model, cache_dir)
+    pulled = [catalog_entry.directory(source, cache_dir) for source in catalog_entry.sources]
+    partial = sorted(models_dir(cache_dir).glob(f".{catalog_entry.folder}-*.partial"))
     return [directory for directory in (*pulled, *partial) if directory.is_dir()]
 
 
@@ -198,9 +198,18 @@ def is_path(model: str) -> bool:
 
 
 def _entry(name: str, body: Mapping[str, Any]) -> CatalogEntry:
-    known = {"title", "description", "licence", "licence_from", "protocol", "context_length", "installed", "sources"}
-    if set(body) - {"slug", "memory"} != known:
-        raise ValueError(f"{name}: {sorted(set(body) - {'slug', 'memory'} ^ known)} missing or unknown")
+    allowed_fields = {
+        "title",
+        "description",
+        "licence",
+        "licence_from",
+        "protocol",
+        "context_length",
+        "installed",
+        "sources",
+    }
+    if set(body) - {"slug", "memory"} != allowed_fields:
+        raise ValueError(f"{name}: {sorted(set(body) - {'slug', 'memory'} ^ allowed_fields)} missing or unknown")
     if not body["sources"]:
         raise ValueError(f"{name} has no source")
     fields = dict(body) | {
@@ -213,8 +222,8 @@ def _entry(name: str, body: Mapping[str, Any]) -> CatalogEntry:
 def _source(body: Mapping[str, Any]) -> Source:
     fields: dict[str, Any] = {key: value for key, value in body.items() if key != "kind"}
     if body["kind"] == HubFile.kind:
-        known = {"sha256": _sha256(fields["sha256"])} if "sha256" in fields else {"sha256": ""}
-        return HubFile(**{"size": 0} | fields | known)
+        hash_field = {"sha256": _sha256(fields["sha256"])} if "sha256" in fields else {"sha256": ""}
+        return HubFile(**{"size": 0} | fields | hash_field)
     if body["kind"] == Wheels.kind:
         parts = tuple(WheelPart(**part | {"sha256": _sha256(part["sha256"])}) for part in fields["parts"])
         return Wheels(**fields | {"parts": parts, "sha256": _sha256(fields["sha256"])})

@@ -226,18 +226,18 @@ class Completer:
     def _pictures_in(self, prompt: str) -> Sequence[Picture]:
         """Return the pictures of the longest prompt from ``render`` with which ``prompt`` begins; empty if there is
         none."""
-        known = max((text for text in self._rendered if prompt.startswith(text)), key=len, default="")
-        return self._rendered.get(known, ())
+        rendered = max((text for text in self._rendered if prompt.startswith(text)), key=len, default="")
+        return self._rendered.get(rendered, ())
 
     def _encode_prompt(self, completion: DecodedCompletion) -> list[int]:
         text = completion.prompt
         if completion.pictures:
             return self._backend.encode_pictures(text, completion.pictures)
-        known, ids = self._chains.longest(text)
-        rest = self._backend.encode(text[len(known) :])
+        known_text, ids = self._chains.longest(text)
+        rest = self._backend.encode(text[len(known_text) :])
         # If no special token separates the known text from the rest, one token may cover the end of the first and the
         # beginning of the second.
-        if known and rest and self._backend.decode(rest[:1]):
+        if known_text and rest and self._backend.decode(rest[:1]):
             return self._backend.encode(text)
         return ids + rest
 

@@ -135,10 +135,10 @@ def _lines_of(output: str) -> list[str]:
 
 def in_rows(rows: Sequence[str]) -> str:
     """Return the rows as an indented block of Markdown. A fenced block would later look like a call to the model."""
-    shown = [f"    {row}" for row in rows[:MAX_ROWS]]
+    lines = [f"    {row}" for row in rows[:MAX_ROWS]]
     if len(rows) > MAX_ROWS:
-        shown.append(f"    ... {len(rows) - MAX_ROWS} more rows")
-    return ROWS.format(rows="\n".join(shown))
+        lines.append(f"    ... {len(rows) - MAX_ROWS} more rows")
+    return ROWS.format(rows="\n".join(lines))
 
 
 def with_true_dates(sentence: str, output: str, question: str) -> str:
@@ -148,7 +148,7 @@ def with_true_dates(sentence: str, output: str, question: str) -> str:
     A name is supported if the question or the output contains it or its first three letters, or if the output contains
     its number (1 to 12 for a month; 0 to 6 or 1 to 7 for a weekday, both beginning with Monday). A name is replaced
     only if the output has exactly one number that can stand for a month, or for a weekday."""
-    known = f"{question}\n{output}".lower()
+    supported_text = f"{question}\n{output}".lower()
     numbers = {int(number) for number in map(_plain, NUMBER.findall(output)) if number.isdecimal()}
     for names, values, word in ((MONTHS, range(1, 13), "month"), (WEEKDAYS, range(8), "day")):
         candidates = numbers & set(values)
@@ -157,7 +157,7 @@ def with_true_dates(sentence: str, output: str, question: str) -> str:
         (number,) = candidates
         for at, name in enumerate(names, values[0]):
             fits = number in ((at,) if word == "month" else (at, at + 1))
-            supported = name.lower() in known or re.search(rf"\b{name[:3].lower()}\b", known)
+            supported = name.lower() in supported_text or re.search(rf"\b{name[:3].lower()}\b", supported_text)
             if not fits and not supported:
                 sentence = re.sub(rf"\b{name}\b", f"{word} {number}", sentence)
     return sentence

@@ -212,9 +212,9 @@ def unchanged_function(code: str, hidden: Sequence[str], question: str) -> str:
     if not COMPLAINS.search(question):
         return ""
     facts = [match for text in hidden for match in FUNCTION.finditer(text)]
-    known = {fact["name"]: _functions_in(textwrap.dedent(fact["source"])) for fact in facts}
+    present_functions = {fact["name"]: _functions_in(textwrap.dedent(fact["source"])) for fact in facts}
     defined = _functions_in(code)
-    unchanged = [name for name, tree in defined.items() if known.get(name, {}).get(name) == tree]
+    unchanged = [name for name, tree in defined.items() if present_functions.get(name, {}).get(name) == tree]
     return unchanged[0] if unchanged and len(unchanged) == len(defined) else ""
 
 

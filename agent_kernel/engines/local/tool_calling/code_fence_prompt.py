@@ -270,19 +270,19 @@ class Exchange:
         failed = self._tried_again(retry)
         notes = [f"(Note: an earlier try {self.objection(result)})" for result in failed]
         dropped = {result.call_id for result in failed}
-        shown: list[ChatMessage] = []
+        messages: list[ChatMessage] = []
         if self.asked:
             examples = method_examples(self.question) if self.names_things else ""
             parts = [*self.asked, *notes, *([examples] if examples else [])]
-            shown.append({"role": "user", "content": "\n\n".join(parts)})
+            messages.append({"role": "user", "content": "\n\n".join(parts)})
         for message in self.replies:
             if message.role == "tool" and message.call_id not in dropped:
-                shown.append({"role": "user", "content": output_text(message, self.question)})
+                messages.append({"role": "user", "content": output_text(message, self.question)})
             elif message.role == "assistant":
                 content = _assistant_text(message, dropped)
                 if content:
-                    shown.append({"role": "assistant", "content": content})
-        return shown
+                    messages.append({"role": "assistant", "content": content})
+        return messages
 
     def _tried_again(self, retry: bool) -> list[Message]:
         last_call = max((at for at, message in enumerate(self.replies) if message.calls), default=-1)

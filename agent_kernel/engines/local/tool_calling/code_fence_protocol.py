@@ -191,14 +191,14 @@ class Fence:
         tokens = request.sampling.max_tokens or MAX_CODE_TOKENS
         grammar = OutputGrammar("regex", regex) if regex is not None else None
         decoding = replace(decoding_options(request.sampling), max_tokens=tokens, grammar=grammar)
-        known = {_tree_of(program) for program in (turn.failed_programs if retry else ())}
+        earlier_programs = {_tree_of(program) for program in (turn.failed_programs if retry else ())}
         spent = Usage()
         for seed in range(RESAMPLES + 1):
             program = await write_program(prompt, reading, turn, decoding, completer)
             code = program.code
             spent += program.usage
             repeated = retry and (
-                _tree_of(code) in known
+                _tree_of(code) in earlier_programs
                 or bool(unchanged_function(code, turn.hidden, turn.question))
                 or lacks_name(code, [result.text for result in turn.results])
             )

@@ -220,10 +220,12 @@ class NativeRound:
     async def render(self, messages: Sequence[Message], output: OutputFormat | None = None) -> str:
         """Render the conversation. Raises EngineError if the template refuses it."""
         tools = self.request.tools
-        shown = chat(messages, tools, self.template, self.written.of)
+        conversation = chat(messages, tools, self.template, self.written.of)
         if output is not None:
-            shown = with_format_instruction(shown, output)
-        return await self.completer.render(shown, [tool.to_json() for tool in tools] if self.template.tools else ())
+            conversation = with_format_instruction(conversation, output)
+        return await self.completer.render(
+            conversation, [tool.to_json() for tool in tools] if self.template.tools else ()
+        )
 
     async def keep(self, raw: str, message: Message) -> None:
         """Ensure that later prompts begin with this prompt, followed by ``raw``, the text that the model wrote for
