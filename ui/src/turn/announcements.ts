@@ -16,7 +16,9 @@ export interface Announcement {
 
 export function announcements(before: TurnView, now: TurnView): Announcement[] {
   const was = new Map(before.blocks.map((block) => [block.id, block]));
-  const told = now.blocks.flatMap((block) => (was.get(block.id) === block ? [] : ofBlock(was.get(block.id), block)));
+  const told = now.blocks.flatMap((block) =>
+    was.get(block.id) === block ? [] : announceBlock(was.get(block.id), block),
+  );
   if (before.state === "open" && now.state !== "open") {
     const end = endOf(now) || stateOf(now);
     const failed = now.state === "failed";
@@ -25,7 +27,7 @@ export function announcements(before: TurnView, now: TurnView): Announcement[] {
   return told;
 }
 
-function ofBlock(was: Block | undefined, block: Block): Announcement[] {
+function announceBlock(was: Block | undefined, block: Block): Announcement[] {
   if (block.kind === "call") {
     const asks = (one: Block | undefined) => one?.kind === "call" && one.status === "waiting" && !one.done;
     if (asks(block) && !asks(was)) {

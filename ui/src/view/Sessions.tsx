@@ -113,7 +113,7 @@ function SessionRow({ row }: { row: Row }) {
             {[
               here ? trans.__("shown now") : "",
               trans._n("%1 turn", "%1 turns", session.turns),
-              when(session.updated),
+              formatWhen(session.updated),
               session.private ? trans.__("private") : "",
               ...notebooks,
             ]
@@ -154,7 +154,7 @@ function SessionRow({ row }: { row: Row }) {
 }
 
 /** The date; only the time if it is today. */
-function when(seconds: number): string {
+function formatWhen(seconds: number): string {
   const moment = new Date(seconds * 1000);
   const today = moment.toDateString() === new Date().toDateString();
   return today
