@@ -43,7 +43,7 @@ the id of the response. Search finds its messages.
 """
 
 
-def check_id(value: str, what: str = "session id") -> str:
+def check_id(value: str, name: str = "session id") -> str:
     """Return ``value`` if it has 1 to 512 characters of valid Unicode and no control characters. Raises InvalidRequest.
 
     This is the only place where ids are checked.
@@ -53,7 +53,7 @@ def check_id(value: str, what: str = "session id") -> str:
         not value.isprintable() and any(unicodedata.category(char) in ("Cc", "Cs") for char in value)
     ):
         raise InvalidRequest(
-            f"A {what} must have 1 to {MAX_ID} characters of valid Unicode, none of them a control character."
+            f"A {name} must have 1 to {MAX_ID} characters of valid Unicode, none of them a control character."
         )
     return value
 

@@ -88,17 +88,17 @@ def named_values(text: str) -> dict[str, str]:
     return {name: value.strip() for name, value in NAMED_VALUE.findall(text)}
 
 
-def is_same_value(expected: str, given: str) -> bool:
+def is_same_value(expected: str, stated: str) -> bool:
     """Return whether two values of the ``@name[value]`` form agree.
 
-    Two numbers agree if ``given``, rounded to the decimals of ``expected``, equals ``expected``. If ``expected`` has no
-    decimals, the two must be equal. Other texts agree if they are equal except for case, white space and quotes.
+    Two numbers agree if ``stated``, rounded to the decimals of ``expected``, equals ``expected``. If ``expected`` has
+    no decimals, the two must be equal. Other texts agree if they are equal except for case, white space and quotes.
     """
     number, near = _parse_number(expected)
-    other, _ = _parse_number(given)
+    other, _ = _parse_number(stated)
     if number is not None and other is not None:
         return abs(number - other) <= near
-    return _normalize(expected) == _normalize(given)
+    return _normalize(expected) == _normalize(stated)
 
 
 def _parse_number(text: str) -> tuple[float | None, float]:

@@ -149,26 +149,26 @@ def validate_description(change: SessionUpdate) -> SessionUpdate:
     return replace(change, tags=tags)
 
 
-def text(value: str, what: str) -> str:
-    """Return ``value`` if UTF-8 can encode it; otherwise raise InvalidRequest, in which ``what`` names the value."""
+def text(value: str, name: str) -> str:
+    """Return ``value`` if UTF-8 can encode it; otherwise raise InvalidRequest, in which ``name`` names the value."""
     if not _is_utf8(value):
-        raise InvalidRequest(f"This {what} is not valid Unicode.")
+        raise InvalidRequest(f"This {name} is not valid Unicode.")
     return value
 
 
-def path(value: str, what: str = "path") -> str:
+def path(value: str, name: str = "path") -> str:
     """Return ``value``, a contents root or a path below it. Raises InvalidRequest unless it has 1 to MAX_PATH
-    characters and no NUL; ``what`` names it in the message."""
+    characters and no NUL; ``name`` names it in the message."""
     if not 1 <= len(value) <= MAX_PATH or "\0" in value:
-        raise InvalidRequest(f"A {what} must have 1 to {MAX_PATH} characters, none of them NUL.")
-    return text(value, what)
+        raise InvalidRequest(f"A {name} must have 1 to {MAX_PATH} characters, none of them NUL.")
+    return text(value, name)
 
 
-def validate_limit(limit: int | None, what: str = "limit") -> int | None:
-    """Return ``limit``: None means all, 0 means none. Raises InvalidRequest if it is negative; ``what`` names it in the
+def validate_limit(limit: int | None, name: str = "limit") -> int | None:
+    """Return ``limit``: None means all, 0 means none. Raises InvalidRequest if it is negative; ``name`` names it in the
     message."""
     if limit is not None and limit < 0:
-        raise InvalidRequest(f"The {what} must be 0 or more.")
+        raise InvalidRequest(f"The {name} must be 0 or more.")
     return limit
 
 

@@ -154,8 +154,8 @@ class Agent:
         opened = await self._open(request, turn_id or new_id("turn"))
         redactor = self._writer.redactor
         with JoinedDeltas(RedactedEvents(redactor, emit), deltas_per_s) as shown:
-            changes, asides = ChangedCells(redactor), TurnAnnotations(redactor)
-            return await self._run(ActiveTurn(request, opened, shown, changes=changes, asides=asides))
+            changes, annotations = ChangedCells(redactor), TurnAnnotations(redactor)
+            return await self._run(ActiveTurn(request, opened, shown, changes=changes, annotations=annotations))
 
     async def _run(self, turn: ActiveTurn) -> TurnResult:
         request, opened = turn.request, turn.opened

@@ -239,10 +239,10 @@ def _changed_names(before: ToolOutput, after: ToolOutput | None, code: str) -> l
     return [name for name, what in is_now.items() if was.get(name) != what or name in touched]
 
 
-def inspection_expression(what: str, arguments: Mapping[str, Any]) -> str:
+def inspection_expression(function_name: str, arguments: Mapping[str, Any]) -> str:
     """Return an expression that evaluates to the result of an inspection. It works in a kernel in which agent-kernel is
     not installed."""
-    return isolated_call(_source(), "_answer", what, dict(arguments))
+    return isolated_call(_source(), "_answer", function_name, dict(arguments))
 
 
 def isolated_call(source: str, function: str, *arguments: object) -> str:

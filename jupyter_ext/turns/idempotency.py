@@ -259,7 +259,8 @@ class Idempotency:
     def _find_entry(self, key: IdempotencyKey) -> KeyEntry | None:
         entry = self._entries.get(key.identity)
         if entry is not None and entry.turn is not None and entry.turn.owner is not None:
-            del self._entries[key.identity]  # the copy of its events ends when nobody reads it, so it is found again
+            # The copy of a remote turn's events ends when nobody reads it, so the turn is looked up again.
+            del self._entries[key.identity]
             return None
         if entry is not None and entry.began <= self._clock() - KEPT_S and not (entry.turn and entry.turn.running):
             del self._entries[key.identity]

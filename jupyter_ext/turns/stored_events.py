@@ -120,33 +120,35 @@ def stored_bodies(turn: Turn, messages: Sequence[Message], *, whole: bool = Fals
     """Yield the events of a stored turn as a person would have seen them, but without the output that arrived while
     calls ran. ``whole``: include approvals and notices. Only readers that display the turn may set ``whole``: a reader
     that acts on events would ask the person again."""
-    asides, blocks, rounds = StoredAnnotations(turn.record), 0, 0
+    stored_annotations, blocks, rounds = StoredAnnotations(turn.record), 0, 0
     returned = frozenset(map(str, turn.record.get("returned", ())))
 
     def notices(before: int | None) -> Iterator[EventBody]:
-        return (_notice(*notice) for notice in asides.notices(before) if whole)
+        return (_notice(*notice) for notice in stored_annotations.notices(before) if whole)
 
     yield TurnStarted(turn.model, bool(turn.record.get("local", True)), turn.where, str(turn.record.get("host", "")))
-    if whole and asides.context:
-        yield ContextBuilt(**asides.context)
+    if whole and stored_annotations.context:
+        yield ContextBuilt(**stored_annotations.context)
     for message in messages:
         if message.role == "assistant":
             for delta in _deltas(message):
                 yield from notices(blocks)
                 yield delta
                 blocks += 1
-            for call in sorted(message.calls, key=lambda call: asides.peek(call.id).get("at", blocks + MAX_CALLS)):
+            for call in sorted(
+                message.calls, key=lambda call: stored_annotations.peek(call.id).get("at", blocks + MAX_CALLS)
+            ):
                 if call.id in returned:
                     yield CallReturned(call.id, call.name, call.arguments)
                     continue
                 yield from notices(blocks)
-                annotations = asides.peek(call.id)
+                annotations = stored_annotations.peek(call.id)
                 yield CallStarted(call.id, call.name, call.arguments, str(annotations.get("where", turn.where)))
                 yield from _approval_events(call, annotations) if whole else ()
                 blocks += 1
             rounds += any(call.id not in returned for call in message.calls)
         elif message.role == "tool" and message.call_id not in returned:
-            yield _call_finished(turn, message, asides.take(message.call_id or ""))
+            yield _call_finished(turn, message, stored_annotations.take(message.call_id or ""))
     yield from notices(None)
     if checked := from_record(turn.record, messages):
         yield AnswerChecked(tuple(number.to_json() for number in checked))

@@ -108,9 +108,9 @@ class MagicCompleter:
     def _variables(self) -> list[str]:
         return self._names_of_session("variables")
 
-    def _names_of_session(self, what: str) -> list[str]:
+    def _names_of_session(self, kind: str) -> list[str]:
         session = self._answer("binding").get("session")
-        return self._names_from(route("sessions", session["id"], what), what, "name") if session else []
+        return self._names_from(route("sessions", session["id"], kind), kind, "name") if session else []
 
     def _models(self) -> list[str]:
         return self._names_from("models", "models", "name")
@@ -118,8 +118,8 @@ class MagicCompleter:
     def _engines(self) -> list[str]:
         return self._names_from("models", "engines", "name")
 
-    def _names_from(self, route: str, what: str, key: str) -> list[str]:
-        return [str(entry[key]) for entry in self._answer(route).get(what, ())]
+    def _names_from(self, route: str, kind: str, key: str) -> list[str]:
+        return [str(entry[key]) for entry in self._answer(route).get(kind, ())]
 
     def _answer(self, route: str) -> Mapping[str, Any]:
         at, answer = self._cache.get(route, (0.0, {}))

@@ -161,13 +161,13 @@ def diff_bundle(failed: str, proposed: str) -> Bundle:
     return {"text/markdown": code_block(text, "diff"), "text/plain": text}
 
 
-def is_same_code(shell: Any, one: str, other: str) -> bool:
-    """Return whether the cells ``one`` and ``other`` have the same code. Comments, blank lines and layout are
+def is_same_code(shell: Any, cell: str, other_cell: str) -> bool:
+    """Return whether the cells ``cell`` and ``other_cell`` have the same code. Comments, blank lines and layout are
     ignored."""
     try:
-        first, second = (ast.dump(ast.parse(to_plain_python(shell, code))) for code in (one, other))
+        first, second = (ast.dump(ast.parse(to_plain_python(shell, code))) for code in (cell, other_cell))
     except UNPARSABLE:
-        return one.split() == other.split()
+        return cell.split() == other_cell.split()
     return first == second
 
 

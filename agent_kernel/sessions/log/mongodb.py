@@ -97,7 +97,7 @@ class MongoTable:
             return BatchPage(now, 0, [])
         newest, found = head["last"], list[dict[str, Any]]()
         if newest > after:
-            self._unflushed = None  # what is behind the head was copied before the head was replaced
+            self._unflushed = None  # an older batch was copied before a newer one replaced it in the head
         if newest > after + 1:
             query = {"_id": {"$gt": after}}
             found = self._run("batches", lambda all, options: [*all.find(query, **options).sort("_id").limit(PAGE)])

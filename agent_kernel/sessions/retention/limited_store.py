@@ -275,7 +275,8 @@ def limit_store(
             hint="Unset ttl and max_sessions (limits), or use the store sqlite.",
         )
     retention = Retention(cast(ExpiringStore, store), limits, callbacks, clock=clock)
-    return cast(SessionStore, LimitedStore(store, retention))  # what is not in the class is the store's own
+    # LimitedStore passes calls of methods that it does not define to the store.
+    return cast(SessionStore, LimitedStore(store, retention))
 
 
 async def _read_enough(

@@ -62,7 +62,7 @@ def select_siblings(db: sqlite3.Connection, key: SessionKey, turn: str) -> list[
     if position is None:
         return []
     segment, seq = segments.find_end(db, key, segments.path_to_root(db, key, position.segment), position.since)
-    # The search for first turns does not find a turn without items, so ``mine`` is always added.
+    # The search for first turns does not find a turn without items, so the turn itself is always added.
     beside = [_first_turn_after(db, key, id, seq) for id in (segment, *segments.select_children(db, key, segment, seq))]
     versions = {place for place in beside if place is not None} | {position}
     ways = segments.branch_paths(db, key)

@@ -66,9 +66,9 @@ class QuotaGuard:
         return held
 
 
-def _quota_error(what: str, setting: str, usage: _CountedUsage) -> QuotaExceeded:
+def _quota_error(resource: str, setting: str, usage: _CountedUsage) -> QuotaExceeded:
     return QuotaExceeded(
-        f"The limit of {what} is reached.",
+        f"The limit of {resource} is reached.",
         hint=f"Delete sessions (agent-kernel sessions delete, or expire), or increase the setting {setting}.",
         details={"sessions": usage.sessions, "bytes": usage.bytes},
     )

@@ -128,10 +128,10 @@ def main(format: str) -> int:
     return 0
 
 
-def _fail(what: str, code: int) -> int:
-    """Write ``what`` to standard error and return ``code``. Nothing may be written to standard error after this line:
+def _fail(reason: str, code: int) -> int:
+    """Write ``reason`` to standard error and return ``code``. Nothing may be written to standard error after this line:
     parsers write to it too, so the caller reads only the last line."""
-    line = " ".join(what.split())[:500]
+    line = " ".join(reason.split())[:500]
     sys.stderr.buffer.write(f"\n{line}".encode("utf-8", "replace"))
     return code
 

@@ -320,5 +320,5 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 async def _await_exit(process: asyncio.subprocess.Process) -> None:
     """Wait for the end of the process only. ``process.wait`` would also wait until its pipes are closed."""
-    while process.returncode is None:  # noqa: ASYNC110  asyncio has no other way to learn of it
+    while process.returncode is None:  # noqa: ASYNC110  asyncio has no other way to wait for this
         await asyncio.sleep(0.01)

@@ -343,6 +343,6 @@ def _describe_place(notebook: VisibleNotebook, below: str) -> str:
     return f"below {_label(above)}" if above else "at the top"
 
 
-def _diff(what: str, before: str, after: str) -> str:
+def _diff(title: str, before: str, after: str) -> str:
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3)
-    return "\n".join([what, *list(lines)[2 if before and after else 3 :]])  # one hunk needs no name
+    return "\n".join([title, *list(lines)[2 if before and after else 3 :]])  # one hunk needs no name

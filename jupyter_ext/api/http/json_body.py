@@ -39,7 +39,7 @@ def check(body: bytes, max_bytes: int) -> None:
     """Raise InvalidRequest for a body that is longer than ``max_bytes`` bytes, is not JSON in UTF-8, is nested too
     deeply, has too many values, repeats a key in one object, or has a number that JSON does not allow (NaN, Infinity,
     1e999)."""
-    loads(body, max_bytes, MAX_DEPTH, MAX_VALUES, what="body")
+    loads(body, max_bytes, MAX_DEPTH, MAX_VALUES, document_name="body")
 
 
 def header_problem(headers: Mapping[str, str]) -> str:

@@ -81,12 +81,12 @@ class SessionChangeHandler(AgentHandler):
     """Base class of the routes that change one session."""
 
     @contextlib.asynccontextmanager
-    async def change(self, session_id: str, what: str) -> AsyncIterator[SessionKey]:
+    async def change(self, session_id: str, kind: str) -> AsyncIterator[SessionKey]:
         """Hold the lock of the session while the body of the ``with`` statement changes it, then mark its sidecars as
-        out of date. ``what`` is the kind of change. Raises SessionNotFound, Forbidden, and Conflict if the session has
+        out of date. ``kind`` is the kind of change. Raises SessionNotFound, Forbidden, and Conflict if the session has
         another revision than If-Match names."""
         key = (await self.services.access.session(self.caller, session_id)).key
-        async with self.services.revision_locks.change(key, read_if_match(self), what):
+        async with self.services.revision_locks.change(key, read_if_match(self), kind):
             yield key
         await self.services.sidecars.touch(key)
 

@@ -151,9 +151,9 @@ def _missing_error(hub_id: HubId, token: str) -> UnknownModel:
     )
 
 
-def token_error(what: str) -> PullFailed:
+def token_error(problem: str) -> PullFailed:
     return PullFailed(
-        f"The hub refused the token for {what} (HTTP 401): the token is wrong, has expired or was revoked.",
+        f"The hub refused the token for {problem} (HTTP 401): the token is wrong, has expired or was revoked.",
         hint="Create a new token on the hub and set HF_TOKEN to it, or unset HF_TOKEN for a public model.",
     )
 

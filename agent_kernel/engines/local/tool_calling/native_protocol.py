@@ -152,7 +152,7 @@ class Native:
             yield TextChunk(head + completion.text)
             yield EndChunk("length", usage)
             return
-        # The toolbox checks what the grammar does not enforce, and the model reads its result.
+        # The toolbox checks the rules of the schema that the grammar does not enforce, and the model reads the error.
         call = new_call(tool.name, parse_arguments(completion.text))
         yield CallChunk(call)
         if prompt == answer.prompt:

@@ -66,8 +66,8 @@ def message_to_json(message: Message) -> dict[str, Any]:
     return {name: value for name, value in message.to_json().items() if name not in ("hidden", "extra")}
 
 
-def _count(left_out: dict[str, int], what: str) -> None:
-    left_out[what] = left_out.get(what, 0) + 1
+def _count(left_out: dict[str, int], kind: str) -> None:
+    left_out[kind] = left_out.get(kind, 0) + 1
 
 
 def _turns(messages: Iterator[Message]) -> Iterator[list[Message]]:

@@ -63,8 +63,8 @@ class MessageReader:
         if rest:
             self.leave_out("videos", rest)
 
-    def leave_out(self, what: str, count: int = 1) -> None:
-        self.left_out[what] = self.left_out.get(what, 0) + count
+    def leave_out(self, kind: str, count: int = 1) -> None:
+        self.left_out[kind] = self.left_out.get(kind, 0) + count
 
     def keep(self, place: Fields, mime: str, data: bytes) -> Media:
         """Add the bytes to ``blobs``, and return a Media that refers to them. Raises InvalidRequest, which names
