@@ -180,12 +180,12 @@ def unwrap(message: Fields) -> Fields:
     """Remove the tags of mistral.rs, which wraps values as {"Left": text} or {"Right": list of objects}."""
     if not isinstance(message.value, dict):
         message.refuse("should be an object")
-    return Fields({name: _untagged(value) for name, value in message.value.items()}, message.place)
+    return Fields({name: _remove_tag(value) for name, value in message.value.items()}, message.place)
 
 
 def is_tagged(message: Any) -> bool:
     """Return whether a message has values that mistral.rs has wrapped as {"Left": ...} or {"Right": ...}."""
-    return isinstance(message, dict) and _untagged(message.get("role")) is not message.get("role")
+    return isinstance(message, dict) and _remove_tag(message.get("role")) is not message.get("role")
 
 
 def decode_base64(field: Fields) -> bytes:
@@ -197,7 +197,7 @@ def decode_base64(field: Fields) -> bytes:
         field.refuse("should be base64")
 
 
-def _untagged(value: Any) -> Any:
+def _remove_tag(value: Any) -> Any:
     if isinstance(value, dict) and len(value) == 1 and value.keys() <= {"Left", "Right"}:
         return next(iter(value.values()))
     return value
