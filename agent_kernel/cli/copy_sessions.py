@@ -203,7 +203,7 @@ async def _open(
     scheme, _, place = url.partition(":")
     if scheme in FRAMEWORKS:
         raise InvalidRequest(
-            f"Files of {scheme} can only be read, so they can be FROM, not TO.",
+            f"Files of {scheme} can only be read: they can be the source (FROM), not the target (TO).",
             hint="Use sqlite:FILE or another store.",
         )
     if scheme == "memory":

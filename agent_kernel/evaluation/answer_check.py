@@ -28,10 +28,10 @@ SLACK = 1.0001
 @dataclass(frozen=True, slots=True)
 class Observation:
     """The facts about an attempt by which its answer is judged. ``codes`` are the programs that ran in the last turn.
-    ``holds`` and ``draws`` are the results of the task's expressions, None if the task has no such expression.
-    ``shown`` is the last output of a program that succeeded, which the user sees above the answer. ``ran`` contains the
-    names of the tools of which a call succeeded in any turn. ``fetched`` contains the paths of the task's pages that
-    were requested."""
+    ``holds`` and ``draws`` are the results of the task's expressions about variables and figures, None if the task
+    has no such expression. ``shown`` is the last output of a program that succeeded, which the user sees above the
+    answer. ``ran`` contains the names of the tools of which a call succeeded in any turn. ``fetched`` contains the
+    paths of the task's pages that were requested."""
 
     answer: str
     codes: tuple[str, ...] = ()

@@ -122,7 +122,8 @@ def collect_media(messages: Iterable[Message], is_stored: Callable[[str], bool])
 
 
 def validate_turn(turn: Turn) -> Turn:
-    """Return a new turn in the form in which a store returns it, in the state ``open``. Raises InvalidRequest."""
+    """Check the texts of a new turn, and return it as a store would read it again after storing it: in the state
+    ``open``, with ``usage`` and ``record`` as decoded JSON. Raises InvalidRequest."""
     check_id(turn.id, "turn id")
     for name in ("reason", "cell", "epoch", "where", "model"):
         text(getattr(turn, name), name)

@@ -160,7 +160,7 @@ class ModelReplica:
     def _check_model(self, name: str) -> None:
         served = self._engine.info().model
         if name not in self._names | {served}:
-            raise UnknownModel(f"There is no model {name[:100]!r} here.", hint=f"This server has {served}.")
+            raise UnknownModel(f"There is no model {name[:100]!r} here.", hint=f"This server has the model {served}.")
 
 
 async def _read(request: Request) -> bytes:

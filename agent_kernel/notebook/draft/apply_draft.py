@@ -103,8 +103,8 @@ class DraftApplier:
         is unknown or the changes cannot be applied."""
         drafted_names = [name for call in self.drafts.done for name in call.changes.names]
         if unknown := [name for name in names if name not in drafted_names]:
-            existing = f"; there are: {', '.join(dict.fromkeys(drafted_names))}" if drafted_names else ""
-            raise AgentError(f"no draft has made {unknown[0]}{existing}.")
+            existing = f", only: {', '.join(dict.fromkeys(drafted_names))}" if drafted_names else ""
+            raise AgentError(f"no draft has made or changed a variable {unknown[0]}{existing}.")
         if not drafted_names:
             raise AgentError(NOTHING_TO_KEEP)
         if reason := self.denied():

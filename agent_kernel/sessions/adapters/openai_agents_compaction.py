@@ -76,7 +76,7 @@ class Suffix:
         return False
 
     async def _read_before(self) -> list[Item] | None:
-        """Return the items of the current branch before the suffix, or None if the suffix is no longer its end."""
+        """Return the items of the current branch before these newest items, or None if newer items have been added."""
         items = await self._store.latest(self._key, failed=False)
         count = len(items) - len(self._tail)
         return items[:count] if count >= 0 and items[count:] == self._tail else None

@@ -55,9 +55,9 @@ class DynamoTable:
         return self._db.now()
 
     def tail(self, after: int) -> BatchPage:
-        # A query may see one of the two items of a commit before the other, so that the head names another batch than
-        # the last one for some milliseconds. The newest batch always has entries and never expires, so the difference
-        # has no other cause.
+        # A commit writes two items, the batch and the head, and a query may see one of them some milliseconds before
+        # the other. The head then names another batch than the last one, and the query is repeated. The newest batch
+        # never expires, so a difference that remains means that it is lost.
         for attempt in range(TORN_ATTEMPTS):
             time.sleep(0.005 * attempt)
             found = self._query("log", above=_number(after))

@@ -78,7 +78,7 @@ def fork_session(db: sqlite3.Connection, key: SessionKey, target: SessionKey, co
         raise Conflict(f"A session {target.id!r} exists already.", details={"session": target.id})
     sessions.create(db, target, source.title, now)
     path = segments.branch_path(db, key, None)
-    # Ordinals and seqs keep their gaps: numbers of the source stay valid in the fork.
+    # Turns and items keep their numbers, with gaps, so that the numbers of the source mean the same in the fork.
     copied = [turn for turn in turns.select_turns(db, key, path, None) if turn.state == "committed"][:count]
     chosen = {turn.id for turn in copied}
     moved = [item for item in items.select_latest(db, key, path, None) if item.turn in chosen]

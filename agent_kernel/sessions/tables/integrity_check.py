@@ -28,7 +28,8 @@ UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, A
 
 @dataclass(frozen=True, slots=True)
 class LocatedFault:
-    """A fault, with the facts that its repair needs."""
+    """A fault and its place. ``facts`` are the table, column, row, turn or segment, which the repair of this kind of
+    fault reads."""
 
     key: SessionKey
     kind: str
