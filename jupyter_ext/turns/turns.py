@@ -165,7 +165,7 @@ class Turns:
         if self._refusal is not None:
             raise self._refusal
         if why := NOT_BEGUN.get(self._runtime.settings.mode):
-            raise Forbidden(why, hint="The setting mode (AGENT_KERNEL_MODE) forbids it.")
+            raise Forbidden(why, hint="The setting mode (AGENT_KERNEL_MODE) allows no turns here.")
 
     async def check_limits(self, namespace: str, token: str = "") -> None:
         """Check the user's limits before anything is created for a turn. Raises TooManyRequests, BudgetSpent."""

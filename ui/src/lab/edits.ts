@@ -134,7 +134,8 @@ function undoOne(notebook: ISharedNotebook, change: Change): Omit<Outcome, "chan
     return { done: true, why: "" };
   }
   const source = cell.getSource();
-  if (change.do === "edit" && source === change.before) return needless(trans.__("it already has its earlier text"));
+  if (change.do === "edit" && source === change.before)
+    return needless(trans.__("it already has the text from before the change"));
   if (source !== change.after) return skip(trans.__("you have changed it"));
   if (change.do === "insert") {
     notebook.deleteCell(index);

@@ -88,7 +88,7 @@ def entry(name: str) -> CatalogEntry:
     guess = f" Did you mean {close[0]}?" if close else ""
     raise UnknownModel(
         f"There is no model {name!r}.{guess}",
-        hint=f"Known: {', '.join(names)}; or give a path, or an id of a hub (org/name).",
+        hint=f"The catalog has: {', '.join(names)}. A path or an id of a hub (org/name) can be given as well.",
         details={"known": names, "closest": close[0] if close else None},
     )
 

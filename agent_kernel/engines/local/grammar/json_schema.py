@@ -94,7 +94,7 @@ def json_grammar(
     try:
         root = compiler.value(schema, compiler.bounds.recursion)
     except RecursionError as error:
-        raise InvalidRequest("The $refs of this schema follow each other too often.") from error
+        raise InvalidRequest("The chain of $refs in this schema is too long.") from error
     if root is None:
         raise InvalidRequest("No value fits this schema.")
     return compiler.rules.grammar(root), tuple(sorted(compiler.loose))
