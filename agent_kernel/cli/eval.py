@@ -194,9 +194,11 @@ def _start(args: argparse.Namespace) -> EvaluationRun:
     earlier = EvaluationRun.read(args.resume)
     changed = [key for key, value in options.items() if earlier.options.get(key, "") != value]
     if changed or earlier.task_set != name:
-        what = ", ".join(f"{key} {earlier.options.get(key) or '(default)'}" for key in changed) or earlier.task_set
+        changed_options = (
+            ", ".join(f"{key} {earlier.options.get(key) or '(default)'}" for key in changed) or earlier.task_set
+        )
         raise InvalidRequest(
-            f"Cannot resume {args.resume}: its results were measured with other options ({what}).",
+            f"Cannot resume {args.resume}: its results were measured with other options ({changed_options}).",
             hint="Use the same options, or start a new file with --output.",
         )
     return earlier

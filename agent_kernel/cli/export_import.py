@@ -58,8 +58,8 @@ def sessions_export(args: argparse.Namespace) -> int:
         print(json.dumps(where, indent=2))
         return 0
     print(args.output)
-    for what, count in exported.left_out.items():
-        print(f"left out, because the format {format} cannot represent them: {count} {what}", file=sys.stderr)
+    for kind, count in exported.left_out.items():
+        print(f"left out, because the format {format} cannot represent them: {count} {kind}", file=sys.stderr)
     return 0
 
 
@@ -148,7 +148,7 @@ def _show_import(args: argparse.Namespace, preview: ImportPreview, id: str) -> i
     if args.json:
         print(json.dumps({"session": id or None} | values, indent=2))
         return 0
-    left_out = ", ".join(f"{count} {what}" for what, count in preview.left_out.items())
+    left_out = ", ".join(f"{count} {kind}" for kind, count in preview.left_out.items())
     facts({"session": id or "(not created: --dry-run)"} | values | {"left_out": left_out or "nothing"}, as_json=False)
     return 0
 

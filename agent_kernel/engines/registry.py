@@ -201,8 +201,8 @@ class NamedEngines:
                 return self._created.get(model, self._own)
             return SlottedEngine(self._local(replace(self._settings, engine="local", model=model)), self._queue)
         near = difflib.get_close_matches(name, [*self._configured, DEFAULT, *catalog()], 1)
-        meant = f"Did you mean {near[0]}?" if near else "List the models of this server, and choose one of them."
-        raise UnknownModel(f"There is no engine or model {name[:100]!r} here.", hint=meant)
+        suggestion = f"Did you mean {near[0]}?" if near else "List the models of this server, and choose one of them."
+        raise UnknownModel(f"There is no engine or model {name[:100]!r} here.", hint=suggestion)
 
     def _check(self, info: EngineInfo) -> None:
         """Raise LocalOnly if the engine sends conversations to another machine and the settings forbid this. The

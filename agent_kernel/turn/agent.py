@@ -153,9 +153,9 @@ class Agent:
         await self._post_turn_tasks.give_way(self.key)
         opened = await self._open(request, turn_id or new_id("turn"))
         redactor = self._writer.redactor
-        with JoinedDeltas(RedactedEvents(redactor, emit), deltas_per_s) as shown:
+        with JoinedDeltas(RedactedEvents(redactor, emit), deltas_per_s) as joined_emit:
             changes, annotations = ChangedCells(redactor), TurnAnnotations(redactor)
-            return await self._run(ActiveTurn(request, opened, shown, changes=changes, annotations=annotations))
+            return await self._run(ActiveTurn(request, opened, joined_emit, changes=changes, annotations=annotations))
 
     async def _run(self, turn: ActiveTurn) -> TurnResult:
         request, opened = turn.request, turn.opened

@@ -171,10 +171,10 @@ class Toolbox:
         self._missing |= {file.name: file for file in output.files if file.error == NOT_PRODUCED}
         produced = [file for file in output.files if file.error != NOT_PRODUCED]
         stored = await self._files.keep(produced, context, within_s=output.keep_s)
-        for one in stored:
-            context.emit(FileProduced(context.call.id, one.wire))
-            self._missing.pop(one.file.name, None)
-        return [one.file for one in stored]
+        for stored_file in stored:
+            context.emit(FileProduced(context.call.id, stored_file.wire))
+            self._missing.pop(stored_file.file.name, None)
+        return [stored_file.file for stored_file in stored]
 
     async def end(self, place: RoundPosition, emit: Emit) -> None:
         """Record a placeholder for each requested file that no call produced. Raises StoreError."""

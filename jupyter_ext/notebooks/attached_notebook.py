@@ -236,7 +236,7 @@ def _changed_names(before: ToolOutput, after: ToolOutput | None, code: str) -> l
     except ValueError:  # the user's code may have redefined what the query uses
         return []
     touched = modified_in_place(code)
-    return [name for name, what in is_now.items() if was.get(name) != what or name in touched]
+    return [name for name, fingerprint in is_now.items() if was.get(name) != fingerprint or name in touched]
 
 
 def inspection_expression(function_name: str, arguments: Mapping[str, Any]) -> str:

@@ -120,7 +120,7 @@ class SharedSlots:
     async def _ask(self, turn: str, limits: Limits) -> Counts:
         counts = await self._counts.count(turn, limits)
         # ``wait_s`` is replaced, because a slot becomes free when a turn ends and not when its lease expires.
-        return {account: EventCount(one.number, SOON_S if one.wait_s else 0.0) for account, one in counts.items()}
+        return {account: EventCount(count.number, SOON_S if count.wait_s else 0.0) for account, count in counts.items()}
 
     def _begin_renewing(self) -> None:
         if self._renewing is None:

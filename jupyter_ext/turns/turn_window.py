@@ -112,13 +112,13 @@ class _History:
         """Return the events of a stored turn. Each has the time at which the turn began or ended, because the times in
         between are not stored."""
         version = await self.versions.describe(turn)
-        told = [*insert_files(stored_bodies(turn, messages, whole=True), turn, self.files)]
+        bodies = [*insert_files(stored_bodies(turn, messages, whole=True), turn, self.files)]
         if version is not None:
-            told.insert(1, version)
+            bodies.insert(1, version)
         closed = turn.closed or turn.opened
-        times = iter([turn.opened] * (len(told) - 1) + [closed])
+        times = iter([turn.opened] * (len(bodies) - 1) + [closed])
         stamp = EventNumbering(turn.id, turn.key.id, lambda: next(times))
-        return [stamp(body) for body in told]
+        return [stamp(body) for body in bodies]
 
 
 def _data(medium: Media) -> dict[str, Any]:

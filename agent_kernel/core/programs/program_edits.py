@@ -139,5 +139,5 @@ def date_columns(program: ParsedProgram) -> Iterator[str]:
             yield program.source(target)
 
 
-def _is_inside(one: Edit, other: Edit) -> bool:
-    return one != other and other[0] <= one[0] and one[1] <= other[1]
+def _is_inside(inner: Edit, outer: Edit) -> bool:
+    return inner != outer and outer[0] <= inner[0] and inner[1] <= outer[1]

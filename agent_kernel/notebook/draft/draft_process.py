@@ -246,31 +246,31 @@ class DraftProcess:
 
     def _answer(
         self,
-        wanted: bytes,
+        reply_kind: bytes,
         on_text: OnText,
         on_show: OnShow,
         timeout_s: float,
         stopped: Callable[[], bool] = lambda: False,
     ) -> dict[str, Any]:
-        """Read output until a frame of kind ``wanted`` arrives, and return its body. Raises DraftEnded and
+        """Read output until a frame of kind ``reply_kind`` arrives, and return its body. Raises DraftEnded and
         KeyboardInterrupt."""
         watch = HangDetector(self.pid, self._group, self.directory, jail.MEMORY_MB)
         rounds = _Rounds(watch, timeout_s)
         self._beside = ""
-        shown = 0
+        displayed_bytes = 0
         while True:
             ended = self._status
             fds = [self._ends.results, *self._raw, *([self._ends.reports] if ended is None else [])]
             ready = select.select(fds, [], [], LOOK_S if ended is None else 0)[0]
             for kind, body in self._read(ready, on_text):
-                if kind == wanted:
+                if kind == reply_kind:
                     self._drain_raw(on_text)
                     late = {"status": "timeout"} if rounds.stopping else {}
                     return {**parse_object(body), **late, "beside": self._beside}
                 if kind == frames.FORKED:
                     self._asleep = watch.asleep = _pid(parse_object(body))
-                shown += len(body) if kind == frames.SHOW else 0
-                if kind == frames.SHOW and shown <= MAX_SHOWN:
+                displayed_bytes += len(body) if kind == frames.SHOW else 0
+                if kind == frames.SHOW and displayed_bytes <= MAX_SHOWN:
                     on_show(parse_object(body))
             if ended is not None and self._ends.results not in ready:
                 raise DraftEnded(_how_it_ended(ended))

@@ -167,10 +167,16 @@ def _head(table: Any) -> list[str]:
     """Return the lines that show the column names and the first rows of a table; empty for other values."""
     if not is_frame(table):
         return []
-    shown = columns_of(table, COLUMNS)
-    rows = zip(*([item_text(value) for value in column.head(ROWS).to_list()] for _, column in shown), strict=True)
+    column_labels = columns_of(table, COLUMNS)
+    rows = zip(
+        *([item_text(value) for value in column.head(ROWS).to_list()] for _, column in column_labels), strict=True
+    )
     more = " | ..." if len(table.columns) > COLUMNS else ""
-    return ["first rows:", " | ".join(str(name) for name, _ in shown) + more, *(" | ".join(row) + more for row in rows)]
+    return [
+        "first rows:",
+        " | ".join(str(name) for name, _ in column_labels) + more,
+        *(" | ".join(row) + more for row in rows),
+    ]
 
 
 def _inside(value: Any) -> list[str]:

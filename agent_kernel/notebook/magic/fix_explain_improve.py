@@ -112,8 +112,8 @@ def _error_line(traceback: str) -> str:
     return last_line if len(last_line) <= 200 else f"{last_line[:200]} ..."
 
 
-def _prompt(prompt: str, made: list[str], words: str) -> str:
-    makes = MAKES.format(names=", ".join(made[:MAX_NAMES])) if made else ""
+def _prompt(prompt: str, parts: list[str], words: str) -> str:
+    makes = MAKES.format(names=", ".join(parts[:MAX_NAMES])) if parts else ""
     return prompt + makes + (f"\n{words}" if words else "")
 
 

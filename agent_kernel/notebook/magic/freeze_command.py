@@ -132,8 +132,9 @@ def _read(path: Path) -> dict[str, Any]:
     return document
 
 
-def _describe(made: FrozenNotebook) -> str:
-    turns = f"{made.turns} turn{'s' * (made.turns != 1)} as text and {made.cells} plain cell{'s' * (made.cells != 1)}"
-    left = f"; {made.unknown} agent cell(s) had no answer on this branch and are text now" if made.unknown else ""
-    bound = f"; {made.bound} cell(s) still import agent_kernel and need it" if made.bound else ""
-    return f"{turns}{left}{bound}"
+def _describe(frozen: FrozenNotebook) -> str:
+    turns = f"{frozen.turns} turn{'s' * (frozen.turns != 1)} as text"
+    cells = f"{frozen.cells} plain cell{'s' * (frozen.cells != 1)}"
+    left = f"; {frozen.unknown} agent cell(s) had no answer on this branch and are text now" if frozen.unknown else ""
+    bound = f"; {frozen.bound} cell(s) still import agent_kernel and need it" if frozen.bound else ""
+    return f"{turns} and {cells}{left}{bound}"

@@ -163,8 +163,8 @@ def _describe_binary_table(name: str, path: str, extension: str) -> str:
             first, rows = _parquet_columns(path), list[str]()
         elif extension == "xlsx":
             first, cells = _workbook_rows(path)
-            shown = (["" if cell is None else _cut(str(cell)) for cell in row] for row in cells[: ROWS + 1])
-            rows = [_one_line(",".join(row)) for row in shown]
+            texts = (["" if cell is None else _cut(str(cell)) for cell in row] for row in cells[: ROWS + 1])
+            rows = [_one_line(",".join(row)) for row in texts]
             labels = cells[0] if cells else []
             conversions = _conversions(name, labels, [[row[at] for row in cells[1:]] for at in range(len(labels))])
         else:

@@ -111,7 +111,7 @@ def _document(path: Path, body: Mapping[str, Any]) -> SidecarDocument:
     turns = [turn for turn in own["turns"] if turn["state"] == "committed"]
     shown = [turn for turn in turns if turn["since"] < until.get(turn["segment"], -1)]
     ordered = [*shown, *(turn for turn in turns if turn not in shown)]
-    stored = tuple(_stored_turn(one, of_turn.get(str(one["id"]), [])) for one in ordered)
+    stored = tuple(_stored_turn(turn_row, of_turn.get(str(turn_row["id"]), [])) for turn_row in ordered)
     return SidecarDocument(path, str(own["session"]["id"]), stored, dict(_inline(body, own, messages)))
 
 

@@ -38,10 +38,10 @@ def cut(text: str, limit: int) -> str:
 def _traceback(problem: BaseException) -> str:
     if isinstance(problem, Warning):
         problem = type(problem)(short_text(str(problem))).with_traceback(problem.__traceback__)
-    shown = traceback.TracebackException.from_exception(problem, compact=True)
-    _only_their_frames(shown, set())
+    formatted = traceback.TracebackException.from_exception(problem, compact=True)
+    _only_their_frames(formatted, set())
     # The module is removed from the names of our own exceptions, because the user's code cannot import it.
-    return "".join(shown.format()).rstrip().replace(f"{ProcessorTimeUsedUp.__module__}.", "")
+    return "".join(formatted.format()).rstrip().replace(f"{ProcessorTimeUsedUp.__module__}.", "")
 
 
 def _only_their_frames(formatted: traceback.TracebackException, seen: set[int]) -> None:

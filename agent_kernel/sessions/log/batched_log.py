@@ -99,11 +99,11 @@ class _Index:
         if any(self.heads.get((append.namespace, append.session), 0) != append.expect for append in appends):
             raise LogConflict
         positions, rows = dict[str, int](), []
-        for one in appends:
-            if one.body is not None:
-                last = positions.get(one.namespace, self.positions.get(one.namespace, 0))
-                positions[one.namespace] = last + 1
-                rows.append(_Row(one.namespace, last + 1, one.session, one.replaces, one.body))
+        for change in appends:
+            if change.body is not None:
+                last = positions.get(change.namespace, self.positions.get(change.namespace, 0))
+                positions[change.namespace] = last + 1
+                rows.append(_Row(change.namespace, last + 1, change.session, change.replaces, change.body))
         return rows
 
 

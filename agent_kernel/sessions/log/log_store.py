@@ -110,7 +110,7 @@ def map_positions(appends: Sequence[Append], positions: Sequence[int]) -> Mappin
     """Return for each stream that a commit wrote the position of its new entry. ``positions`` has one number for each
     of ``appends``; the numbers of those that only checked a position are left out."""
     return {
-        (one.namespace, one.session): int(position)
-        for one, position in zip(appends, positions, strict=True)
-        if one.body is not None
+        (row.namespace, row.session): int(position)
+        for row, position in zip(appends, positions, strict=True)
+        if row.body is not None
     }

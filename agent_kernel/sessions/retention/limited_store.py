@@ -230,8 +230,8 @@ class LimitedStore:
         async def read_files(count: int | None) -> list[tuple[SessionKey, File]]:
             return await cast(FileStore, self._store).all_files(namespace, count, sessions=sessions)
 
-        async def keep_file(one: tuple[SessionKey, File]) -> tuple[SessionKey, File] | None:
-            return None if await self.info(one[0]) is None else one
+        async def keep_file(file_and_key: tuple[SessionKey, File]) -> tuple[SessionKey, File] | None:
+            return None if await self.info(file_and_key[0]) is None else file_and_key
 
         return await _read_enough(limit, read_files, keep_file)
 

@@ -284,8 +284,8 @@ def _measure_path(db: sqlite3.Connection, key: SessionKey, pieces: list[SegmentR
         where = (*pair(key), piece.segment, piece.until)
         head = db.execute(f"SELECT max(seq) FROM items WHERE {HERE} AND segment = ? AND seq <= ?", where).fetchone()[0]
         heads.append(head or 0)
-        shown = db.execute(f"SELECT count(*) FROM turns WHERE {HERE} AND segment = ? AND since < ?", where)
-        turns += shown.fetchone()[0]
+        counted = db.execute(f"SELECT count(*) FROM turns WHERE {HERE} AND segment = ? AND since < ?", where)
+        turns += counted.fetchone()[0]
     return max(heads), turns
 
 

@@ -62,23 +62,23 @@ class WorkdirSnapshot:
 
     @classmethod
     async def take(
-        cls, workdir: Path, wanted: Sequence[RequestedFile] = (), *, unasked: bool = True
+        cls, workdir: Path, requested: Sequence[RequestedFile] = (), *, unasked: bool = True
     ) -> WorkdirSnapshot:
         """Take a snapshot in a thread, which takes about 1 ms for 1,000 files. The directory does not have to exist.
 
-        ``wanted`` are the outputs that the request names; with ``unasked`` other new files are surfaced too (the
+        ``requested`` are the outputs that the request names; with ``unasked`` other new files are surfaced too (the
         setting ``surface``).
         """
-        return await asyncio.to_thread(cls._of, workdir, tuple(wanted), unasked)
+        return await asyncio.to_thread(cls._of, workdir, tuple(requested), unasked)
 
     @classmethod
-    def _of(cls, workdir: Path, wanted: tuple[RequestedFile, ...], unasked: bool) -> WorkdirSnapshot:
+    def _of(cls, workdir: Path, requested: tuple[RequestedFile, ...], unasked: bool) -> WorkdirSnapshot:
         files, complete = safe_path.walk(workdir, WALKED, _counts) if unasked else ([], True)
         stamps = {file.name: file.stamp for file in files}
-        for one in wanted:
-            if stamp := safe_path.file_stamp(workdir, one.name):
-                stamps[one.path] = stamp
-        return cls(workdir, wanted, unasked, stamps, complete)
+        for requested_file in requested:
+            if stamp := safe_path.file_stamp(workdir, requested_file.name):
+                stamps[requested_file.path] = stamp
+        return cls(workdir, requested, unasked, stamps, complete)
 
     async def find_outputs(self, declared: Sequence[RequestedFile] = ()) -> SurfacedFiles:
         """Return the files that the run left.

@@ -186,8 +186,8 @@ class TextEdit(CellEdit):
         before, after = str(call.arguments["before"]), _source(call.arguments["after"])
         if after == before:
             raise InvalidRequest("The text is the same as that of the cell, so nothing would change.")
-        what = str(call.arguments["diff"]).partition("\n")[0]
-        return replace(call, arguments={**call.arguments, "diff": _diff(what, before, after)})
+        summary = str(call.arguments["diff"]).partition("\n")[0]
+        return replace(call, arguments={**call.arguments, "diff": _diff(summary, before, after)})
 
 
 class InsertCell(TextEdit):

@@ -79,8 +79,8 @@ def _is_in_domain(host: str, domain: str) -> bool:
     return host == domain or host.endswith(f".{domain}")
 
 
-def _mapping(given: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = given.get(key) or {}
+def _mapping(options: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = options.get(key) or {}
     if not isinstance(value, Mapping):
         raise InvalidRequest(f"{key} must be an object.")
     return value

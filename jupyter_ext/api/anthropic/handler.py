@@ -70,8 +70,8 @@ class AnthropicHandler(DialectHandler):
     async def read_conversation(self, body: PromptBody) -> AnthropicConversation:
         """Convert the conversation, after fetching the content to which it refers. Raises InvalidRequest, also for a
         source that cannot be fetched; FileNotFound, Forbidden, LocalOnly."""
-        wanted = sources(body)
-        return await asyncio.to_thread(conversation, body, await self._all(wanted) if wanted else {})
+        media_sources = sources(body)
+        return await asyncio.to_thread(conversation, body, await self._all(media_sources) if media_sources else {})
 
     async def _all(self, wanted: Sequence[Source]) -> dict[Source, SubmittedFile]:
         """Fetch all sources, at most MAX_MEDIA bytes together. A file larger than the remaining bytes is not read."""

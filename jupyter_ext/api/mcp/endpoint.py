@@ -119,8 +119,8 @@ def _manager(tools: McpTools) -> Any:
         except InvalidArguments as error:
             raise MCPError(INVALID_PARAMS, str(error)) from None
         except AgentKernelError as error:
-            told = TextContent(type="text", text=client_text(error))
-            return CallToolResult(content=[told], structured_content={"error": error.to_json()}, is_error=True)
+            content = TextContent(type="text", text=client_text(error))
+            return CallToolResult(content=[content], structured_content={"error": error.to_json()}, is_error=True)
         if isinstance(outcome, McpQuestion):
             return InputRequiredResult(input_requests={outcome.id: _elicitation(outcome)}, request_state=outcome.state)
         answer = TextContent(type="text", text=outcome.text)

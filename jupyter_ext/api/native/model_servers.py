@@ -60,8 +60,8 @@ async def probe(endpoint: Endpoint) -> dict[str, Any]:
     vision_engine = engine.with_vision()
     try:
         models, problem = await _models(engine)
-        asked = bool(endpoint.model) or len(models) == 1 or bool(problem)
-        findings: list[Finding] = await Probe(engine, vision_engine).findings() if asked else []
+        tests_model = bool(endpoint.model) or len(models) == 1 or bool(problem)
+        findings: list[Finding] = await Probe(engine, vision_engine).findings() if tests_model else []
         info = engine.info()
     finally:
         await vision_engine.aclose()

@@ -131,12 +131,12 @@ class Document:
     def gather(self, verb: RouteMethod) -> None:
         operation = _operation_of(verb)
         if operation.body is not None and not isinstance(operation.body, Raw):
-            self.schemas.want(operation.body, sent=True)
+            self.schemas.want(operation.body, in_request=True)
         for reply in (operation.reply, *operation.also.values(), *operation.streams):
             if reply is not None and not isinstance(reply, Raw):
                 self.schemas.want(resolve_type(reply))
         for parameter in operation.query:
-            self.schemas.want(parameter.kind, sent=True)
+            self.schemas.want(parameter.kind, in_request=True)
         self.schemas.want(verb.handler.error_shape)
 
     def add(self, verb: RouteMethod) -> None:
@@ -175,13 +175,13 @@ class Document:
             "in": parameter.place,
             "description": parameter.says,
             "required": parameter.required,
-            "schema": self.schemas.of(parameter.kind, sent=True),
+            "schema": self.schemas.of(parameter.kind, in_request=True),
         }
 
     def _body(self, body: Any) -> dict[str, Any]:
         if isinstance(body, Raw):
             return {"required": bool(body.schema.get("required")), "content": _content(body)}
-        schema = self.schemas.of(body, sent=True)
+        schema = self.schemas.of(body, in_request=True)
         return {"required": not self.schemas.accepts_nothing(body), "content": {JSON: {"schema": schema}}}
 
     def _responses(self, verb: RouteMethod, operation: Operation) -> dict[str, Any]:

@@ -58,13 +58,13 @@ def page(document: Mapping[str, Any]) -> str:
 
 
 def _group(document: Mapping[str, Any], tag: str) -> str:
-    shown = "".join(
+    operations = "".join(
         _operation(path, method, entry)
         for path, verbs in document["paths"].items()
         for method, entry in verbs.items()
         if tag in entry["tags"]
     )
-    return f'<section><h2 id="{escape(tag)}">{escape(tag)}</h2>{shown}</section>'
+    return f'<section><h2 id="{escape(tag)}">{escape(tag)}</h2>{operations}</section>'
 
 
 def _operation(path: str, method: str, entry: Mapping[str, Any]) -> str:
@@ -111,12 +111,12 @@ def _reference(schema: Mapping[str, Any]) -> str:
 
 
 def _schemas(schemas: Mapping[str, Any]) -> str:
-    shown = "".join(
+    details = "".join(
         f'<details id="schema-{escape(name)}"><summary><code>{escape(name)}</code></summary><div>{_pre(schema)}</div>'
         "</details>"
         for name, schema in schemas.items()
     )
-    return f'<section><h2 id="schemas">schemas</h2>{shown}</section>'
+    return f'<section><h2 id="schemas">schemas</h2>{details}</section>'
 
 
 def _pre(schema: Mapping[str, Any]) -> str:

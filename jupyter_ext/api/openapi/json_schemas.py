@@ -34,15 +34,15 @@ class Schemas:
     """Collects types and returns their JSON schemas, each under one name.
 
     Call ``want`` for each type, then ``close``; after that, ``of`` returns the schemas. In types that clients send
-    (``sent``), fields with a default are optional; in responses, all fields are required.
+    (``in_request``), fields with a default are optional; in responses, all fields are required.
     """
 
     definitions: dict[str, Any] = field(default_factory=dict)
     _wanted: dict[Hashable, tuple[Hashable, Mode, TypeAdapter[Any]]] = field(default_factory=dict)
     _made: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
-    def want(self, kind: Any, *, sent: bool = False) -> None:
-        key = _key(kind, sent)
+    def want(self, kind: Any, *, in_request: bool = False) -> None:
+        key = _key(kind, in_request)
         if key not in self._wanted:
             adapter: TypeAdapter[Any] = TypeAdapter(kind)
             adapter.rebuild()
@@ -56,12 +56,12 @@ class Schemas:
         for name, schema in sorted(definitions.items()):
             self.definitions[names[name]] = {**_rename_references(schema, names), "title": names[name]}
 
-    def of(self, kind: Any, *, sent: bool = False) -> dict[str, Any]:
-        return self._made[_key(kind, sent)]
+    def of(self, kind: Any, *, in_request: bool = False) -> dict[str, Any]:
+        return self._made[_key(kind, in_request)]
 
     def accepts_nothing(self, kind: Any) -> bool:
         """Return whether an empty request body is valid for the type ``kind``."""
-        adapter = self._wanted[_key(kind, sent=True)][2]
+        adapter = self._wanted[_key(kind, in_request=True)][2]
         try:
             adapter.validate_python({})
         except ValidationError:
@@ -122,7 +122,7 @@ def _reference(text: str, names: Mapping[str, str]) -> str:
     return start + names[text.removeprefix(start)] if text.startswith(start) else text
 
 
-def _key(kind: Any, sent: bool) -> tuple[str, Mode]:
+def _key(kind: Any, in_request: bool) -> tuple[str, Mode]:
     """Return a key by which the schema of a type is stored. A union of the same types is a different object each time
     it is written, so the type itself cannot be the key."""
-    return repr(kind), "validation" if sent else "serialization"
+    return repr(kind), "validation" if in_request else "serialization"

@@ -275,7 +275,7 @@ def source_urls(result: CallFinished) -> list[str]:
     """Return the URLs that a search found; if its text was truncated, the domains."""
     try:
         sources = json.loads(result.text)["output"]
-        return [str(one["url"]) for one in sources]
+        return [str(source["url"]) for source in sources]
     except (ValueError, KeyError, TypeError):
         return [f"https://{domain}/" for domain in result.details.get("sources", ())]
 

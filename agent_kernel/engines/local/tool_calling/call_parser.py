@@ -177,11 +177,11 @@ class CallParser:
         """Add text to the parts. White space at its end is held back, because it is dropped if a call follows. With
         ``flush``, it is added too."""
         text = self._space + text
-        shown = text if flush else text.rstrip()
-        self._space = text[len(shown) :]
-        if shown:
+        complete_text = text if flush else text.rstrip()
+        self._space = text[len(complete_text) :]
+        if complete_text:
             self._has_text = True
-            self._parts.append(TextChunk(shown))
+            self._parts.append(TextChunk(complete_text))
 
     def _call(self, calls: Sequence[ToolCall], rest: str) -> bool:
         self._parts += [CallChunk(call) for call in calls]

@@ -81,12 +81,12 @@ def choose_tokens(rows: Any, choices: Sequence[Choices]) -> Any:
     """Choose the next token of each of several requests, and record it in its ``Choices``. ``rows`` contains their
     logits in float32, with shape (requests, vocabulary), and is changed. Return a tensor of the ids on its device."""
     torch = choices[0].torch
-    with_logprob = [at for at, one in enumerate(choices) if one.decoding.logprob]
+    with_logprob = [at for at, choice in enumerate(choices) if choice.decoding.logprob]
     raw = rows[with_logprob]  # a copy
     groups: dict[tuple[float, ...], list[int]] = {}
-    for at, one in enumerate(choices):
-        one.restrict(rows[at : at + 1])
-        groups.setdefault(one.shape, []).append(at)
+    for at, choice in enumerate(choices):
+        choice.restrict(rows[at : at + 1])
+        groups.setdefault(choice.shape, []).append(at)
     tokens = torch.empty(len(choices), dtype=torch.long, device=rows.device)
     for shape, members in groups.items():
         part = rows[members]
@@ -104,8 +104,8 @@ def choose_tokens(rows: Any, choices: Sequence[Choices]) -> Any:
         chosen = raw.gather(1, tokens[with_logprob].unsqueeze(1)).squeeze(1)
         logprobs[with_logprob] = (chosen - raw.logsumexp(dim=-1)).double()
     # All rows are copied to the processor at once, because each copy waits until the device has finished its work.
-    for one, token, logprob in zip(choices, *torch.stack([tokens.double(), logprobs]).tolist(), strict=True):
-        one.note(int(token), logprob)
+    for choice, token, logprob in zip(choices, *torch.stack([tokens.double(), logprobs]).tolist(), strict=True):
+        choice.note(int(token), logprob)
     return tokens
 
 

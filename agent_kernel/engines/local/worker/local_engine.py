@@ -364,4 +364,4 @@ def check(request: EngineRequest) -> None:
         "reasoning_effort": sampling.reasoning_effort not in (None, "none"),
         "grammar": output is not None and output.kind == "grammar",
     }
-    refuse_fields([name for name, wanted in fields.items() if wanted], "a model of this machine", HINT)
+    refuse_fields([name for name, is_set in fields.items() if is_set], "a model of this machine", HINT)

@@ -50,11 +50,11 @@ def visible_messages(transcript: Transcript, branch: str | None, left_out: dict[
     turns. A call is never separated from its result, since both belong to one turn. ``left_out`` counts the other
     messages."""
     turns, items = transcript.select_branch(branch)
-    shown = {turn.id for turn in turns if turn.state not in ("failed", "open")}
+    visible_turn_ids = {turn.id for turn in turns if turn.state not in ("failed", "open")}
     for item in items:
         if item.message.hidden:
             _count(left_out, "hidden")
-        elif item.turn not in shown:
+        elif item.turn not in visible_turn_ids:
             _count(left_out, "of failed turns")
         else:
             yield item.message
