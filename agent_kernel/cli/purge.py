@@ -81,7 +81,7 @@ async def _make_plan(args: argparse.Namespace, store: PersistentStore) -> PurgeP
     settings = settings_of(args)
     bound = await store.bindings(args.namespace if args.all else namespace_of(args))
     if args.all:
-        plan = PurgePlan(await _all_sessions(store, args.namespace))
+        plan = PurgePlan(await _list_all_sessions(store, args.namespace))
         plan.paths += _locations(settings, EVERYTHING, bound) if args.namespace is None else []
     else:
         keys, bound = _select(args, bound)
@@ -99,7 +99,7 @@ async def _make_plan(args: argparse.Namespace, store: PersistentStore) -> PurgeP
             if key in purged or (args.all and args.namespace in (None, key.namespace))
         ]
     for session in plan.sessions:
-        plan.paths += _of_session(settings, session.key)
+        plan.paths += _session_paths(settings, session.key)
         plan.left += await _describe_remote_copies(store, session.key)
     for binding in bound:
         plan.paths += storage_locations.data_dir_sidecar_paths(settings, binding)
@@ -133,7 +133,7 @@ def _select(
     return list(dict.fromkeys(SessionKey(binding.namespace, binding.session) for binding in selected)), selected
 
 
-async def _all_sessions(store: PersistentStore, namespace: str | None) -> list[Session]:
+async def _list_all_sessions(store: PersistentStore, namespace: str | None) -> list[Session]:
     """Return all sessions of a namespace, or of all namespaces if it is None. Stored rows without a session are
     assigned to a session first, so that they are removed too. Raises SessionBusy if a turn is running."""
     await store.repair(namespace)
@@ -166,7 +166,7 @@ async def _describe_remote_copies(store: PersistentStore, key: SessionKey) -> li
     return [f"{host}: the model there was sent this conversation" for host in sorted(hosts)]
 
 
-def _of_session(settings: Settings, key: SessionKey) -> list[Path]:
+def _session_paths(settings: Settings, key: SessionKey) -> list[Path]:
     paths = storage_locations.session_paths(settings, key)
     if settings.transcripts.lower() not in ("", *OFF):
         paths.append(LiveTranscripts(Path(settings.transcripts).expanduser()).path(key))

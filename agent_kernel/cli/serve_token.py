@@ -68,7 +68,7 @@ def token(token_file: Path | None, data_dir: Path, environment: MutableMapping[s
     if file:
         return ServeToken(_check(_read(Path(file)), file), f"in {file}", Path(file))
     own = data_dir / NAME
-    return ServeToken(_own(own), f"in {own}", own)
+    return ServeToken(_read_or_create(own), f"in {own}", own)
 
 
 def shown_place(key: ServeToken) -> str:
@@ -100,7 +100,7 @@ def _read(path: Path) -> str:
         raise InvalidRequest(f"The token cannot be read: {_cause(error)} ({path}).") from None
 
 
-def _own(path: Path) -> str:
+def _read_or_create(path: Path) -> str:
     """Return the token in the file ``path``, which is created with a new token if it is missing. Two servers that start
     at the same time get the same token. Raises InvalidRequest if the file cannot be read or written, or if other users
     may read it."""

@@ -43,7 +43,7 @@ class EventLoopBridge:
         self._closed = False
         self._ending = False
         self._exiting = False
-        atexit.register(self._at_exit)
+        atexit.register(self._close_at_exit)
 
     def run(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Call ``work``, run the coroutine that it returns with a copy of the caller's context variables, and wait for
@@ -104,7 +104,7 @@ class EventLoopBridge:
         """Close the bridge. Idempotent."""
         if self._closed:
             return
-        atexit.unregister(self._at_exit)
+        atexit.unregister(self._close_at_exit)
         try:
             asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(CLOSE_S)
         except (TimeoutError, RuntimeError):
@@ -116,7 +116,7 @@ class EventLoopBridge:
             for done in list(self._waiting):  # too slow to stop, or submitted when the loop was ending
                 self._refuse(done)
 
-    def _at_exit(self) -> None:
+    def _close_at_exit(self) -> None:
         """Close the bridge when the interpreter exits, before it kills the bridge's daemon thread.
 
         Calls that other threads still wait for get neither a result nor an error: these threads are daemon threads too

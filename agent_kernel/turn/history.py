@@ -97,7 +97,7 @@ class ConversationHistory:
             placed = await self._plan_replay(incoming)
             summary = None
         elif page is not None:
-            placed = history_merge.plan_append(await self._of_page(page), incoming)
+            placed = history_merge.plan_append(await self._page_items(page), incoming)
             summary = None
         else:
             whole = limit is not None or self._hook is not None or _begins_with_results(incoming)
@@ -146,7 +146,7 @@ class ConversationHistory:
         at_end = bool(newest) and newest[0].seq == before[-1].seq
         return placed if at_end or placed.behind is not None else replace(placed, behind=before[-1].seq)
 
-    async def _of_page(self, page: Sequence[PageCell]) -> list[Item]:
+    async def _page_items(self, page: Sequence[PageCell]) -> list[Item]:
         """Return the items for notebook cells that replace the conversation in this turn. A cell with answered turns
         becomes the items of the newest of these turns, on any branch. The text of every other cell becomes hidden
         context."""

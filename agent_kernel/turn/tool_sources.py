@@ -75,7 +75,7 @@ def create_sources(parts: ToolDependencies) -> list[ToolSource]:
         from agent_kernel.tools.memory.recall import RecallTools
 
         sources.append(RecallTools(parts.store, parts.root))
-    sources += _from_elsewhere(parts)
+    sources += _external_sources(parts)
     if parts.has("notebook", "functions"):
         sources.append(NotebookFunctions(parts.offers))  # last, so that a client's names never replace other tools
     if parts.has("dispatch"):
@@ -85,7 +85,7 @@ def create_sources(parts: ToolDependencies) -> list[ToolSource]:
     return sources
 
 
-def _from_elsewhere(parts: ToolDependencies) -> list[ToolSource]:
+def _external_sources(parts: ToolDependencies) -> list[ToolSource]:
     """Return the sources of tools that other people wrote, or that connect to other machines."""
     settings, sources = parts.settings, list[ToolSource]()
     if parts.has("skills"):

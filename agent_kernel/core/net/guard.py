@@ -63,12 +63,12 @@ class AllowedHost:
 
     def names(self, host: str, port: int) -> bool:
         below = self.name.startswith("*.") and host.endswith(self.name[1:])
-        return self._at(port) and bool(self.name) and (host == self.name or below)
+        return self._allows_port(port) and bool(self.name) and (host == self.name or below)
 
     def holds(self, address: Address, port: int) -> bool:
-        return self._at(port) and self.network is not None and address in self.network
+        return self._allows_port(port) and self.network is not None and address in self.network
 
-    def _at(self, port: int) -> bool:
+    def _allows_port(self, port: int) -> bool:
         return self.port in (0, port)
 
 

@@ -154,7 +154,7 @@ class ResponseBuilder:
         every call. A piece without an index belongs to the call with its id, and a piece without both belongs to the
         last call."""
         at = index if isinstance(index, int) and not isinstance(index, bool) else None
-        slot = self._at.get(at) if at is not None else self._by_id(call_id, name)
+        slot = self._at.get(at) if at is not None else self._find_slot(call_id, name)
         if slot is not None and call_id and slot.id and slot.id != call_id and name:
             slot = None
         if slot is None:
@@ -167,7 +167,7 @@ class ResponseBuilder:
         slot.id = slot.id or call_id
         return slot
 
-    def _by_id(self, call_id: str, name: str) -> Slot | None:
+    def _find_slot(self, call_id: str, name: str) -> Slot | None:
         if call_id:
             same = next((slot for slot in self._slots if slot.id == call_id), None)
             if same is not None:

@@ -82,7 +82,7 @@ def _run_draft(shell: Any, ends: ChildEnds, keeper: int) -> NoReturn:
         _restore_random(ends.random)
         channel = DraftChannel(ends.results)
         _cut_off(shell)
-        _own_directory(ends.directory)
+        _use_directory(ends.directory)
         try:
             held = jail.confine(ends.directory)
         except (OSError, ValueError) as error:
@@ -360,7 +360,7 @@ def _run_in_new_loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
         return runner.run(coroutine)
 
 
-def _own_directory(directory: str) -> None:
+def _use_directory(directory: str) -> None:
     """Use ``directory`` for temporary files and for the configuration that matplotlib writes on its first import."""
     os.environ["TMPDIR"] = tempfile.tempdir = directory
     if "matplotlib" in sys.modules:

@@ -273,7 +273,7 @@ class DraftProcess:
                 if kind == frames.SHOW and displayed_bytes <= MAX_SHOWN:
                     on_show(parse_object(body))
             if ended is not None and self._ends.results not in ready:
-                raise DraftEnded(_how_it_ended(ended))
+                raise DraftEnded(_describe_end(ended))
             if self._ends.reports in ready:
                 self._read_reports()
             if stopped():
@@ -292,7 +292,7 @@ class DraftProcess:
         data = os.read(self._ends.results, CHUNK)
         if not data:
             self._wait_for_end()
-            raise DraftEnded(_how_it_ended(self._status or 0))
+            raise DraftEnded(_describe_end(self._status or 0))
         try:
             received = self._frames.feed(data)
         except FrameError as error:
@@ -352,7 +352,7 @@ def _reap(pid: int, within_s: float) -> bool:
     return False
 
 
-def _how_it_ended(status: int) -> str:
+def _describe_end(status: int) -> str:
     code = os.waitstatus_to_exitcode(status)
     return f"it was ended by {signal.Signals(-code).name}" if code < 0 else "it ended itself"
 

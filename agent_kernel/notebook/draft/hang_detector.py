@@ -42,7 +42,7 @@ class HangDetector:
 
     def hangs(self) -> bool:
         used = self._processor_time()
-        if used != self._used or not self._all_wait():
+        if used != self._used or not self._every_thread_waits():
             self._used = used
             self.note_activity()
             return False
@@ -64,7 +64,7 @@ class HangDetector:
             return int(words[11]) + int(words[12])
         return -1
 
-    def _all_wait(self) -> bool:
+    def _every_thread_waits(self) -> bool:
         """Return True if every thread waits for a lock and no started program runs. Returns False if that cannot be
         read."""
         futex, tasks = FUTEX.get(platform.machine()), f"/proc/{self._pid}/task"

@@ -72,7 +72,7 @@ def confine(directory: str) -> str:
     # The order matters: mounts need capabilities, Landlock and seccomp need no_new_privs, and seccomp comes last
     # because it forbids the system calls that the layers before it use.
     unshare_memory()
-    shared = _own_shared_memory()
+    shared = _mount_shared_memory()
     readable, listed = _view(directory if shared else "")
     _limit()
     privileges.no_new_privileges()
@@ -82,7 +82,7 @@ def confine(directory: str) -> str:
     return f"Landlock {held}; {seccomp.install(refused, '')}"
 
 
-def _own_shared_memory() -> list[str]:
+def _mount_shared_memory() -> list[str]:
     """Mount a private /dev/shm, where locks between processes are created. Returns a list with the path, or an empty
     list if the system allows no mounts."""
     assert libc is not None

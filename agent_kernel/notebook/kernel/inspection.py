@@ -59,14 +59,14 @@ def variables(shell: Any, name: str = "", chars: int = CHARS) -> str:
     if name:
         if name not in namespace:
             return f"There is no variable {cut(name)!r} in this kernel."
-        return _at_most(
+        return _shorten(
             "\n".join(_call_with_time_limit(lambda: _closely(name, namespace[name]), name, namespace[name])), chars
         )
     names = user_variables(shell)[::-1]
     modules = [name for name in names if issubclass(type(namespace[name]), types.ModuleType)]
     lines = _lines([name for name in names if name not in modules], namespace, chars)
     if modules:
-        lines.append(_at_most(f"modules: {', '.join(modules)}", LINE))
+        lines.append(_shorten(f"modules: {', '.join(modules)}", LINE))
     return "\n".join(lines) or "There are no variables yet."
 
 
@@ -90,7 +90,7 @@ def executions(shell: Any, history: Any, numbers: tuple[int, ...] = (), chars: i
         recent = [number for number in range(1, len(sources)) if sources[number].strip()][-20:]
         return "\n".join(_execution_line(number, sources[number], history) for number in recent) or "Nothing ran yet."
     described = [_describe_execution(shell, number, sources, history) for number in numbers]
-    return _at_most("\n\n".join(described), chars)
+    return _shorten("\n\n".join(described), chars)
 
 
 def last_error(shell: Any, history: Any, chars: int = CHARS) -> str:
@@ -128,9 +128,9 @@ def _lines(names: list[str], namespace: Mapping[str, Any], chars: int) -> list[s
     for count, name in enumerate(names):
         if size > chars or time.monotonic() > end:
             more = ", ".join(itertools.islice(names, count, count + 20))
-            return [*lines, _at_most(f"and {len(names) - count} more: {more}", LINE)]
+            return [*lines, _shorten(f"and {len(names) - count} more: {more}", LINE)]
         value = namespace[name]
-        line = _at_most(_call_with_time_limit(partial(_line, name, value), name, value)[0], LINE)
+        line = _shorten(_call_with_time_limit(partial(_line, name, value), name, value)[0], LINE)
         lines.append(line)
         size += len(line) + 1
     return lines
@@ -185,13 +185,13 @@ def _inside(value: Any) -> list[str]:
     kind = type(value)
     lines: list[str] = []
     if isinstance(doc := kind.__dict__.get("__doc__"), str) and doc.strip():
-        lines.append(_at_most(doc.strip().partition("\n")[0], LINE))
+        lines.append(_shorten(doc.strip().partition("\n")[0], LINE))
     with contextlib.suppress(AttributeError, TypeError):
         fields = object.__getattribute__(value, "__dict__")
         lines += [f"  .{name} = {short_text(field)}" for name, field in itertools.islice(fields.items(), FIELDS)]
     methods = [name for name, item in kind.__dict__.items() if callable(item) and not name.startswith("_")]
     if methods:
-        lines.append(_at_most("methods: " + ", ".join(methods), LINE))
+        lines.append(_shorten("methods: " + ", ".join(methods), LINE))
     return lines
 
 
@@ -214,7 +214,7 @@ def _execution_line(number: int, source: str, history: Any) -> str:
     cell, error = history.of(number) if history is not None else ("", "")
     first = next((line for line in source.splitlines() if line.strip()), "")
     place = f"In[{number}]" + (f" cell {cell}" if cell else "")
-    return _at_most(f"{place}: {first}", LINE) + (f" -> {error}" if error else "")
+    return _shorten(f"{place}: {first}", LINE) + (f" -> {error}" if error else "")
 
 
 def _describe_execution(shell: Any, number: int, sources: list[str], history: Any) -> str:
@@ -247,7 +247,7 @@ def _call_with_time_limit(look: Callable[[], list[str]], name: str, value: Any) 
     """Return the result of ``look(name, value)``. If ``look`` fails or takes longer than PATIENCE_S seconds, return
     only the name and the type of the value."""
     try:
-        with _at_most_seconds(PATIENCE_S):
+        with _limit_seconds(PATIENCE_S):
             return look()
     except TookTooLong:
         return [f"{name}: {type_name(value)} (inspecting it took too long)"]
@@ -258,7 +258,7 @@ def _call_with_time_limit(look: Callable[[], list[str]], name: str, value: Any) 
 
 
 @contextlib.contextmanager
-def _at_most_seconds(seconds: float) -> Iterator[None]:
+def _limit_seconds(seconds: float) -> Iterator[None]:
     """Context manager that raises TookTooLong in the Python code of its body after ``seconds``. It has no effect
     outside the main thread, and where alarms are unavailable or in use.
     """
@@ -285,5 +285,5 @@ def _middle(text: str, chars: int) -> str:
     return f"{text[: chars // 2]}\n[... {len(text) - chars} characters left out ...]\n{text[-chars // 2 :]}"
 
 
-def _at_most(text: str, chars: int) -> str:
+def _shorten(text: str, chars: int) -> str:
     return text if len(text) <= chars else f"{text[:chars]} ..."

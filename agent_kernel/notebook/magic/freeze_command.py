@@ -66,14 +66,14 @@ class FreezeCommand:
         self._context.print_line(f"Wrote {target}: {_describe(frozen)}.{backup_note}{'' if is_ours else OTHER}")
 
     def _file(self, path_text: str, binding: Mapping[str, Any]) -> Path:
-        path = Path(path_text).expanduser() if path_text else self._own(binding)
+        path = Path(path_text).expanduser() if path_text else self._find_own_notebook(binding)
         if path is None:
             raise AgentError("this kernel has no notebook; give its path: %agent freeze NOTEBOOK.ipynb.")
         if not path.is_file():
             raise AgentError(f"{path.absolute()} does not exist; give the path of the notebook: %agent freeze PATH.")
         return path
 
-    def _own(self, binding: Mapping[str, Any]) -> Path | None:
+    def _find_own_notebook(self, binding: Mapping[str, Any]) -> Path | None:
         """Return the path of this kernel's notebook, or None if it is unknown. ``binding`` has the notebook's name.
 
         Front ends such as VS Code send the path. Jupyter does not send it, but starts a kernel in the notebook's
@@ -85,7 +85,7 @@ class FreezeCommand:
         return Path(os.path.relpath(Path(self._context.shell.starting_dir, name))) if name else None
 
     def _is_ours(self, path: Path, binding: Mapping[str, Any]) -> bool:
-        own = self._own(binding)
+        own = self._find_own_notebook(binding)
         return own is not None and own.is_file() and own.samefile(path)
 
     def _turns(self) -> Iterator[FrozenTurn]:

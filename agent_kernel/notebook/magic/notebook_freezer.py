@@ -63,7 +63,7 @@ class FrozenNotebook:
     def add_cells(self, document: Mapping[str, Any], turns: Sequence[FrozenTurn]) -> None:
         """Add every cell of the original document. After them, add the code of turns that belong to no cell of the
         document."""
-        by_cell, cells = _by_cell(turns), self.document["cells"]
+        by_cell, cells = _group_by_cell(turns), self.document["cells"]
         met: set[str] = set()
         for cell in document.get("cells", ()):
             source, id = _join_source(cell.get("source")), str(cell.get("id", ""))
@@ -140,7 +140,7 @@ def _use_plain_kernel(document: Json) -> None:
         spec |= {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
-def _by_cell(turns: Sequence[FrozenTurn]) -> dict[str, dict[str, FrozenTurn]]:
+def _group_by_cell(turns: Sequence[FrozenTurn]) -> dict[str, dict[str, FrozenTurn]]:
     """Map the id of each cell to its turns: a mapping from the cell id of the turn to the newest turn with this id. A
     cell with several ``%agent ask`` lines has several ids: ID, ID#2, ..."""
     by_cell: dict[str, dict[str, FrozenTurn]] = {}

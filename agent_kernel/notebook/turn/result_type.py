@@ -108,7 +108,7 @@ def resolve_type(text: str, namespace: Mapping[str, Any]) -> ResultType:
         return ResultType(text, kind, *_wrap(_schema(kind)), read=lambda value: _fit(value, kind))
     if isinstance(kind, type) and kind.__module__.partition(".")[0] in TABLE_PACKAGES:
         return ResultType(text, kind)
-    return _of_pydantic(text, kind)
+    return _pydantic_type(text, kind)
 
 
 def _resolve(node: ast.expr, namespace: Mapping[str, Any]) -> Any:
@@ -226,7 +226,7 @@ def _wrap(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
     return outer | ({"$defs": schema["$defs"]} if "$defs" in schema else {}), True
 
 
-def _of_pydantic(text: str, kind: Any) -> ResultType:
+def _pydantic_type(text: str, kind: Any) -> ResultType:
     """Return the result type for classes that the user has defined: pydantic models, dataclasses, enumerations, typed
     dicts."""
     if not _has_fields(kind):

@@ -63,7 +63,7 @@ class RunAllDetector:
         if own_request is None:
             return False
         end = time.monotonic() + WAIT_S
-        while not (near := self._near(own_request)) and time.monotonic() < end:
+        while not (near := self._has_neighbour(own_request)) and time.monotonic() < end:
             time.sleep(LOOK_S)
         return near
 
@@ -75,7 +75,7 @@ class RunAllDetector:
     def _runs(self, info: Any) -> None:
         self._note(parent_request(self._shell))
 
-    def _near(self, mine: CellRequest) -> bool:
+    def _has_neighbour(self, mine: CellRequest) -> bool:
         self._receive()
         with self._lock:
             return any(

@@ -36,7 +36,7 @@ class Cgroups:
         is empty."""
         try:
             mounts = list(_mounts(proc))
-            own = list(_own(proc))
+            own = list(_read_own_groups(proc))
         except OSError:
             return cls()
         parents: dict[str, tuple[Path, int]] = {}
@@ -171,7 +171,7 @@ def _mounts(proc: Path) -> Iterator[tuple[tuple[str, ...], Path, str, int]]:
             yield tuple(name for name in options.split(",") if name in controllers_of_v1), Path(top), root, 1
 
 
-def _own(proc: Path) -> Iterator[tuple[tuple[str, ...], str]]:
+def _read_own_groups(proc: Path) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield (controllers, path) of each group of this process. The fields of a line are described in cgroups(7)."""
     for line in (proc / "self" / "cgroup").read_text().splitlines():
         _, names, path = line.split(":", 2)

@@ -42,22 +42,22 @@ def _facts(error: BaseException) -> Iterator[str]:
     line, scope, libraries = _failed_line(error)
     names = _used_names(line, scope)
     if isinstance(error, ModuleNotFoundError):
-        yield from _of_module(error)
+        yield from _module_hints(error)
     elif isinstance(error, FileNotFoundError):
-        yield from _of_file(error)
+        yield from _file_hints(error)
     elif isinstance(error, NameError):
         yield from _close("Names that exist", error.name, [name for name in scope if not name.startswith("_")])
     elif isinstance(error, AttributeError):
-        yield from _of_attribute(error)
+        yield from _attribute_hints(error)
     elif isinstance(error, KeyError):
-        yield from _of_key(error, names, libraries)
+        yield from _key_hints(error, names, libraries)
     elif isinstance(error, ValueError) and SIZES.search(_message(error)):
         yield from _sizes(names)
     elif isinstance(error, TypeError):
         yield from _column_types(names)
 
 
-def _of_module(error: ModuleNotFoundError) -> Iterator[str]:
+def _module_hints(error: ModuleNotFoundError) -> Iterator[str]:
     missing_module = error.name.partition(".")[0] if type(error.name) is str else ""
     if not missing_module or missing_module in sys.modules or importlib.util.find_spec(missing_module) is not None:
         return  # a part of an installed package is missing, which the error says
@@ -65,7 +65,7 @@ def _of_module(error: ModuleNotFoundError) -> Iterator[str]:
     yield f"{missing_module} is not installed. Installed are {', '.join(installed) or 'none of the usual packages'}."
 
 
-def _of_file(error: FileNotFoundError) -> Iterator[str]:
+def _file_hints(error: FileNotFoundError) -> Iterator[str]:
     if type(error.filename) is not str:
         return
     folder = os.path.dirname(error.filename) or "."
@@ -78,7 +78,7 @@ def _of_file(error: FileNotFoundError) -> Iterator[str]:
     yield from _close(f"Files in {folder}", os.path.basename(error.filename), sorted(files))
 
 
-def _of_attribute(error: AttributeError) -> Iterator[str]:
+def _attribute_hints(error: AttributeError) -> Iterator[str]:
     owner = error.obj
     if type(owner) is types.ModuleType:
         found: Iterable[str] = vars(owner)
@@ -94,7 +94,7 @@ def _of_attribute(error: AttributeError) -> Iterator[str]:
         yield f"{title} with a similar name: {_join(close)}."
 
 
-def _of_key(error: KeyError, names: Mapping[str, Any], libraries: list[types.FrameType]) -> Iterator[str]:
+def _key_hints(error: KeyError, names: Mapping[str, Any], libraries: list[types.FrameType]) -> Iterator[str]:
     tables = {name: value for name, value in names.items() if _is_table(value)}
     if not tables:
         # If a method of a library raised the error, for example groupby, the frames of the library contain the table.

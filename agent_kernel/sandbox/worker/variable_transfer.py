@@ -100,7 +100,7 @@ def _read(encoding: str, data: bytes, kind: str) -> Any:
     if encoding == "npy":
         return importlib.import_module("numpy").load(io.BytesIO(data), allow_pickle=False)
     if encoding == "arrow":
-        return _from_arrow(data, kind)
+        return _read_arrow(data, kind)
     if encoding == "pickle":
         return pickle.loads(data)
     raise ValueError(f"the encoding {encoding} is not supported for variables")
@@ -111,7 +111,7 @@ def _table(body: Mapping[str, Any], kind: str) -> Any:
     return frame if kind == _FRAME else frame.iloc[:, 0]
 
 
-def _from_arrow(data: bytes, kind: str) -> Any:
+def _read_arrow(data: bytes, kind: str) -> Any:
     if kind.startswith("polars."):
         frame = importlib.import_module("polars").read_ipc_stream(io.BytesIO(data))
         return frame.to_series() if kind == "polars.Series" else frame

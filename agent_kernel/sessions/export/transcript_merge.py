@@ -201,7 +201,7 @@ class _Merge:
 
     def _locate(self, parent: int, since: int) -> tuple[int, int]:
         """Return the segment and the seq at which a segment of ``theirs`` begins in the result."""
-        seqs = [item.seq for item in self._of_segment(parent) if item.seq <= since]
+        seqs = [item.seq for item in self._segment_items(parent) if item.seq <= since]
         if seqs and seqs[-1] in self._moved:
             return self._homes[parent], self._moved[seqs[-1]]
         if parent and parent not in {segment.id for segment in self._common}:
@@ -213,10 +213,10 @@ class _Merge:
         """Return the seq of the last item up to ``until`` of a segment that both versions have; the beginning of the
         segment if there is none."""
         since = next((shared.since for shared in self._ours.tree.segments if shared.id == segment), 0)
-        seqs = (item.seq for item in self._of_segment(segment) if item.turn in self._shared and item.seq <= until)
+        seqs = (item.seq for item in self._segment_items(segment) if item.turn in self._shared and item.seq <= until)
         return max(seqs, default=since)
 
-    def _of_segment(self, segment: int) -> Iterable[Item]:
+    def _segment_items(self, segment: int) -> Iterable[Item]:
         placed = self._theirs.tree.turns
         return (item for item in self._theirs.items if placed.get(item.turn, 0) == segment)
 

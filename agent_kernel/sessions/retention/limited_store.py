@@ -103,9 +103,9 @@ class LimitedStore:
 
     async def info(self, key: SessionKey) -> Session | None:
         session = await self._store.info(key)
-        return None if session is None else await self._unless_expired(session)
+        return None if session is None else await self._drop_expired(session)
 
-    async def _unless_expired(self, session: Session) -> Session | None:
+    async def _drop_expired(self, session: Session) -> Session | None:
         return None if await self.retention.is_expired(session) else self.retention.apply_touch(session)
 
     async def touch(self, key: SessionKey) -> None:
@@ -254,7 +254,7 @@ class LimitedStore:
 
     # This method is the last one, because in annotations after it the name ``list`` would mean the method.
     async def list(self, namespace: str, limit: int | None = 50) -> list[Session]:
-        return await _read_enough(limit, lambda count: self._store.list(namespace, count), self._unless_expired)
+        return await _read_enough(limit, lambda count: self._store.list(namespace, count), self._drop_expired)
 
 
 def limit_store(

@@ -49,7 +49,7 @@ def find_faults(db: sqlite3.Connection, namespace: str | None) -> Iterator[Locat
     ).fetchall()
     for row in rows:
         yield from SessionCheck(db, SessionKey(*row)).faults()
-    yield from _of_bytes(db, namespace)
+    yield from _unused_blob_faults(db, namespace)
 
 
 def check_file(db: sqlite3.Connection) -> list[StoreFault]:
@@ -71,7 +71,7 @@ def _without_session(db: sqlite3.Connection, namespace: str | None) -> Iterator[
             yield LocatedFault(SessionKey(*place), "no_session", detail, {"table": table})
 
 
-def _of_bytes(db: sqlite3.Connection, namespace: str | None) -> Iterator[LocatedFault]:
+def _unused_blob_faults(db: sqlite3.Connection, namespace: str | None) -> Iterator[LocatedFault]:
     """Yield a fault for each blob that no item and no file refers to."""
     rows = db.execute(
         "SELECT namespace, hash, size FROM blobs AS b WHERE (?1 IS NULL OR namespace = ?1) AND NOT EXISTS"

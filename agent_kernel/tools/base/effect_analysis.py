@@ -44,11 +44,11 @@ def effects(code: str) -> tuple[Effect, ...]:
     tree = parse(code)
     if tree is None:
         return (Effect("unreadable", "it does not parse", 1),)
-    unsorted = [effect for node in ast.walk(tree) for effect in _of(node)]
+    unsorted = [effect for node in ast.walk(tree) for effect in _node_effects(node)]
     return tuple(sorted(dict.fromkeys(unsorted), key=lambda effect: effect.line))
 
 
-def _of(node: ast.AST) -> Iterator[Effect]:
+def _node_effects(node: ast.AST) -> Iterator[Effect]:
     """Yield the effects of one node of the syntax tree, without those of the nodes below it."""
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]

@@ -69,10 +69,10 @@ class WorkdirSnapshot:
         ``requested`` are the outputs that the request names; with ``unasked`` other new files are surfaced too (the
         setting ``surface``).
         """
-        return await asyncio.to_thread(cls._of, workdir, tuple(requested), unasked)
+        return await asyncio.to_thread(cls._take_blocking, workdir, tuple(requested), unasked)
 
     @classmethod
-    def _of(cls, workdir: Path, requested: tuple[RequestedFile, ...], unasked: bool) -> WorkdirSnapshot:
+    def _take_blocking(cls, workdir: Path, requested: tuple[RequestedFile, ...], unasked: bool) -> WorkdirSnapshot:
         files, complete = safe_path.walk(workdir, WALKED, _counts) if unasked else ([], True)
         stamps = {file.name: file.stamp for file in files}
         for requested_file in requested:
@@ -90,7 +90,7 @@ class WorkdirSnapshot:
         return await asyncio.to_thread(self._find_outputs, tuple(declared))
 
     def _find_outputs(self, declared: tuple[RequestedFile, ...]) -> SurfacedFiles:
-        after = self._of(self.workdir, self.wanted, self.unasked)
+        after = self._take_blocking(self.workdir, self.wanted, self.unasked)
         news = {name for name, stamp in after.stamps.items() if self.stamps.get(name) != stamp}
         requested = [*declared, *(file for file in self.wanted if file.path in news)]
         declared_files = [

@@ -83,10 +83,10 @@ async def connect(server: McpServer, trace: ConnectionTrace, changed: Changed, v
             return
         factory = _factory(trace)
         http = await stack.enter_async_context(factory(headers=dict(server.headers)))
-        yield await _over_http(server, http, stack, factory, _client_of(changed, version))
+        yield await _connect_http(server, http, stack, factory, _client_of(changed, version))
 
 
-async def _over_http(
+async def _connect_http(
     server: McpServer, http: httpx2.AsyncClient, stack: AsyncExitStack, factory: Factory, client_of: ClientOf
 ) -> Client:
     """Connect by streamable HTTP. Connect by SSE if the kind of the server is ``sse``, or if streamable HTTP fails and

@@ -48,7 +48,7 @@ class DialectHandler(AgentHandler):
     async def begin_turn(self, dialect_request: DialectRequest) -> StartedTurn:
         """Start the turn of the request, or return the turn that an earlier request with the same idempotency key
         started."""
-        call = await self._once(dataclasses.replace(dialect_request, route=self.route))
+        call = await self._start_idempotent(dataclasses.replace(dialect_request, route=self.route))
         self._turn = call.turn
         if self._gone:
             self.on_connection_close()
@@ -79,7 +79,7 @@ class DialectHandler(AgentHandler):
                 details={"param": "agent_permission"},
             )
 
-    async def _once(self, dialect_request: DialectRequest) -> StartedTurn:
+    async def _start_idempotent(self, dialect_request: DialectRequest) -> StartedTurn:
         request, start = self.request, self.services.dialect_turn_starter.start
         key = read_key(self.caller, request.headers.get(HEADER), request.path, request.body)
         begun = await self.services.idempotency.start_once(key, lambda turn: start(self.caller, dialect_request, turn))

@@ -49,13 +49,13 @@ async def model(runtime: Runtime, id: str) -> dict[str, Any]:
 def _engines(runtime: Runtime) -> list[ModelFacts]:
     engines = runtime.engines
     own = engines.get()
-    entries = [_of_engine(DEFAULT, own), _of_engine(own.info().model, own)]
+    entries = [_engine_facts(DEFAULT, own), _engine_facts(own.info().model, own)]
     for row in engines.describe_configured():
         if row["refused"]:
             continue
         engine = engines.used.get(row["name"])
         if engine is not None:
-            entries.append(_of_engine(row["name"], engine))
+            entries.append(_engine_facts(row["name"], engine))
             continue
         state = "unloaded" if row["local"] and not row["host"] else "ready"
         info = EngineInfo(row["model"] or row["name"], row["local"], 0, False, state, host=row["host"])
@@ -63,7 +63,7 @@ def _engines(runtime: Runtime) -> list[ModelFacts]:
     return entries
 
 
-def _of_engine(name: str, engine: Engine) -> ModelFacts:
+def _engine_facts(name: str, engine: Engine) -> ModelFacts:
     info = engine.info()
     inner = unwrap(engine)
     capabilities: dict[str, bool | None] = {"vision": info.vision}
@@ -107,15 +107,15 @@ def _on_disk(cache_dir: Path) -> list[ModelFacts]:
     for name, entry in catalog().items():
         with suppress(ModelBroken):
             if (installed := find_installed(name, cache_dir)) is not None:
-                models_here.append(_of_disk(name, entry.title, entry.sources[0].publisher, installed))
+                models_here.append(_disk_facts(name, entry.title, entry.sources[0].publisher, installed))
     hubs = [
-        _of_disk(installed.name, installed.name, installed.name.partition("/")[0], installed)
+        _disk_facts(installed.name, installed.name, installed.name.partition("/")[0], installed)
         for installed in from_hubs(cache_dir)
     ]
     return [*models_here, *hubs]
 
 
-def _of_disk(name: str, title: str, owner: str, here: LocalModel) -> ModelFacts:
+def _disk_facts(name: str, title: str, owner: str, here: LocalModel) -> ModelFacts:
     capabilities = {"vision": None, "reasoning": None, **_local(here.protocol)}
     created = here.path.stat().st_mtime
     return ModelFacts(name, title, created, owner, "unloaded", True, "", here.context_length, capabilities)

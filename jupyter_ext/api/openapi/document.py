@@ -147,7 +147,7 @@ class Document:
             "operationId": verb.id,
             "summary": " ".join(summary.split()),
             "tags": [verb.tag],
-            "parameters": [*self._of_path(verb), *map(self._parameter, operation.query)],
+            "parameters": [*self._path_parameters(verb), *map(self._parameter, operation.query)],
             "responses": self._responses(verb, operation),
             "security": [{name: []} for name in SECURITY if kernels or name != "kernel"],
             "x-action": action,
@@ -163,9 +163,9 @@ class Document:
         entry["x-codeSamples"] = [{"lang": "Shell", "source": _command(verb, entry, example)}]
         self.paths.setdefault(verb.template, {})[verb.method] = entry
 
-    def _of_path(self, verb: RouteMethod) -> list[dict[str, Any]]:
+    def _path_parameters(self, verb: RouteMethod) -> list[dict[str, Any]]:
         return [
-            {"name": name, "in": "path", "required": True, "schema": _of_group(group)}
+            {"name": name, "in": "path", "required": True, "schema": _group_parameter(group)}
             for name, group in zip(verb.names, verb.groups, strict=True)
         ]
 
@@ -260,7 +260,7 @@ def _content(raw: Raw) -> dict[str, Any]:
     return {media: {"schema": dict(raw.schema)} if raw.schema else {} for media in raw.media}
 
 
-def _of_group(group: str) -> dict[str, Any]:
+def _group_parameter(group: str) -> dict[str, Any]:
     if group in ("([^/]+)", "(.+)"):
         return dict(ID if group == "([^/]+)" else NAME)
     return {"type": "string", "pattern": f"^{group[1:-1]}$"}

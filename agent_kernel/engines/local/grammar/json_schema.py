@@ -141,7 +141,7 @@ class _Compiler:
             return self._enumeration(schema)
         kinds = schema.get("type", _default_types(schema))
         kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
-        return self._one_of([self._of_type(kind, schema, recursion_left) for kind in kinds])
+        return self._one_of([self._compile_type(kind, schema, recursion_left) for kind in kinds])
 
     def _one_of(self, alternatives: list[str | None]) -> str | None:
         fitting = [alternative for alternative in alternatives if alternative is not None]
@@ -205,7 +205,7 @@ class _Compiler:
         self.loose |= schema.keys() & (BOUNDS | SHAPES)
         return choice(json_text(value) for value in values) if values else None
 
-    def _of_type(self, kind: str, schema: Mapping[str, Any], recursion_left: int) -> str | None:
+    def _compile_type(self, kind: str, schema: Mapping[str, Any], recursion_left: int) -> str | None:
         match kind:
             case "object":
                 return self._object(schema, recursion_left)

@@ -123,11 +123,11 @@ def _expression(text: str, path: str) -> str:
             continue
         rest = text[end:]
         if not rest.startswith("."):
-            return text[:end] if _only_reads(tree, path) else ""
+            return text[:end] if _is_only_read(tree, path) else ""
     return ""
 
 
-def _only_reads(tree: ast.Expression, path: str) -> bool:
+def _is_only_read(tree: ast.Expression, path: str) -> bool:
     if not all(isinstance(node, NODES) for node in ast.walk(tree)):
         return False
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]

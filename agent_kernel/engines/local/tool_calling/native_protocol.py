@@ -67,7 +67,7 @@ class Native:
         if forced:
             chunks = self._force_call(answer, forced)
         elif request.output is not None:
-            chunks = await self._in_format(answer, request.output)
+            chunks = await self._answer_in_format(answer, request.output)
         elif request.tools and request.tool_choice == "auto":
             chunks = self._free(answer)
         else:
@@ -82,7 +82,7 @@ class Native:
                 self._probe = await probe(completer.render)
         return self._probe
 
-    async def _in_format(self, answer: NativeRound, output: OutputFormat) -> AsyncGenerator[Chunk, None]:
+    async def _answer_in_format(self, answer: NativeRound, output: OutputFormat) -> AsyncGenerator[Chunk, None]:
         """Return the chunks of a text in the requested format, or of a call if the first token begins a call."""
         request, completer = answer.request, answer.completer
         plain = answer.prompt

@@ -132,7 +132,7 @@ class LocalEngine:
 
     async def infill(self, gap: Gap) -> AsyncGenerator[Filling, None]:
         """Complete code with the loaded model. A model call, or a newer completion, ends this completion."""
-        if silence := self._why_no_infill():
+        if silence := self._infill_silence():
             yield Filling(silence=silence)
             return
         assert self._worker is not None
@@ -143,7 +143,7 @@ class LocalEngine:
         finally:
             self._watch.touch()
 
-    def _why_no_infill(self) -> Silence:
+    def _infill_silence(self) -> Silence:
         if self._streams or self._loading is not None or self._refusal is not None:
             return "busy"
         if self._worker is None or not self._worker.alive:
@@ -156,7 +156,7 @@ class LocalEngine:
         once more, to the next worker."""
         for tries_left in (1, 0):
             begun = False
-            async with aclosing(self._until_ready()) as waits:
+            async with aclosing(self._await_ready()) as waits:
                 async for wait in waits:
                     yield wait
             worker = self._worker
@@ -259,7 +259,7 @@ class LocalEngine:
             hint="Free some memory and ask again, or choose a smaller model.",
         )
 
-    async def _until_ready(self) -> AsyncGenerator[WaitChunk, None]:
+    async def _await_ready(self) -> AsyncGenerator[WaitChunk, None]:
         """Yield chunks with the progress of loading until the worker is ready. One load serves all waiting requests;
         cancelling a request does not stop the load."""
         if self._worker is not None and self._worker.alive and self._loading is None:

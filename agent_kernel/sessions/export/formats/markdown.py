@@ -54,7 +54,7 @@ class _MarkdownPage:
 
     def header_line(self, branch: str) -> str:
         session = self._whole.session
-        facts = [f"session {_code(session.key.id)}", f"begun {_when(session.created)}"]
+        facts = [f"session {_code(session.key.id)}", f"begun {_format_time(session.created)}"]
         if len(self._whole.branches) > 1:
             facts.append(f"branch {_code(branch)} of {len(self._whole.branches)}")
         if session.tags:
@@ -85,7 +85,7 @@ class _MarkdownPage:
                 yield from self._turn(f"{number}{', continued' if continued else ''}", turn, of_turn.get(turn.id, []))
 
     def _turn(self, number: str, turn: Turn, items: Sequence[Item]) -> Iterator[str]:
-        facts = [_when(turn.opened), *([_code(turn.model)] if turn.model else [])]
+        facts = [_format_time(turn.opened), *([_code(turn.model)] if turn.model else [])]
         if turn.state != "committed":
             facts.append(f"{turn.state}{': ' + _inline(turn.reason) if turn.reason else ''}")
         yield from ("", f"### Turn {number}", "", " · ".join(facts))
@@ -187,5 +187,5 @@ def _clean(text: str) -> str:
     return plain.encode("utf-8", "replace").decode()
 
 
-def _when(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))

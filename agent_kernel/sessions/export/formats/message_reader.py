@@ -95,9 +95,9 @@ class MessageReader:
                 self._one_more(part)
                 yield medium(part)
             case "image_url":
-                yield self._of_url(part.child("image_url"))
+                yield self._convert_image(part.child("image_url"))
             case "file":
-                yield self._of_file(part.child("file"))
+                yield self._convert_file(part.child("file"))
             case "video":
                 yield from self._video(part)
             case kind:
@@ -119,14 +119,14 @@ class MessageReader:
             image.refuse("the bytes do not match their hash and size")
         return image_medium
 
-    def _of_url(self, image: Fields) -> Part:
+    def _convert_image(self, image: Fields) -> Part:
         """Convert an image. An image at a URL is not fetched, because its author would learn who reads the document."""
         url = image if isinstance(image.value, str) else image.child("url")
         if not isinstance(url.value, str):
             url.refuse("should be a URL")
         return self._data_url(url) or self._elsewhere(url)
 
-    def _of_file(self, file: Fields) -> Part:
+    def _convert_file(self, file: Fields) -> Part:
         data = file.child("file_data")
         stored_medium = self._data_url(data) if isinstance(data.value, str) else None
         if stored_medium is None:

@@ -41,7 +41,7 @@ def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) 
     the files of the session. Results are written in the order of their calls, since a reader can assign them to the
     calls only by their order. ``left_out`` counts, by kind, what is not written."""
     media = _MediaLists(transcript, left_out)
-    messages = [_body(message, media) for message in _in_call_order(visible_messages(transcript, branch, left_out))]
+    messages = [_body(message, media) for message in _sort_results(visible_messages(transcript, branch, left_out))]
     files = [mistralrs_files.write(file, transcript.blobs.get(file.hash)) for file in transcript.files]
     lists = {"images": media.images, "videos": media.videos, "files": [*media.files, *files]}
     return json.dumps({"messages": messages, **lists}, separators=(",", ":")).encode()
@@ -66,7 +66,7 @@ def read(document: Fields, namespace: str) -> Transcript:
     return replace(transcript, session=session, files=tuple(file for file, _ in files if file.id not in used_ids))
 
 
-def _in_call_order(messages: Iterator[Message]) -> Iterator[Message]:
+def _sort_results(messages: Iterator[Message]) -> Iterator[Message]:
     """Yield the messages with the results of each round in the order of their calls. They may be stored in the order in
     which the calls ended."""
     order: dict[str | None, int] = {}
