@@ -69,13 +69,13 @@ def _write(output: Path, exported: Exported, *, force: bool) -> None:
     if output.exists() and not force:
         raise InvalidRequest(f"{output} exists already.", hint="Add --force to overwrite the file.")
     for name, data in exported.files.items():
-        path = output.parent / name if "/" in name else beside(output) / name
+        path = output.parent / name if "/" in name else media_directory(output) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     replace_file(output, exported.document, mode=0o666)
 
 
-def beside(document: Path) -> Path:
+def media_directory(document: Path) -> Path:
     """Return the directory that contains the media of a document: NAME for NAME.json."""
     return document.with_suffix("")
 
@@ -99,7 +99,7 @@ def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
     document = _read_limited(path)
     files: dict[str, bytes] = {}
     bytes_left = MAX_BYTES
-    media = sorted(beside(path).iterdir())[:MAX_FILES] if beside(path).is_dir() else []
+    media = sorted(media_directory(path).iterdir())[:MAX_FILES] if media_directory(path).is_dir() else []
     for medium in media:
         if not medium.is_file():
             continue

@@ -97,7 +97,7 @@ class EventLoopBridge:
         else:
             self.run(close)
 
-    def when_closing(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def call_on_close(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._closing.append(close)
 
     def close(self) -> None:
@@ -221,7 +221,7 @@ class SyncClient(SyncProxy):
     def __init__(self, url: str | None = None, **options: Any) -> None:
         client = Client(url, **options)
         super().__init__(client, EventLoopBridge())
-        self._bridge.when_closing(client.aclose)
+        self._bridge.call_on_close(client.aclose)
 
     def __enter__(self) -> SyncClient:
         return self

@@ -131,13 +131,13 @@ class Gate:
             label=spec.label or spec.name,
             shown=question.shown,
             remember=("never",) if ruling.firm or again else ("session", "never"),
-            until=self.until(question),
+            until=self.deadline(question),
             again=again.strip(" ()"),
             editable=spec.editable if isinstance(context.call.arguments.get(spec.editable), str) else "",
         )
         return await self.ask_question(question, required, context, lambda answer: create_grant(answer, spec))
 
-    def until(self, question: ApprovalQuestion) -> float | None:
+    def deadline(self, question: ApprovalQuestion) -> float | None:
         """Return the time at which an unanswered question counts as a denial, in seconds since the epoch; None if it
         waits without limit."""
         return None if "*" in self.answers or not self.timeout_s else question.asked + self.timeout_s

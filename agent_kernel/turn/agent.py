@@ -229,7 +229,7 @@ class Agent:
             turn.share = max(turn.share, view.share)
             turn.emit(ContextBuilt(len(view.messages), view.dropped, view.shortened, bool(prepared.summary)))
             tools = toolbox.offer(last=turn.rounds >= cap)
-            theirs = frozenset(spec.name for spec in toolbox.of_caller)
+            theirs = frozenset(spec.name for spec in toolbox.caller_specs)
             request = self._build_request(turn, await self._with_media(turn, view), tools)
             place = RoundPosition(self.key, turn.opened.turn.id, turn.rounds + 1, turn.opened.turn.ordinal - 1)
             engine = await self._engine_for(turn, toolbox, place)

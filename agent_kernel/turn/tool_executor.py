@@ -84,7 +84,7 @@ class Toolbox:
         return tuple(tool.spec for tool in self._tools.values())
 
     @property
-    def of_caller(self) -> tuple[ToolSpec, ...]:
+    def caller_specs(self) -> tuple[ToolSpec, ...]:
         """The tools whose calls end the turn, because the caller runs them."""
         return tuple(spec for spec in self.specs if spec.where == "caller")
 
@@ -93,7 +93,7 @@ class Toolbox:
         offered if the rounds are used up (``last``), or if the same call has failed twice, because another attempt
         would not help."""
         self._offers_own_tools = not last and all(count < SAME_FAILURES for count in self._failures.values())
-        return self.specs if self._offers_own_tools else self.of_caller
+        return self.specs if self._offers_own_tools else self.caller_specs
 
     async def run(self, calls: Sequence[ToolCall], place: RoundPosition, emit: Emit) -> AsyncGenerator[Message, None]:
         """Yield the result of every call as soon as it exists. Calls that share state run in order, all others in

@@ -221,7 +221,7 @@ class AttachedNotebooks:
     async def exists(self, path: str) -> bool:
         return bool(await ensure_async(self.contents.file_exists(path)))
 
-    def of_file(self, path: str) -> AttachedNotebook:
+    def open_file(self, path: str) -> AttachedNotebook:
         """Return the notebook in a file, without a kernel."""
         return AttachedNotebook(path, "", self.jobs, self.contents, self.notebooks, runs=False)
 

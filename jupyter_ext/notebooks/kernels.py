@@ -94,7 +94,7 @@ class Kernels:
     def get(self, kernel: str) -> Kernel | None:
         return self._kernels.get(kernel)
 
-    def of_token(self, token: str) -> Kernel | None:
+    def find_by_token(self, token: str) -> Kernel | None:
         """Return the kernel whose current credential is ``token``, or None."""
         kernel = self._kernels.get(self._credentials.kernel(token) or "")
         if kernel is not None and kernel.is_remote and kernel.id not in self._manager:

@@ -181,7 +181,7 @@ class Access:
             return True
         return caller.kernel.starts_server if caller.kernel else not caller.is_confined
 
-    async def own_turn(self, caller: Caller, turn: str) -> LiveTurn:
+    async def find_own_turn(self, caller: Caller, turn: str) -> LiveTurn:
         """Return a live turn whose client-side calls the caller may run. A kernel may run those of its own turns, a
         token those of the turns that it started, and a user those of every turn. The turn may run on another server.
         Raises TurnNotFound."""

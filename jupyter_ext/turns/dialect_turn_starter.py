@@ -90,7 +90,7 @@ class DialectTurnStarter:
         key = match.opened.key
         if dialect_request.session or not is_ephemeral(key.id):
             return await self._start_in(caller, match.opened, dialect_request, turn_id)
-        if self._turns.of_session(key) is None:
+        if self._turns.find_unfinished(key) is None:
             with suppress(SessionBusy):
                 return await self._start_in(caller, match.opened, dialect_request, turn_id)
         return await self._start_in(caller, self._open_ephemeral(caller), dialect_request, turn_id)

@@ -147,7 +147,7 @@ class Turns:
     def running(self) -> list[LiveTurn]:
         return [turn for line in self._lines.values() for turn in line if turn.running]
 
-    def of_session(self, key: SessionKey) -> LiveTurn | None:
+    def find_unfinished(self, key: SessionKey) -> LiveTurn | None:
         """Return the first unfinished turn of the session."""
         return next(iter(self.line(key)), None)
 
@@ -224,7 +224,7 @@ class Turns:
 
     def _check_free(self, key: SessionKey, queue: bool) -> None:
         """Raise SessionBusy for a turn that would have to wait for another one of its session, and may not."""
-        if not queue and (runs := self.of_session(key)):
+        if not queue and (runs := self.find_unfinished(key)):
             raise session_busy(runs.id)
 
     def meter(self, engine: Engine, key: SessionKey, token: str = "", entry: CountedTurn | None = None) -> Engine:

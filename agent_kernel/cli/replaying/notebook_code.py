@@ -32,7 +32,7 @@ class NotebookCode:
             return None
         return cls([cell for cell in cells if isinstance(cell, dict)]) if isinstance(cells, list) else None
 
-    def above(self, cell: str) -> Iterator[tuple[int, str]]:
+    def take_above(self, cell: str) -> Iterator[tuple[int, str]]:
         """Yield (number of the cell from 1, code) for each code cell above the cell with the id ``cell`` that was not
         yielded before."""
         place = next((at for at, notebook_cell in enumerate(self._cells) if notebook_cell.get("id") == cell), None)

@@ -149,7 +149,7 @@ class Replay:
         tools = self._tools
         if tools is None or tools.cells is None or turn.turn.where not in IN_KERNEL:
             return ""
-        for number, code in tools.cells.above(turn.turn.cell):
+        for number, code in tools.cells.take_above(turn.turn.cell):
             result = await tools.sandbox.run(self._key, code)
             if result.status != "success":
                 return f"cell {number} of the notebook: {result.error or result.stderr or result.status}"

@@ -1,8 +1,8 @@
 """Recognizes an answer that only repeats a table which the same cell displays.
 
-If a question asks for rows, the answer of a small model consists of the rows of the output (``in_rows`` of the local
-engine). If the program has displayed a table, these rows are the text of this table. The cell then refers to the table
-instead of showing it twice; stored answers, the model's context and ``text/plain`` contain the rows."""
+If a question asks for rows, the answer of a small model consists of the rows of the output (``format_rows`` of the
+local engine). If the program has displayed a table, these rows are the text of this table. The cell then refers to
+the table instead of showing it twice; stored answers, the model's context and ``text/plain`` contain the rows."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from agent_kernel.notebook.draft import jail
 from agent_kernel.notebook.draft.child_process import become_draft
 from agent_kernel.notebook.draft.draft_keeper import ChildEnds, close, fork
 from agent_kernel.notebook.draft.fork_safety import ThreadFacts
-from agent_kernel.notebook.draft.hang_detector import HangDetector, excess_of_disk, in_group, parent_of
+from agent_kernel.notebook.draft.hang_detector import HangDetector, excess_of_disk, list_group_processes, parent_of
 from agent_kernel.sandbox.jail import visible_paths
 
 START_S = 20.0
@@ -188,7 +188,7 @@ class DraftProcess:
         try:
             if asleep == 0 or not self._wait_for_end():
                 raise DraftEnded("nothing of it was kept")
-            for pid in set(in_group(self._group)) - {asleep}:
+            for pid in set(list_group_processes(self._group)) - {asleep}:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
             if parent_of(asleep) != self._keeper:

@@ -51,7 +51,7 @@ class HangDetector:
     def excess(self) -> str:
         """Return which limit all processes of the draft together exceed, as the end of a sentence, or "" if they
         exceed none. The number of processes is checked here, because the system's own limit does not apply to root."""
-        pids = in_group(self._group)
+        pids = list_group_processes(self._group)
         if len(pids) > PROCESSES:
             return f"it started more than {PROCESSES} processes"
         if _memory_mb(pids, self._memory_mb) > self._memory_mb:
@@ -92,7 +92,7 @@ def parent_of(pid: int) -> int:
     return _parent_and_group(pid)[0]
 
 
-def in_group(group: int) -> list[int]:
+def list_group_processes(group: int) -> list[int]:
     """Return the processes of a process group."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return [pid for pid in pids if _parent_and_group(pid)[1] == group]

@@ -223,7 +223,7 @@ class SharedMapping(NamedTuple):
     offset: int
 
     @classmethod
-    def of_line(cls, line: str) -> SharedMapping | None:
+    def from_line(cls, line: str) -> SharedMapping | None:
         span, rights, offset, _, inode, *path = line.split(None, 5)
         if rights[3] != "s":
             return None
@@ -270,7 +270,7 @@ def unshare_memory() -> None:
     not reach the kernel. Raises OSError for mappings that cannot be made private."""
     copied = 0
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
-    for shared in filter(None, map(SharedMapping.of_line, maps.splitlines())):
+    for shared in filter(None, map(SharedMapping.from_line, maps.splitlines())):
         if shared.remap_privately():
             continue
         copied += shared.length

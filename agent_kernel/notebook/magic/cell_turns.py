@@ -172,7 +172,7 @@ class CellTurns:
         started: Mapping[str, Any] = self._context.server.call("POST", "turns", body)
         self._context.last_turn = started["turn"]
         if again := started.get("asked_again"):
-            screen.line(self._requests.why_again(str(again["reason"]), str(again["turn"])))
+            screen.line(self._requests.explain_repetition(str(again["reason"]), str(again["turn"])))
         return started
 
     def _run_in_background(self, prompt: CellPrompt, body: Mapping[str, Any], publisher: CellPublisher) -> None:

@@ -111,7 +111,7 @@ class RequestBuilder:
         place = self.target.of("", live_is_allowed=self._is_allowed(""))
         return {**self._runs(CellOptions()), **({"where": place} if place else {})}
 
-    def why_again(self, reason: str, turn: str) -> str:
+    def explain_repetition(self, reason: str, turn: str) -> str:
         """Return a line that tells the user why the cell is asked again although the turn ``turn`` has a stored answer.
         The reasons come from the server; for changed variables, this names the variables."""
         if reason != "variables":

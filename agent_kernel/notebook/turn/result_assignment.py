@@ -83,11 +83,11 @@ class ResultAssignment(NamedTuple):
             program_value = run_in_kernel() or program_value
         if program_value is not None and not program_value.elsewhere:
             try:
-                return self.type.of_program(program_value.value), COMPUTED
+                return self.type.convert_value(program_value.value), COMPUTED
             except ValueError:
                 pass  # the program computed something else, for example a step on the way
         try:
-            return self.type.of_answer(answer), ""
+            return self.type.read_answer(answer), ""
         except ValueError:
             raise AgentError(self._misfit(answer, program_value)) from None
 

@@ -59,7 +59,7 @@ class ResultType(NamedTuple):
         """Return the output format of the turn, or {} if the answer stays free text."""
         return {"kind": "json_schema", "json_schema": self.schema, "name": "value"} if self.schema is not None else {}
 
-    def of_answer(self, text: str) -> Any:
+    def read_answer(self, text: str) -> Any:
         """Convert the text of an answer to this type. Raises ValueError if the text does not fit the type."""
         if self.read is None:
             raise ValueError("an answer in text cannot contain a value of this type; a program must compute it")
@@ -73,7 +73,7 @@ class ResultType(NamedTuple):
             value = value["value"]
         return self.read(value)
 
-    def of_program(self, value: Any) -> Any:
+    def convert_value(self, value: Any) -> Any:
         """Return the value of a program as a value of this type. Raises ValueError if the value does not fit
         the type."""
         return _fit(_unbox(value, self.kind), self.kind)

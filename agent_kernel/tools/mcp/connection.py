@@ -128,7 +128,7 @@ class McpConnection:
             self._life = life = ServerRun(began=time.monotonic())
             life.task = asyncio.create_task(self._live(life), name=f"MCP server {self.server.name}")
 
-    async def until_ready(self, wait_s: float) -> bool:
+    async def wait_until_connected(self, wait_s: float) -> bool:
         """Connect, wait at most ``wait_s`` seconds, and return whether the server is connected."""
         self.begin()
         life = self._life
@@ -140,7 +140,7 @@ class McpConnection:
 
     async def client(self) -> Any:
         """Return the SDK's client. Raises McpServerUnavailable if the server is not connected."""
-        if not await self.until_ready(CONNECT_S + 5):
+        if not await self.wait_until_connected(CONNECT_S + 5):
             wait = self._not_before - time.monotonic()
             later = f" It is tried again in {wait:.0f} s at the earliest." if wait > 0 else ""
             raise McpServerUnavailable((self.problem or "It does not answer.") + later)

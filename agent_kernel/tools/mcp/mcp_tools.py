@@ -193,7 +193,7 @@ class McpTools:
             one.begin()
         if fresh:
             await asyncio.gather(
-                *(connection.until_ready(max(0.0, self._start_s - connection.age)) for connection in fresh)
+                *(connection.wait_until_connected(max(0.0, self._start_s - connection.age)) for connection in fresh)
             )
 
     def _tell(self, occasion: ToolSourceContext, connection: McpConnection) -> None:

@@ -49,7 +49,7 @@ class PackageEntry:
     runs: bool = False
 
     @classmethod
-    def of_bytes(cls, name: str, data: bytes) -> PackageEntry:
+    def from_bytes(cls, name: str, data: bytes) -> PackageEntry:
         return cls(name, partial(io.BytesIO, data))
 
 

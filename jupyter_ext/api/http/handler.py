@@ -91,7 +91,7 @@ class AgentHandler(CrossOriginHandler):
     def kernel(self) -> Kernel | None:
         """The kernel whose valid credential came with the request."""
         token = self.request.headers.get(KERNEL_HEADER)
-        return self.services.kernels.of_token(token) if token else None
+        return self.services.kernels.find_by_token(token) if token else None
 
     def initialize(self, **kwargs: Any) -> None:
         request_id = self.request.headers.get("X-Request-ID", "")

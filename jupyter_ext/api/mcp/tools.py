@@ -180,7 +180,7 @@ class McpTools:
 
     async def _cells(self, arguments: NotebookArguments) -> McpOutcome:
         """Return the cells of a notebook. Raises InvalidRequest, NotFound."""
-        document = await self.attached_notebooks.of_file(await self._notebook(arguments.notebook)).document()
+        document = await self.attached_notebooks.open_file(await self._notebook(arguments.notebook)).document()
         cells = cells_of(document.content)
         facts = {"notebook": document.path, "cells": len(cells), "saved": document.saved}
         if not arguments.cells.strip():

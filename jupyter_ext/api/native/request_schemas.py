@@ -228,7 +228,7 @@ class TurnBody(ToolsBody):
             raise ValueError("send a prompt, or messages that end with a message of the user or with tool results")
         return self
 
-    def of_session(self, session: str) -> TurnBody:
+    def with_session(self, session: str) -> TurnBody:
         """Return the body with the session that the path names. Raises InvalidRequest if the body names another one."""
         if self.session not in (None, session):
             raise InvalidRequest("The path and the body must not name different sessions.")

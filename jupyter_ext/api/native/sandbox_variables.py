@@ -79,7 +79,7 @@ class RebuildHandler(AgentHandler):
         if body.dry_run:
             self.reply({**plan, "ran": 0, "status": "shown", "error": ""})
             return
-        if running := self.services.turns.of_session(key):
+        if running := self.services.turns.find_unfinished(key):
             raise session_busy(running.id)
         self._check_permission()
         timeout_s = runtime.settings.run_timeout_s

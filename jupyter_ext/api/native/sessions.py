@@ -210,12 +210,12 @@ class SessionHandler(SessionChangeHandler):
 
     async def _put(self, key: SessionKey, document: bytes) -> None:
         # The turns are asked by key, because a session that was created a moment ago is not in the store yet.
-        if running := self.services.turns.of_session(key):
+        if running := self.services.turns.find_unfinished(key):
             raise session_busy(running.id)
         store, redactor = self.services.runtime.store, self.services.runtime.ledger.redactor
         async with self.services.import_lock:
             await import_session(store, key.namespace, document, id=key.id, redactor=redactor, replace=True)
-        if self.services.turns.of_session(key) is None:  # a turn that started meanwhile uses the work directory
+        if self.services.turns.find_unfinished(key) is None:  # a turn that started meanwhile uses the work directory
             await self.services.runtime.sandbox.close(key, remove=True)
 
     @guard("write")

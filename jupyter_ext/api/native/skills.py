@@ -131,7 +131,7 @@ class SkillUpload(SharedHandler):
         def add() -> Skill:
             if len(files) == 1 and files[0].body.startswith(ZIP):
                 return store.add(namespace, read_zip(files[0].body), id)
-            return store.add(namespace, [PackageEntry.of_bytes(file.filename, file.body) for file in files], id)
+            return store.add(namespace, [PackageEntry.from_bytes(file.filename, file.body) for file in files], id)
 
         return await asyncio.to_thread(add)
 

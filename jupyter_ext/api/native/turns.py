@@ -52,7 +52,7 @@ class TurnsHandler(AgentHandler):
         """Start a turn."""
         body, request = self.parse(TurnBody), self.request
         if session_id is not None:
-            body = body.of_session(session_id)
+            body = body.with_session(session_id)
         key = read_key(self.caller, request.headers.get(HEADER), request.path, request.body)
         begun = await self.services.idempotency.start_once(key, lambda turn: self._begin(body, turn))
         if begun is None:
@@ -185,7 +185,7 @@ class ClaimsHandler(AgentHandler):
     async def post(self, turn_id: str) -> None:
         """Claim a call that a client must run, or decline it."""
         body = self.parse(ClaimBody)
-        turn = await self.services.access.own_turn(self.caller, turn_id)
+        turn = await self.services.access.find_own_turn(self.caller, turn_id)
         commands, client = self.services.turn_control, {"call": body.call, "client": body.client}
         if body.declined:
             await commands.run(turn, "decline", {**client, "reason": body.declined})
@@ -202,7 +202,7 @@ class ClaimHandler(AgentHandler):
         """Take a message from the client that runs the call ``call``. The field ``action`` of the body says which: the
         client renews its claim on the call, sends output of the call, or delivers its result."""
         body = self.parse(CLAIM_ACTIONS[self.parse(ClaimActionBody).action])
-        turn = await self.services.access.own_turn(self.caller, turn_id)
+        turn = await self.services.access.find_own_turn(self.caller, turn_id)
         commands, claim = self.services.turn_control, {"call": call, "token": body.token}
         if isinstance(body, FinishBody):
             await commands.finish(turn, call, body.token, body.output())

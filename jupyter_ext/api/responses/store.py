@@ -88,7 +88,7 @@ class ResponseRows(Protocol):
 
     async def delete(self, owner: ResponseOwner, id: str) -> bool: ...
 
-    async def any_of(self, key: SessionKey) -> bool:
+    async def has_response(self, key: SessionKey) -> bool:
         """Return whether a response of the session is stored."""
 
     async def sessions(self) -> list[SessionKey]:
@@ -135,8 +135,8 @@ class ResponseStore:
     async def delete(self, owner: ResponseOwner, id: str) -> bool:
         return any([await rows.delete(owner, id) for rows in self._places_of(id)])
 
-    async def any_of(self, key: SessionKey) -> bool:
-        return any([await rows.any_of(key) for rows in self._places])
+    async def has_response(self, key: SessionKey) -> bool:
+        return any([await rows.has_response(key) for rows in self._places])
 
     async def sessions(self) -> list[SessionKey]:
         return [key for rows in self._places for key in await rows.sessions()]
@@ -191,7 +191,7 @@ class DatabaseResponses:
     async def delete(self, owner: ResponseOwner, id: str) -> bool:
         return await self._database.write(partial(_delete, owner=owner, id=id), frees=True)
 
-    async def any_of(self, key: SessionKey) -> bool:
+    async def has_response(self, key: SessionKey) -> bool:
         return await self._database.read(partial(_has_response, key=key))
 
     async def sessions(self) -> list[SessionKey]:

@@ -31,7 +31,7 @@ from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.decoding.known_prefixes import CachedBlocks, TokenChains
 from agent_kernel.engines.local.decoding.request_queue import Admission, Tell
 from agent_kernel.engines.local.decoding.text_stream import TextStream
-from agent_kernel.engines.local.media.prompt_media import in_parts
+from agent_kernel.engines.local.media.prompt_media import replace_marks
 
 Decode: TypeAlias = Callable[[Sequence[int]], str]
 NO_PICTURES: Mapping[str, Picture] = MappingProxyType({})
@@ -124,7 +124,7 @@ class Completer:
 
     async def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
         """Render the messages as a prompt. Raises EngineError if the chat template refuses the conversation."""
-        chat, pictures = in_parts(messages, self._known)
+        chat, pictures = replace_marks(messages, self._known)
         try:
             prompt = await self._decoder.call(lambda: self._backend.render(chat, tools))
         except AgentKernelError:

@@ -97,7 +97,7 @@ class ShownMedia:
             size -= sum(len(frame.data) for frame in dropped)
 
 
-def in_parts(
+def replace_marks(
     messages: Sequence[ChatMessage], pictures: Mapping[str, Picture]
 ) -> tuple[list[ChatMessage], tuple[Picture, ...]]:
     """Return the chat in which image parts replace the marks, and the pictures in the order of these parts.

@@ -34,7 +34,7 @@ def checked_sentence(
     return stream_corrected(chunks, result.text, question) if corrected else chunks
 
 
-async def unless_data_are_missed(
+async def replace_if_data_are_missed(
     text: AsyncGenerator[Chunk, None], code: AsyncGenerator[Chunk, None]
 ) -> AsyncGenerator[Chunk, None]:
     """Yield ``text``, the model's answer in text. If its first sentence says that the model lacks the data, yield
@@ -73,7 +73,7 @@ async def _sentence_or_rows(
             if isinstance(chunk, EndChunk):
                 sentence = "".join(part.text for part in written)
                 agrees = code_fence_fallback_answer.agrees(sentence, rows, question)
-                for part in written if agrees else [TextChunk(code_fence_fallback_answer.in_rows(rows))]:
+                for part in written if agrees else [TextChunk(code_fence_fallback_answer.format_rows(rows))]:
                     yield part
             yield chunk
 

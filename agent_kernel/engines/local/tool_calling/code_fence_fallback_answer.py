@@ -95,7 +95,7 @@ def plain(results: Sequence[Message], rows: Sequence[str], question: str, unchan
         return form
     if results[-1].status == "success" and EMPTY_TABLE.fullmatch("\n".join(_lines_of(results[-1].text))):
         return NO_ROWS
-    return in_rows(rows) if rows and EACH.search(question) and not asks_for_form(question) else failure(results)
+    return format_rows(rows) if rows and EACH.search(question) and not asks_for_form(question) else failure(results)
 
 
 def failure(results: Sequence[Message]) -> str:
@@ -133,7 +133,7 @@ def _lines_of(output: str) -> list[str]:
     return [line for line in lines if line.strip() and not FOOTER.fullmatch(line.strip())]
 
 
-def in_rows(rows: Sequence[str]) -> str:
+def format_rows(rows: Sequence[str]) -> str:
     """Return the rows as an indented block of Markdown. A fenced block would later look like a call to the model."""
     lines = [f"    {row}" for row in rows[:MAX_ROWS]]
     if len(rows) > MAX_ROWS:

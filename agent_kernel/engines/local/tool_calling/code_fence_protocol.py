@@ -34,7 +34,10 @@ from agent_kernel.engines.local.decoding.completion import Completer, DecodedCom
 from agent_kernel.engines.local.decoding.output_format import grammar_of, stream_formatted, with_format_instruction
 from agent_kernel.engines.local.tool_calling import code_fence_fallback_answer, code_fence_prompt
 from agent_kernel.engines.local.tool_calling.call_json import new_call
-from agent_kernel.engines.local.tool_calling.code_fence_answer_checks import checked_sentence, unless_data_are_missed
+from agent_kernel.engines.local.tool_calling.code_fence_answer_checks import (
+    checked_sentence,
+    replace_if_data_are_missed,
+)
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     lacks_name,
     misses_variable,
@@ -154,7 +157,7 @@ class Fence:
             elif offered and result is None and turn.has_its_tables:
                 regex = _code_regex(turn, retry=False)
                 code = self._code(prompt, "", request, completer, regex=regex, turn=turn)
-                chunks = unless_data_are_missed(chunks, code)
+                chunks = replace_if_data_are_missed(chunks, code)
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield replace(chunk, usage=_round_usage(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
